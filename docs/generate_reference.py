@@ -19,8 +19,8 @@ import typer
 import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
-from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
+from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_WORKER_METRICS
 from recordpublisher.plugins.spark.options.other_connectors import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -55,7 +55,7 @@ AREAS = {
         "What plugins implement",
         [
             "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
-            "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
+            "MetricsExporter", "MetricsSource", "WorkerMetrics", "WorkerHealth",
             "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
@@ -134,7 +134,7 @@ def _metrics_page() -> str:
             for one, exported in zip(table, exported_table, strict=True)
         )
         for title, table, exported_table in (
-            ("Of a subtask", SUBTASK_METRICS, EXPORTED_SUBTASK_METRICS),
+            ("Of a worker", WORKER_METRICS, EXPORTED_WORKER_METRICS),
             ("Of a shard", SHARD_METRICS, EXPORTED_SHARD_METRICS),
         )
     ]
@@ -142,10 +142,10 @@ def _metrics_page() -> str:
 
 
 METRICS_WORDS = """What a job counts and measures. `fetcher.metrics()` returns a plain dict:
-`{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. Null: not known yet. Counters start at 0 with each start.
+`{"worker": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. Null: not known yet. Counters start at 0 with each start.
 Gauges of a silent or held shard keep growing. Names are Flink's where Flink has them.
 
-Prometheus gets seconds and bytes, with the labels `subtask`, `stream` and `shard`; a text becomes a label of a metric that is always 1
+Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard`; a text becomes a label of a metric that is always 1
 ([export](../operate/export-metrics.md)). What to watch: [monitor a job](../operate/watch-a-job.md). Spark has [its
 own](../spark/monitor.md#what-the-progress-has)."""
 

@@ -42,9 +42,9 @@ def requests_of_commit(table: str, megabytes: float, log_entries: int = LOG_ENTR
     return Requests(parts + 5, 20)  # the mark, and what is left of it, two manifests and the metadata
 
 
-def of_terabyte(table: str, shards: int, subtasks: int, interval_seconds: float) -> Requests:
-    """At 1 MB/s from each shard; each subtask commits a file at each interval, and its positions."""
-    megabytes = shards / subtasks * interval_seconds
+def of_terabyte(table: str, shards: int, workers: int, interval_seconds: float) -> Requests:
+    """At 1 MB/s from each shard; each worker commits a file at each interval, and its positions."""
+    megabytes = shards / workers * interval_seconds
     one = requests_of_commit(table, megabytes)
     commits = ceil(1_000_000 / megabytes)
     return Requests(commits * (one.writes + 1), commits * one.reads)
@@ -71,11 +71,11 @@ def firehose_sentence() -> str:
 def page_rows() -> list[str]:
     """As the how-to has them."""
     rows = []
-    for shards, subtasks in ((10, 1), (100, 4)):
+    for shards, workers in ((10, 1), (100, 4)):
         for seconds in (10, 60, 300):
-            found = [of_terabyte(table, shards, subtasks, seconds) for table in ("delta", "iceberg")]
+            found = [of_terabyte(table, shards, workers, seconds) for table in ("delta", "iceberg")]
             cells = [f"{each.writes + each.reads:,} | {each.dollars:.2f}" for each in found]
-            rows.append(f"| {shards} | {subtasks} | {seconds} s | {' | '.join(cells)} |")
+            rows.append(f"| {shards} | {workers} | {seconds} s | {' | '.join(cells)} |")
     return rows
 
 

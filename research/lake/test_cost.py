@@ -64,7 +64,7 @@ async def test_a_commit_makes_the_requests_that_are_counted(table, megabytes, tm
     assert reads - 3 <= found[1] <= reads + 1
 
 
-def test_longer_intervals_and_fewer_subtasks_cost_less():
+def test_longer_intervals_and_fewer_workers_cost_less():
     assert of_terabyte("delta", 10, 1, 60).dollars < of_terabyte("delta", 10, 1, 10).dollars
     assert of_terabyte("delta", 100, 1, 60).dollars < of_terabyte("delta", 100, 4, 60).dollars
 

@@ -73,9 +73,9 @@ class _CatchUp:
         self._run_for(HELD_SECONDS)
         self._run_until(self._others_are_held)
         held = dict(self._log.shards)
-        subtasks = [message["metrics"]["subtask"] for message in self._log.latest.values()]
-        lag_ms = max(each["alignmentLagMs"] or 0 for each in subtasks)
-        self._processes.stop_subtasks()
+        workers = [message["metrics"]["worker"] for message in self._log.latest.values()]
+        lag_ms = max(each["alignmentLagMs"] or 0 for each in workers)
+        self._processes.stop_workers()
         self._log.restart()
         began = self._start("and once more, with flink.watermark.alignment.max.lag", WITH_MAX_LAG)
         released = self._run_until(self._others_are_written)
@@ -108,7 +108,7 @@ class _CatchUp:
         await store_as_group(FolderStore(self._folder / "state"), states)
 
     def _start(self, line: str, properties: Mapping[str, Any]) -> float:
-        self._processes.start_subtasks(CATCH_UP_STREAM, self._workers, SHARDS, dict(properties))
+        self._processes.start_workers(CATCH_UP_STREAM, self._workers, SHARDS, dict(properties))
         now = time.time()
         if not self._log.actions:
             self._log.begin(now)

@@ -49,7 +49,7 @@ class ReplayProcesses:
         self._folder = folder
         self._streams = streams
         self._stack = ExitStack()
-        self.subtasks: list[PausableProcess] = []
+        self.workers: list[PausableProcess] = []
         self.log = EventLog()
 
     def __enter__(self) -> Self:
@@ -78,7 +78,7 @@ class ReplayProcesses:
             "aws.credentials.provider.basic.secretkey": "demo",
         }
 
-    def start_subtasks(self, stream: str, count: int, shards: int, properties: dict[str, Any]) -> None:
+    def start_workers(self, stream: str, count: int, shards: int, properties: dict[str, Any]) -> None:
         """Start every worker, and wait until each has reported its share of the shards. A single one runs alone."""
         given = json.dumps(
             {
@@ -88,13 +88,13 @@ class ReplayProcesses:
                 "flink.state.uri": str(self._folder / "state"),
             }
         )
-        self.subtasks = [
+        self.workers = [
             self._start(
                 "outage.worker",
                 [
                     *("--stream", stream, "--number", str(number), "--properties", given),
                 ],
-                f"subtask-{number}",
+                f"worker-{number}",
             )
             for number in range(count)
         ]
@@ -105,21 +105,21 @@ class ReplayProcesses:
                 raise ReplayFailedError(f"the shards are not shared: {sorted(self.log.latest)} have started")
             time.sleep(0.05)
 
-    def stop_subtasks(self) -> None:
+    def stop_workers(self) -> None:
         """Stop them with SIGTERM: each takes its last checkpoint."""
-        for process in self.subtasks:
+        for process in self.workers:
             process.terminate()
-        for process in self.subtasks:
+        for process in self.workers:
             process.wait_or_kill(20)
         self.read_messages()
 
     def read_messages(self) -> None:
-        """Add what the subtasks have written to the log. Raises: ReplayFailedError when one has failed."""
-        for process in self.subtasks:
+        """Add what the workers have written to the log. Raises: ReplayFailedError when one has failed."""
+        for process in self.workers:
             for message in process.read_messages():
                 self.log.add_message(message)
             if process.has_failed:
-                raise ReplayFailedError(f"a subtask ended early:\n{process.log_tail()}")
+                raise ReplayFailedError(f"a worker ended early:\n{process.log_tail()}")
 
     def _start_server(self, module: str, arguments: list[str], name: str, port: int) -> None:
         process = self._start(module, arguments, name)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 STREAM, CATCH_UP_STREAM = "orders", "catch-up"
-SHARDS, SUBTASKS = 6, 3
+SHARDS, WORKERS = 6, 3
 STOPPED = 1
-"""The subtask that is stopped; it has two of the six shards."""
+"""The worker that is stopped; it has two of the six shards."""
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 LOOKAHEAD_MS = 2 * MINUTE_MS
@@ -35,7 +35,7 @@ PROPERTIES: dict[str, Any] = {
 class Timeline:
     """The first part, in seconds since it began.
 
-    One shard of the subtask falls silent, so that its queue is empty. The worker is stopped for longer than idle interval and
+    One shard of the worker falls silent, so that its queue is empty. The worker is stopped for longer than idle interval and
     lease, so that others take its shards. When it runs again, its other shard, which has never had a record, gets its first ones.
     """
 
@@ -46,7 +46,7 @@ class Timeline:
     ends_at: float = 18.0
 
     def events(self, others: Sequence[int], silent: int, late: int, base_ms: int) -> Iterator[tuple[float, int, int]]:
-        """(second, number of the shard, event time). `silent` and `late` are the shards of the subtask that is stopped."""
+        """(second, number of the shard, event time). `silent` and `late` are the shards of the worker that is stopped."""
         for shard in others:
             yield from steady_events(shard, 0.0, self.ends_at, base_ms)
         yield from steady_events(silent, 0.0, self.silent_from, base_ms)

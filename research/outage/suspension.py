@@ -1,4 +1,4 @@
-"""First part: a subtask is stopped for longer than every timeout, runs again, and one of its shards gets its first records."""
+"""First part: a worker is stopped for longer than every timeout, runs again, and one of its shards gets its first records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from .processes import ReplayProcesses
 from .producer import Producer
 from .results.checks import SuspensionResult
-from .scenario import HOUR_MS, PROPERTIES, SHARDS, STOPPED, STREAM, SUBTASKS, Timeline
+from .scenario import HOUR_MS, PROPERTIES, SHARDS, STOPPED, STREAM, WORKERS, Timeline
 
 POLL_SECONDS = 0.1
 WRITE_TIMEOUT_SECONDS = 60.0
@@ -29,7 +29,7 @@ def run_suspension(folder: Path, log_line: Callable[[str], None]) -> SuspensionR
     folder.mkdir(parents=True)
     with ReplayProcesses(folder, {STREAM: SHARDS}) as processes:
         producer = Producer(processes.url, STREAM, SHARDS)
-        processes.start_subtasks(STREAM, SUBTASKS, SHARDS, PROPERTIES)
+        processes.start_workers(STREAM, WORKERS, SHARDS, PROPERTIES)
         replay = _Suspension(processes, producer, timeline, log_line)
         replay.run_until_sent()
         replay.run_until_written()
@@ -68,13 +68,13 @@ class _Suspension:
         others = [number for number in range(SHARDS) if number not in own]
         base_ms = round(log.began * 1000) - 2 * HOUR_MS
         producer.plan(timeline.events(others, _number(silent), _number(self.late), base_ms))
-        stopped = processes.subtasks[STOPPED]
-        silent_line = f"shard {_number(silent)} of subtask {STOPPED} falls silent, its queue is empty"
-        late_line = f"shard {_number(self.late)} of subtask {STOPPED} gets its first records"
+        stopped = processes.workers[STOPPED]
+        silent_line = f"shard {_number(silent)} of worker {STOPPED} falls silent, its queue is empty"
+        late_line = f"shard {_number(self.late)} of worker {STOPPED} gets its first records"
         self._steps: list[tuple[float, str, Callable[[], None]]] = [
             (timeline.silent_from, silent_line, _done_by_producer),
-            (timeline.stopped_at, f"subtask {STOPPED} is stopped (SIGSTOP)", stopped.pause),
-            (timeline.continued_at, f"subtask {STOPPED} runs again (SIGCONT)", stopped.resume),
+            (timeline.stopped_at, f"worker {STOPPED} is stopped (SIGSTOP)", stopped.pause),
+            (timeline.continued_at, f"worker {STOPPED} runs again (SIGCONT)", stopped.resume),
             (timeline.late_from, late_line, _done_by_producer),
         ]
 

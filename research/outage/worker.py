@@ -50,7 +50,7 @@ async def _run(given: argparse.Namespace) -> None:
         [given.stream],
         given.properties,
         sink=sink,
-        on_alarm=lambda alarm: _print_json({"alarm": asdict(alarm), "subtask": given.number, "at": time.time()}),
+        on_alarm=lambda alarm: _print_json({"alarm": asdict(alarm), "worker": given.number, "at": time.time()}),
     )
     async with fetcher:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fetcher.stop)
@@ -60,15 +60,15 @@ async def _run(given: argparse.Namespace) -> None:
         _print_json(_status(given.number, fetcher, sink))
 
 
-async def _report(subtask: int, fetcher: DataFetcher, sink: CountingSink) -> None:
+async def _report(worker: int, fetcher: DataFetcher, sink: CountingSink) -> None:
     while True:
-        _print_json(_status(subtask, fetcher, sink))
+        _print_json(_status(worker, fetcher, sink))
         await asyncio.sleep(REPORT_SECONDS)
 
 
-def _status(subtask: int, fetcher: DataFetcher, sink: CountingSink) -> dict[str, Any]:
+def _status(worker: int, fetcher: DataFetcher, sink: CountingSink) -> dict[str, Any]:
     metrics = fetcher.metrics()
-    return {"subtask": subtask, "at": time.time(), "rows": sink.rows, "repeated": sink.repeated, "metrics": metrics}
+    return {"worker": worker, "at": time.time(), "rows": sink.rows, "repeated": sink.repeated, "metrics": metrics}
 
 
 def _print_json(document: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.kinesis.ports import Transport
@@ -80,7 +80,7 @@ class RunningJob:
         for limit_checker in self.limit_checkers:
             await limit_checker.close()
 
-    def _fetcher(self, restore: list[dict[str, Any]]) -> SubtaskFetcher:
+    def _fetcher(self, restore: list[dict[str, Any]]) -> ShardFetcher:
         job_settings, job_run = self._job_settings, self._job_run
         given = Properties({**job_settings.properties, "flink.stream.recordpublisher": job_run.publisher})
         limit_checker = LimitChecker(job_settings.make_transport(), job_settings.clock, job_settings.tolerance)

@@ -119,7 +119,7 @@ def _with_empty_reads(seed: int, rules: tuple[FaultRule, ...]) -> tuple[FaultRul
 
 
 def _reshards(rng: Random, seconds: float) -> tuple[float, ...]:
-    """Some single ones, some soon after another: children are split or merged before every subtask has found them."""
+    """Some single ones, some soon after another: children are split or merged before every worker has found them."""
     times: list[float] = []
     for _ in range(rng.choice([0, 1, 2, 3, 5])):
         follows = bool(times) and rng.random() < 0.5

@@ -43,7 +43,7 @@ RULES: dict[str, Callable[[], Patches]] = {
     "S5 a waiting shard does not mean that its parents are finished": without_fetcher.a_waiting_shard_does_not_mean_finished_parents,
     "S2 a shard that a listing lacks is asked for": without_fetcher.a_shard_that_a_listing_lacks_is_asked_for,
     "S3 a shard found later is read from its beginning": without_fetcher.found_shards_are_read_from_their_beginning,
-    "S3 other subtasks discover children by listing": without_fetcher.other_subtasks_discover_children_by_listing,
+    "S3 other workers discover children by listing": without_fetcher.other_workers_discover_children_by_listing,
     "P3 LATEST is pinned once for the job": without_fetcher.latest_is_pinned_once_for_the_job,
     "S5 a listing older than the state is requested again": without_fetcher.an_old_listing_is_requested_again_at_the_start,
 }

@@ -43,7 +43,7 @@ def a_waiting_shard_does_not_mean_finished_parents() -> Patches:
     ]
 
 
-def other_subtasks_discover_children_by_listing() -> Patches:
+def other_workers_discover_children_by_listing() -> Patches:
     async def run(self: Any, on_listing: Any) -> None:
         await asyncio.get_running_loop().create_future()
 

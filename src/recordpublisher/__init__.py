@@ -15,7 +15,7 @@ _NAMES = {
     ".fetcher.alarms": "Alarm AlarmKind MetricType SinkMetric",
     ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
-    ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
+    ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",
     ".fetcher.pipeline.emitter": "BoundedResult EndReason",
     ".plugins.columns.record_columns": "to_arrow",
     ".plugins.deserializers.avro": "Avro",

@@ -24,8 +24,8 @@ from .fetcher.conditional_store import ConflictError as ConflictError
 from .fetcher.conditional_store import VersionedValue as VersionedValue
 from .fetcher.monitoring.metrics_exporter import MetricsExporter as MetricsExporter
 from .fetcher.monitoring.metrics_exporter import MetricsSource as MetricsSource
-from .fetcher.monitoring.metrics_exporter import SubtaskHealth as SubtaskHealth
-from .fetcher.monitoring.metrics_exporter import SubtaskMetrics as SubtaskMetrics
+from .fetcher.monitoring.metrics_exporter import WorkerHealth as WorkerHealth
+from .fetcher.monitoring.metrics_exporter import WorkerMetrics as WorkerMetrics
 from .fetcher.pipeline.emitter import BoundedResult as BoundedResult
 from .fetcher.pipeline.emitter import EndReason as EndReason
 from .plugins.columns.record_columns import to_arrow as to_arrow

@@ -14,9 +14,9 @@ def line(message, *arguments, level=logging.INFO, error=None, **more):
 
 
 def test_a_line_has_time_level_logger_and_message():
-    shown = line("subtask %d ended", 3)
+    shown = line("worker %d ended", 3)
 
-    assert shown["message"] == "subtask 3 ended"
+    assert shown["message"] == "worker 3 ended"
     assert (shown["level"], shown["logger"]) == ("INFO", "recordpublisher.run")
     assert shown["time"].endswith("+00:00")
 
@@ -32,12 +32,12 @@ def test_a_traceback_and_fields_are_part_of_the_object():
 
 
 def test_a_line_has_the_fields_of_its_task_and_its_own_come_first():
-    with log_fields(subtask=3, stream="orders", shard="shardId-1"):
+    with log_fields(process=3, stream="orders", shard="shardId-1"):
         of_task, own = line("read"), line("ended", **about("copy/shardId-2"))
 
-    assert (of_task["subtask"], of_task["stream"], of_task["shard"]) == (3, "orders", "shardId-1")
-    assert (own["subtask"], own["stream"], own["shard"]) == (3, "copy", "shardId-2")
-    assert not {"subtask", "stream", "shard"} & set(line("after"))
+    assert (of_task["process"], of_task["stream"], of_task["shard"]) == (3, "orders", "shardId-1")
+    assert (own["process"], own["stream"], own["shard"]) == (3, "copy", "shardId-2")
+    assert not {"process", "stream", "shard"} & set(line("after"))
 
 
 def test_a_line_about_a_stream_has_no_shard():

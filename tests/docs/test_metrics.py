@@ -3,9 +3,9 @@
 import re
 
 from recordpublisher.fetcher.alarms import MetricType
-from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.metrics.export import exported_tables
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
@@ -35,14 +35,14 @@ async def metrics_of_a_run():
 def test_every_metric_is_on_the_page_in_its_order():
     shown = run_virtual(metrics_of_a_run())
 
-    assert named("Of a subtask") == list(shown["subtask"])
+    assert named("Of a worker") == list(shown["worker"])
     assert named("Of a shard") == list(shown["shards"]["s/a"])
 
 
 def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
     sink = KinesisSink("out", {"aws.region": "eu-west-1"})
     shown = sink.exported_metrics()
-    names = [metric.prometheus_name for metric in exported_tables([SubtaskMetrics(0, {}, {}, shown)])[1][0]]
+    names = [metric.prometheus_name for metric in exported_tables([WorkerMetrics(0, {}, {}, shown)])[1][0]]
 
     rows = (ROOT / "docs/reference/kinesis-sink-metrics.md").read_text().splitlines()
     assert [each.name for each in shown] == list(sink.metrics())
@@ -54,8 +54,6 @@ def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
 
 def test_the_page_says_how_many_metrics_cloudwatch_bills():
     page = (ROOT / "docs/operate/export-metrics.md").read_text()
-    numbers = [
-        sum(metric.type is not MetricType.TEXT for metric in table) for table in (SUBTASK_METRICS, SHARD_METRICS)
-    ]
+    numbers = [sum(metric.type is not MetricType.TEXT for metric in table) for table in (WORKER_METRICS, SHARD_METRICS)]
 
     assert [int(count) for count in re.findall(r"at most (\d+)", page)] == numbers

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.fetcher.shards.shard_table import StreamList
-from recordpublisher.fetcher.subtask_fetcher import build_fetcher
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.testing.virtual_time import run_virtual
 

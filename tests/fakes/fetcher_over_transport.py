@@ -8,10 +8,10 @@ from typing import Any
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.plugins.archive.archive import Catalogue
 from recordpublisher.plugins.archive.factory import ArchiveFactory
@@ -47,7 +47,7 @@ def fetcher_over(
     ref_counts: ConsumerRefCounts | None = None,
     archive: Catalogue | None = None,
     **more: Any,
-) -> SubtaskFetcher:
+) -> ShardFetcher:
     """A fetcher built as in plugins/runtime/job_assembly.py, with the real client over any transport."""
     client = KinesisClient(given, [stream], transport=transport)
     factory: Any

@@ -14,9 +14,9 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
@@ -166,7 +166,7 @@ class RecordingSink(Sink):
 
 def make_fetcher(
     source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any
-) -> SubtaskFetcher:
+) -> ShardFetcher:
     """A fetcher over a scripted source; event times are the payloads."""
     return build_fetcher(fetcher_dependencies(source, sink, properties, **more))
 
@@ -176,7 +176,7 @@ TIP = Bounds(stop_at_tip=True, max_time=600)
 
 async def read(
     source: ScriptedSource, sink: Sink, bounds: Bounds = TIP, properties: dict[str, Any] | None = None, **more: Any
-) -> tuple[SubtaskFetcher, BoundedResult]:
+) -> tuple[ShardFetcher, BoundedResult]:
     """One run of a fetcher, from open to close."""
     fetcher = make_fetcher(source, sink, properties, **more)
     await fetcher.open()

@@ -80,5 +80,5 @@ def test_a_host_that_dns_does_not_know_or_that_speaks_no_tls_is_not_waited_for(r
 
 
 def test_what_waiting_does_not_mend_is_raised_at_once():
-    error = StateError("subtask-0 cannot be read")
+    error = StateError("worker-0 cannot be read")
     assert waited(error=error) == (error, 0)

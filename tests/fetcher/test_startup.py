@@ -51,7 +51,7 @@ def test_no_record_of_a_shard_without_a_stored_watermark_is_late_after_a_restart
         second = make_fetcher(source, sink, {"flink.watermark.lookahead.millis": 0}, restore=(first.snapshot(),))
         await second.open()
         await second.run_bounded(Bounds(max_records=3))
-        return second.metrics()["subtask"]["lateAfterIdle"]
+        return second.metrics()["worker"]["lateAfterIdle"]
 
     assert run_virtual(job()) == 0
     assert sink.rows[0] == ("b", 3_000)

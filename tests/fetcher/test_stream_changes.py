@@ -176,7 +176,7 @@ def test_a_stream_that_was_left_out_at_a_restart_comes_back_where_it_stopped():
 
 
 def test_the_end_of_a_shard_is_confirmed_again_after_a_restart_without_its_stream():
-    """S2: a subtask that has a child of it may have missed the end."""
+    """S2: a worker that has a child of it may have missed the end."""
     source, listed, store = two_streams(10), Listed("s", "t"), KeptSnapshots()
 
     async def until_ended(fetcher):

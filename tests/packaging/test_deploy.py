@@ -169,7 +169,7 @@ def test_pods_of_a_group_are_ready_also_without_shards_and_join_and_leave(start,
 
 
 def open_shards_at(url):
-    return int(re.search(r"recordpublisher_subtask_open_shards{.*} (\d+)", status(f"{url}/metrics")[1])[1])
+    return int(re.search(r"recordpublisher_worker_open_shards{.*} (\d+)", status(f"{url}/metrics")[1])[1])
 
 
 @pytest.mark.slow

@@ -65,4 +65,4 @@ async def test_without_a_group_there_is_no_such_metric():
         async with rp.DataFetcher("orders", served.properties(), sink=rp.MemorySink()) as fetcher:
             page = page_of(await FetchersHere([fetcher]).metrics(), [])
 
-    assert not labels_of(page, "recordpublisher_subtask_workers_wanted")
+    assert not labels_of(page, "recordpublisher_worker_workers_wanted")

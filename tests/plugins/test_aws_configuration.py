@@ -141,7 +141,7 @@ async def parquet(place, properties, folder):
 async def delta(place, properties, folder):
     sink = DeltaSink(rp.Properties({"flink.sink.delta.uri": place, **properties}))
     await write_one(sink)
-    await sink.entries().put_if_absent("subtask-0", b"{}")
+    await sink.entries().put_if_absent("worker-0", b"{}")
     await sink.entries().close()
 
 

@@ -113,7 +113,7 @@ async def measure(publisher: str, shards: int, budget: int, record_bytes: int) -
             "flink.stream.recordpublisher": publisher,
             "flink.stream.initpos": "TRIM_HORIZON",
             "flink.stream.efo.consumername": "app",
-            "flink.subtask.queue.bytes": budget,
+            "flink.worker.queue.bytes": budget,
         }
     )
     fetcher = fetcher_over(transport, given, StuckSink(), VirtualClock())

@@ -43,7 +43,7 @@ class FaultInjectedJob:
     def start(self) -> None:
         self.process = start_job(self._path, "--parallelism", str(self._random.choice(self._parallelisms)))
 
-    def subtasks(self) -> list[int]:
+    def workers(self) -> list[int]:
         """The processes that read: with a parallelism of 1 the job is one process."""
         if self._parallelisms == (1,):
             return [self.process.pid]
@@ -63,28 +63,28 @@ class FaultInjectedJob:
 
     # --- faults: each leaves a running job -------------------------------------------------------------------------------------------
 
-    def kill_subtask(self) -> None:
+    def kill_worker(self) -> None:
         """The job must end with exit code 1."""
-        kill(self._random.choice(self.subtasks()))
+        kill(self._random.choice(self.workers()))
         code = self.process.wait(timeout=60)
         assert code == 1, f"the supervisor ended with {code}"
         self.start()
 
     def kill_supervisor(self) -> None:
-        """Its subtasks drain while those of the next job start."""
+        """Its workers drain while those of the next job start."""
         kill(self.process.pid)
         self.process.wait()
         self.start()
 
     def kill_everything(self) -> None:
-        for pid in [self.process.pid, *self.subtasks()]:
+        for pid in [self.process.pid, *self.workers()]:
             kill(pid)
         self.process.wait()
         self.start()
 
     def suspend_and_replace(self) -> None:
-        """Suspend a subtask and start the job again; `wake` resumes the suspended process."""
-        suspended, *others = self._random.sample(self.subtasks(), len(self.subtasks()))
+        """Suspend a worker and start the job again; `wake` resumes the suspended process."""
+        suspended, *others = self._random.sample(self.workers(), len(self.workers()))
         kill(suspended, signal.SIGSTOP)
         if suspended != self.process.pid:
             for pid in [self.process.pid, *others]:
@@ -94,7 +94,7 @@ class FaultInjectedJob:
         self.start()
 
     def drain(self) -> None:
-        assert self.subtasks(), "no subtask has started"
+        assert self.workers(), "no worker has started"
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(timeout=60)
         assert code == 0, f"a drained job ended with {code}"

@@ -42,7 +42,7 @@ def described(shard_id, parent=None, closed=False, last=None):
     return {"StreamDescription": {"Shards": [shard]} | ({"LastEvaluatedShardId": last} if last else {})}
 
 
-async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_subtasks():
+async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_workers():
     service, client = a_service(describe_stream=[described("a", closed=True, last="a"), described("b", "a")])
 
     parent, child = await service.list_shards("orders")

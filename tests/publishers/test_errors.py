@@ -35,8 +35,8 @@ def test_a_plugin_may_raise_a_transient_error_by_its_message_alone():
             "option '--check' cannot be combined with '--watch' or '--live': it ends",
         ),
         (
-            rp.ConfigurationError.conflict("--subtask", "jobs:orders", value=0),
-            "option '--subtask 0' cannot be combined with 'jobs:orders'",
+            rp.ConfigurationError.conflict("--worker", "jobs:orders", value=0),
+            "option '--worker 0' cannot be combined with 'jobs:orders'",
         ),
         (
             rp.ConfigurationError.conflict("restore", "flink.job.workers=GROUP"),

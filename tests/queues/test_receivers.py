@@ -166,12 +166,12 @@ def test_what_is_received_and_not_written_is_bounded_in_bytes():
             await gate.wait()
 
     async def job():
-        made = queue_job(queue, Slow(), receivers=8, properties={"flink.memory.subtask.bytes": 1})
+        made = queue_job(queue, Slow(), receivers=8, properties={"flink.memory.worker.bytes": 1})
         made._receivers._wanted = 8
         await made.open()
         running = asyncio.create_task(made.run_bounded(Bounds(max_time=20)))
         await asyncio.sleep(3)
-        held = made.metrics()["subtask"]["budgetUsedBytes"]
+        held = made.metrics()["worker"]["budgetUsedBytes"]
         gate.set()
         await running
         await made.close()

@@ -7,7 +7,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersHere, exported_tables
@@ -55,7 +55,7 @@ class Away(FakeSource):
 def test_metrics_have_the_names_of_those_of_shards():
     (metrics,) = during([(2, lambda job: job.metrics())], seconds=3)
 
-    assert list(metrics["subtask"]) == [metric.name for metric in SUBTASK_METRICS]
+    assert list(metrics["worker"]) == [metric.name for metric in WORKER_METRICS]
     assert [sorted(each) for each in metrics["shards"].values()] == [
         sorted(metric.name for metric in SHARD_METRICS)
     ] * 2
@@ -77,7 +77,7 @@ def test_a_record_that_is_worked_on_is_unacknowledged_and_counts_for_lag_until_i
 
 async def snapshot(job):
     class Here:
-        subtask = 0
+        worker = 0
         metrics, sink_metrics, reasons_not_ready = job.metrics, job.sink_metrics, job.reasons_not_ready
 
     source = FetchersHere([Here()])
@@ -91,7 +91,7 @@ def test_the_dashboard_and_exporters_show_it():
     (shown,) = during([(5, snapshot)], queue, slow_handler(30), seconds=100)
 
     assert [shard.in_flight for shard in shown.shards] == [8, 0]
-    assert shown.subtasks[0].not_ready == []
+    assert shown.workers[0].not_ready == []
 
 
 def test_it_is_ready_while_the_queue_answers():

@@ -19,7 +19,7 @@ LONG_TIMEOUTS = {"aws.request.timeout": 3_600_000, "flink.shard.subscribetoshard
 
 
 class Job:
-    """One subtask on the endpoint: its factory, and a reader task for each shard."""
+    """One worker on the endpoint: its factory, and a reader task for each shard."""
 
     def __init__(self, endpoint, ref_counts=None, **properties):
         self.endpoint = endpoint

@@ -15,9 +15,9 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.fetcher.watermark_functions import emit_limit
 from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker, watermark_of
 from recordpublisher.publishers.positions import StartingPosition
@@ -121,7 +121,7 @@ class CheckedProcess(ABC):
         self.running = self.process.spawn(self._run())
 
     @abstractmethod
-    def _build(self) -> SubtaskFetcher:
+    def _build(self) -> ShardFetcher:
         """The fetcher."""
 
     @property
@@ -221,7 +221,7 @@ class CheckedProcess(ABC):
             entries = list(self.fetcher._table)
             largest = sum(self._source.largest_batch.get(entry.key, 0) for entry in entries)
             queued = sum(entry.reading.queue.bytes for entry in entries)
-            self._checker.check_queued_bytes(queued, self._job_run.budget.subtask_bytes + largest)
+            self._checker.check_queued_bytes(queued, self._job_run.budget.worker_bytes + largest)
 
     # --- inside -------------------------------------------------------------------------------------------------------------------
 

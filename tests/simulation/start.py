@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 
 from .checked_process import CheckedProcess
@@ -31,5 +31,5 @@ class Start(CheckedProcess):
         self._checkpoints = checkpoints
         super().__init__(0, simulator, stream, job_run, checker, seed, listed_streams)
 
-    def _build(self) -> SubtaskFetcher:
+    def _build(self) -> ShardFetcher:
         return build_fetcher(self._parts(OwnWatermark(), alone=SimulatedAlone(self._checkpoints, self.process)))

@@ -1,4 +1,4 @@
-"""A process that reads its share of many replayed shards: URL POLLING|EFO LOOKAHEAD|off RECORDS BODY [SUBTASK PARALLELISM TRACKER].
+"""A process that reads its share of many replayed shards: URL POLLING|EFO LOOKAHEAD|off RECORDS BODY [WORKER PARALLELISM TRACKER].
 
 RECORDS are those of a shard, BODY how many of them a call of GetRecords may bring, TRACKER is host:port. The sink makes the first write
 wait until every shard has been read once: connecting is no part of what a record costs. Prints JSON: seconds of CPU until the fetcher is

@@ -120,12 +120,12 @@ def lasting_alarms(log: EventLog) -> list[str]:
 
 
 def _progress_while_stopped(result: SuspensionResult) -> CheckResult:
-    """How far the global watermark of the others rose while one subtask was stopped."""
+    """How far the global watermark of the others rose while one worker was stopped."""
     timeline, stopped = result.timeline, {number for _, _, number in result.log.actions}
     values = [
         report.global_watermark
         for report in result.log.reports
-        if report.subtask not in stopped
+        if report.process not in stopped
         and timeline.stopped_at <= report.at <= timeline.continued_at
         and report.global_watermark is not None
     ]

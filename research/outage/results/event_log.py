@@ -10,16 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class MetricsSample:
-    """One report of one subtask: `at` in seconds since the replay began, watermarks in epoch ms of event time."""
+    """One report of one worker: `at` in seconds since the replay began, watermarks in epoch ms of event time."""
 
     at: float
-    subtask: int
+    process: int
     global_watermark: int | None
     shards: Mapping[str, Mapping[str, Any]]
 
     @property
     def is_idle(self) -> bool:
-        """Whether every open shard of the subtask is idle."""
+        """Whether every open shard of the worker is idle."""
         flags = [one["idle"] for one in self.shards.values() if one["stage"] in ("READING", "DRAINING")]
         return bool(flags) and all(flags)
 
@@ -37,7 +37,7 @@ class MetricsSample:
 
 @dataclass
 class EventLog:
-    """Owns what the subtasks reported, in order. `actions`: (seconds, what was done, to which subtask)."""
+    """Owns what the workers reported, in order. `actions`: (seconds, what was done, to which worker)."""
 
     began: float = 0.0
     reports: list[MetricsSample] = field(default_factory=list)
@@ -52,22 +52,22 @@ class EventLog:
         self.reports.clear()
 
     def add_message(self, message: Mapping[str, Any]) -> None:
-        """Add one JSON message of a subtask: a report or an alarm."""
+        """Add one JSON message of a worker: a report or an alarm."""
         at = message["at"] - self.began
         if "alarm" in message:
-            self.alarms.append((at, message["subtask"], message["alarm"]))
+            self.alarms.append((at, message["worker"], message["alarm"]))
             return
-        self.latest[message["subtask"]] = message
+        self.latest[message["worker"]] = message
         metrics = message["metrics"]
-        watermark = metrics["subtask"]["globalWatermark"]
-        self.reports.append(MetricsSample(at, message["subtask"], watermark, metrics["shards"]))
+        watermark = metrics["worker"]["globalWatermark"]
+        self.reports.append(MetricsSample(at, message["worker"], watermark, metrics["shards"]))
 
-    def add_action(self, now: float, what: str, subtask: int | None = None) -> None:
+    def add_action(self, now: float, what: str, worker: int | None = None) -> None:
         """Add something that the replay did."""
-        self.actions.append((now - self.began, what, subtask))
+        self.actions.append((now - self.began, what, worker))
 
     def restart(self) -> None:
-        """The subtasks are started again: keep the counts of what they wrote so far."""
+        """The workers are started again: keep the counts of what they wrote so far."""
         self.earlier_rows += Counter(self.rows_since_restart)
         self.latest.clear()
 
@@ -91,17 +91,17 @@ class EventLog:
         """The latest metrics of every shard."""
         return {key: one for message in self.latest.values() for key, one in message["metrics"]["shards"].items()}
 
-    def shards_of(self, subtask: int) -> list[str]:
-        """The shards of a subtask, by id."""
-        return sorted(self.latest[subtask]["metrics"]["shards"])
+    def shards_of(self, worker: int) -> list[str]:
+        """The shards of a worker, by id."""
+        return sorted(self.latest[worker]["metrics"]["shards"])
 
     def largest_watermark_regression(self) -> int:
-        """By how much the global watermark fell at most, as any one subtask saw it, ms of event time."""
+        """By how much the global watermark fell at most, as any one worker saw it, ms of event time."""
         highest: dict[int, int] = {}
         largest = 0
         for report in self.reports:
             if report.global_watermark is not None:
-                before = highest.get(report.subtask, report.global_watermark)
+                before = highest.get(report.process, report.global_watermark)
                 largest = max(largest, before - report.global_watermark)
-                highest[report.subtask] = max(before, report.global_watermark)
+                highest[report.process] = max(before, report.global_watermark)
         return largest

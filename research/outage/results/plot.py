@@ -1,4 +1,4 @@
-"""Draws event time over wall time for each subtask, the global watermark, and when it was stopped, idle or held. Needs matplotlib."""
+"""Draws event time over wall time for each worker, the global watermark, and when it was stopped, idle or held. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATES = {"stopped": "black", "idle": "lightgrey", "held": "tab:orange"}
 REPORT_SECONDS = 0.25
 """A little more than between two reports: the shortest bar of a state."""
 MAX_GAP_SECONDS = 1.0
-"""Between two reports of a subtask, in seconds; a longer one is a break in its line."""
+"""Between two reports of a worker, in seconds; a longer one is a break in its line."""
 
 
 def draw(log: EventLog, title: str, unit: str, path: Path) -> None:
@@ -28,17 +28,17 @@ def draw(log: EventLog, title: str, unit: str, path: Path) -> None:
     def event_time(value: int | None) -> float:
         return float("nan") if value is None else (value - origin) / unit_ms
 
-    numbers = sorted({report.subtask for report in reports})
+    numbers = sorted({report.process for report in reports})
     for number in numbers:
-        own = _with_breaks(report for report in reports if report.subtask == number)
-        _draw_subtask(above, number, own, event_time)
+        own = _with_breaks(report for report in reports if report.process == number)
+        _draw_worker(above, number, own, event_time)
         _draw_states(below, number, [each for each in own if each is not None])
     _draw_actions(above, below, log)
     _draw_alarms(below, log)
     above.set_title(title, loc="left", fontsize=11)
     above.set_ylabel(f"event time, {unit}")
     figure.legend(handles=_legend(numbers), loc="outside right upper", fontsize=8)
-    below.set_yticks(numbers, [f"subtask {number}" for number in numbers], fontsize=8)
+    below.set_yticks(numbers, [f"worker {number}" for number in numbers], fontsize=8)
     below.set_ylim(max(numbers) + 0.6, min(numbers) - 0.6)
     below.set_xlim(0, max((report.at for report in reports), default=1.0))
     actions = [f"{place}  {what}" for place, (_, what, _) in enumerate(log.actions, start=1)]
@@ -62,7 +62,7 @@ def _origin(reports: Iterable[MetricsSample]) -> int:
 
 
 def _with_breaks(reports: Iterable[MetricsSample]) -> list[MetricsSample | None]:
-    """The reports of one subtask, with None in each gap."""
+    """The reports of one worker, with None in each gap."""
     found: list[MetricsSample | None] = []
     for report in reports:
         last = found[-1] if found else None
@@ -72,7 +72,7 @@ def _with_breaks(reports: Iterable[MetricsSample]) -> list[MetricsSample | None]
     return found
 
 
-def _draw_subtask(
+def _draw_worker(
     axes: Any, number: int, reports: list[MetricsSample | None], event_time: Callable[[int | None], float]
 ) -> None:
     colour, nan = COLOURS[number % len(COLOURS)], float("nan")
@@ -86,7 +86,7 @@ def _draw_subtask(
 
 
 def _draw_states(axes: Any, number: int, reports: list[MetricsSample]) -> None:
-    """Bars of the states of a subtask: stopped (no reports), idle, held."""
+    """Bars of the states of a worker: stopped (no reports), idle, held."""
     for earlier, later in itertools.pairwise(reports):
         if later.at - earlier.at > MAX_GAP_SECONDS:
             _bar(axes, number, earlier.at, later.at - earlier.at, "stopped")
@@ -115,15 +115,15 @@ def _draw_alarms(axes: Any, log: EventLog) -> None:
 
 
 def _legend(numbers: Iterable[int]) -> list[Any]:
-    """Colours are subtasks; line styles and bars are explained below them."""
+    """Colours are workers; line styles and bars are explained below them."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    subtasks = [
-        Line2D([], [], color=COLOURS[each % len(COLOURS)], linewidth=2.5, label=f"subtask {each}") for each in numbers
+    workers = [
+        Line2D([], [], color=COLOURS[each % len(COLOURS)], linewidth=2.5, label=f"worker {each}") for each in numbers
     ]
     return [
-        *subtasks,
+        *workers,
         Line2D([], [], color="grey", linewidth=2.5, label="written"),
         Line2D([], [], color="grey", linestyle=":", label="global watermark, as it knows it"),
         Line2D([], [], color="grey", marker="x", linestyle="none", label="next record, held back"),

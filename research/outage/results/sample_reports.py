@@ -1,4 +1,4 @@
-"""Reports and alarms of subtasks, as the replay reads them."""
+"""Reports and alarms of workers, as the replay reads them."""
 
 
 def shard_report(watermark=None, **more):
@@ -16,11 +16,11 @@ def shard_report(watermark=None, **more):
     }
 
 
-def report(at, subtask, shards, value=None, rows=None, repeated=0):
-    metrics = {"subtask": {"globalWatermark": value}, "shards": shards}
-    return {"at": at, "subtask": subtask, "rows": rows or {}, "repeated": repeated, "metrics": metrics}
+def report(at, worker, shards, value=None, rows=None, repeated=0):
+    metrics = {"worker": {"globalWatermark": value}, "shards": shards}
+    return {"at": at, "worker": worker, "rows": rows or {}, "repeated": repeated, "metrics": metrics}
 
 
-def alarm(at, subtask, subject, is_over=False):
+def alarm(at, worker, subject, is_over=False):
     document = {"kind": "unread", "subject": subject, "lasting_ms": 4_000, "reason": "why", "is_over": is_over}
-    return {"at": at, "subtask": subtask, "alarm": document}
+    return {"at": at, "worker": worker, "alarm": document}

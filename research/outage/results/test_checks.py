@@ -10,7 +10,7 @@ SENT = {LATE: 5, OTHER: 8}
 
 
 def result(rows, alarms=(), code=0, values=(0, 1, 5, 9), repeated=0):
-    """A result in which subtask 1 has the late shard; `values` are minutes of the global watermark at 4, 6, 10 and 14 s."""
+    """A result in which worker 1 has the late shard; `values` are minutes of the global watermark at 4, 6, 10 and 14 s."""
     log = EventLog(0.0)
     log.add_action(5.0, "stopped", 1)
     for at, value in zip((4.0, 6.0, 10.0, 14.0), values, strict=True):

@@ -27,7 +27,7 @@ def test_rows_are_those_of_all_processes_also_of_those_that_were_stopped():
     assert log.rows_since_restart == {"s/a": 4, "s/b": 1}
 
 
-def test_a_subtask_is_idle_when_all_its_open_shards_are():
+def test_a_worker_is_idle_when_all_its_open_shards_are():
     def report_of(*flags):
         shards = {f"s/{place}": shard_report(idle=flag) for place, flag in enumerate(flags)}
         return log_of(report(101, 0, shards)).reports[0]
@@ -46,7 +46,7 @@ def test_the_held_watermark_is_that_of_the_lowest_held_record():
     assert log_of(report(101, 0, shards)).reports[0].held_watermark == 5
 
 
-def test_the_largest_step_back_is_that_of_any_one_subtask():
+def test_the_largest_step_back_is_that_of_any_one_worker():
     values = [(0, 10), (1, 50), (0, 30), (1, 45), (0, 30), (1, 20)]
     log = log_of(*(report(101 + place, number, {}, value) for place, (number, value) in enumerate(values)))
 

@@ -18,7 +18,7 @@ def test_a_log_becomes_a_png(tmp_path):
         log.add_message(report(tick / 5, 0, {"s/a": shard_report(tick * 6_000, **held)}, tick * 5_000))
         if not 5 < tick < 15:
             log.add_message(report(tick / 5, 1, {"s/b": shard_report(None, idle=True)}))
-    log.add_action(1.0, "subtask 1 is stopped", 1)
+    log.add_action(1.0, "worker 1 is stopped", 1)
     log.add_message(alarm(3.0, 0, "s/a"))
     path = tmp_path / "new" / "replay.png"
 

@@ -40,6 +40,18 @@ LONGEST_LINE = 1_000
 """Most characters of an error's line. Messages of SDKs, proxies and databases can have thousands."""
 
 
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` and return its result, which the command prints.
+
+    A signal cancels the work, and ends the command with the exit code 128 plus the signal's number, as in a shell. Then nothing is
+    printed, because a part of the result would look like the whole.
+    """
+    result, number = asyncio.run(_run(work))
+    if number is not None:
+        raise typer.Exit(128 + number)
+    return result  # type: ignore[return-value]
+
+
 def subcommands(text: str) -> typer.Typer:
     """Return a group of commands below the main one. `text` is its help."""
     return typer.Typer(
@@ -87,7 +99,7 @@ def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed subtask has its own code."""
+    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed worker has its own code."""
     if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
@@ -162,18 +174,6 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
     signals have no effect for `PATIENCE_SECONDS`, while the work closes. After that, a signal ends the process at once.
     """
     return asyncio.run(_run(work))[0]
-
-
-def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` and return its result, which the command prints.
-
-    A signal cancels the work, and ends the command with the exit code 128 plus the signal's number, as in a shell. Then nothing is
-    printed, because a part of the result would look like the whole.
-    """
-    result, number = asyncio.run(_run(work))
-    if number is not None:
-        raise typer.Exit(128 + number)
-    return result  # type: ignore[return-value]
 
 
 class RetryNotice:

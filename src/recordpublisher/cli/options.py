@@ -35,6 +35,41 @@ Endpoint = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help=
 Profile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="A profile of the AWS configuration.")]
 
 
+def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) -> Callable[..., None]:
+    """Return a command whose parameter for properties is replaced by command-line options.
+
+    A parameter `properties` (`JobProperties`, `StreamProperties` or `ProducerProperties`) receives the properties that the options give.
+    A parameter `options` receives the options as `PropertyOptions`.
+
+    A command that is a coroutine is run to its end. A signal ends it with the exit code 128 plus the signal's number.
+    """
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    name = "properties" if "properties" in own else "options"
+    kind = own.pop(name).annotation
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        options = PropertyOptions(*(given.pop(option, None) for option in _OPTIONS))
+        if kind is PropertyOptions:
+            work = command(options=options, **given)
+        elif kind is JobProperties:
+            search_current_folder()  # The properties may name functions there.
+            work = command(properties=with_short_outages(options.read(given.pop("job"))), **given)
+        else:
+            read = options.read(given.pop("file"))
+            work = command(properties=read if kind is ProducerProperties else with_short_outages(read), **given)
+        if work is not None:
+            run_to_end(work)
+
+    others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    if kind is JobProperties:
+        others.insert(0, _parameter("job", Job, inspect.Parameter.empty))
+    added = {**_OPTIONS, "file": PropertiesFile} if kind in (StreamProperties, ProducerProperties) else _OPTIONS
+    options = [_parameter(option, annotation) for option, annotation in added.items()]
+    with_options.__signature__ = inspect.Signature([*others, *options])  # type: ignore[attr-defined]
+    return with_options
+
+
 def _no_job(given: str) -> str:
     """Return the stream that was given. Raises: ConfigurationError if a job was given instead."""
     if is_job(given):
@@ -115,41 +150,6 @@ StreamProperties = Annotated[Properties, "stream"]
 ProducerProperties = Annotated[Properties, "producer"]
 """The same for a command that puts records. It waits for a service as long as a job does, because records that it drops are lost."""
 _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": Profile}
-
-
-def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) -> Callable[..., None]:
-    """Return a command whose parameter for properties is replaced by command-line options.
-
-    A parameter `properties` (`JobProperties`, `StreamProperties` or `ProducerProperties`) receives the properties that the options give.
-    A parameter `options` receives the options as `PropertyOptions`.
-
-    A command that is a coroutine is run to its end. A signal ends it with the exit code 128 plus the signal's number.
-    """
-    own = dict(inspect.signature(command, eval_str=True).parameters)
-    name = "properties" if "properties" in own else "options"
-    kind = own.pop(name).annotation
-
-    @wraps(command)
-    def with_options(**given: Any) -> None:
-        options = PropertyOptions(*(given.pop(option, None) for option in _OPTIONS))
-        if kind is PropertyOptions:
-            work = command(options=options, **given)
-        elif kind is JobProperties:
-            search_current_folder()  # The properties may name functions there.
-            work = command(properties=with_short_outages(options.read(given.pop("job"))), **given)
-        else:
-            read = options.read(given.pop("file"))
-            work = command(properties=read if kind is ProducerProperties else with_short_outages(read), **given)
-        if work is not None:
-            run_to_end(work)
-
-    others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
-    if kind is JobProperties:
-        others.insert(0, _parameter("job", Job, inspect.Parameter.empty))
-    added = {**_OPTIONS, "file": PropertiesFile} if kind in (StreamProperties, ProducerProperties) else _OPTIONS
-    options = [_parameter(option, annotation) for option, annotation in added.items()]
-    with_options.__signature__ = inspect.Signature([*others, *options])  # type: ignore[attr-defined]
-    return with_options
 
 
 def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:

@@ -106,7 +106,7 @@ def _log(level: int, alarms: list[Alarm]) -> None:
         log.log(level, "and %d more alarms", len(alarms) - MAX_LOGGED)
 
 
-# Declares metrics: those of a subtask or a shard, and those of a sink.
+# Declares metrics: those of a worker or a shard, and those of a sink.
 #
 # `@metric(GAUGE, "ms")` makes a method a metric.
 
@@ -143,7 +143,7 @@ class SinkMetric(msgspec.Struct, frozen=True):
 
 
 class Metric(Generic[V]):
-    """One metric of a subtask or a shard, whose value `read` takes from a `V`. A class attribute of this type is also a metric of `V`.
+    """One metric of a worker or a shard, whose value `read` takes from a `V`. A class attribute of this type is also a metric of `V`.
 
     `attribute` is the name of the metric in snake_case.
     """

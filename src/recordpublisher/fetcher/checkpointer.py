@@ -29,35 +29,6 @@ LAST_PROGRESS_SECONDS = 60.0
 """After this many seconds without progress of the sink, a complete checkpoint is taken: the sink may have waited for it."""
 
 
-class Snapshotter:
-    """Takes snapshots, and owns their parts other than the states of the shards.
-
-    These parts are the generation and the pinned start. `kept_states` returns the states of shards that are not read now (S5, S10).
-    """
-
-    def __init__(
-        self, job: FetcherDependencies, table: ShardTable, kept_states: Callable[[], Mapping[str, ShardState]] = dict
-    ) -> None:
-        self._job = job
-        self._table = table
-        self._kept_states = kept_states
-        self._generation = 0
-        self._pinned_ms: int | None = None
-
-    def resume_from(self, opened: OpenedJob) -> None:
-        """Take over the state that the job starts from: all later snapshots contain it."""
-        self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state of exactly the records for which `write` has returned (S1). Raises: StateError if the job was not opened."""
-        return snapshot_to_json(
-            {**self._kept_states(), **self._table.states()},
-            self._pinned_ms,
-            self._generation,
-            self._job.clock.now_ms(),
-        )
-
-
 class Checkpointer(ABC):
     """Stores how far each shard was emitted, but only what the sink has confirmed (S6).
 
@@ -86,6 +57,35 @@ class Checkpointer(ABC):
     @abstractmethod
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store everything at the end of a run. With `is_stopped`, records that the sink has not begun may be left to the next start."""
+
+
+class Snapshotter:
+    """Takes snapshots, and owns their parts other than the states of the shards.
+
+    These parts are the generation and the pinned start. `kept_states` returns the states of shards that are not read now (S5, S10).
+    """
+
+    def __init__(
+        self, job: FetcherDependencies, table: ShardTable, kept_states: Callable[[], Mapping[str, ShardState]] = dict
+    ) -> None:
+        self._job = job
+        self._table = table
+        self._kept_states = kept_states
+        self._generation = 0
+        self._pinned_ms: int | None = None
+
+    def resume_from(self, opened: OpenedJob) -> None:
+        """Take over the state that the job starts from: all later snapshots contain it."""
+        self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state of exactly the records for which `write` has returned (S1). Raises: StateError if the job was not opened."""
+        return snapshot_to_json(
+            {**self._kept_states(), **self._table.states()},
+            self._pinned_ms,
+            self._generation,
+            self._job.clock.now_ms(),
+        )
 
 
 class SnapshotCheckpointer(Checkpointer):

@@ -3,6 +3,8 @@
 State, groups and claims are kept in such a store.
 """
 
+from __future__ import annotations
+
 import asyncio
 import random
 import secrets
@@ -19,34 +21,6 @@ from ..publishers.retry import Failures, RetryPolicy
 from ..publishers.user_code import AsyncPort
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class VersionedValue:
-    """A value and the version under which it is stored.
-
-    Every write creates a new version, except in S3. There the version is the ETag, so equal values have equal versions. A caller that
-    compares versions must never write the same value twice.
-    """
-
-    value: bytes
-    version: str
-
-
-class Stored(msgspec.Struct, Generic[T], frozen=True):
-    """A document, and the version under which it is stored."""
-
-    document: T
-    version: str
-
-
-class ConflictError(StateError):
-    """Raised when a conditional write was refused. `current` is the stored value, or None if there is none."""
-
-    def __init__(self, place: str, name: str, current: VersionedValue | None) -> None:
-        self.current = current
-        found = "nothing is" if current is None else "another value is"
-        super().__init__(f"{name} in {place} was not written: {found} stored there")
 
 
 class ConditionalStore(AsyncPort, ABC):
@@ -112,6 +86,34 @@ class ConditionalStore(AsyncPort, ABC):
 
     async def close(self) -> None:
         """Release the store's resources. The store may be used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedValue:
+    """A value and the version under which it is stored.
+
+    Every write creates a new version, except in S3. There the version is the ETag, so equal values have equal versions. A caller that
+    compares versions must never write the same value twice.
+    """
+
+    value: bytes
+    version: str
+
+
+class Stored(msgspec.Struct, Generic[T], frozen=True):
+    """A document, and the version under which it is stored."""
+
+    document: T
+    version: str
+
+
+class ConflictError(StateError):
+    """Raised when a conditional write was refused. `current` is the stored value, or None if there is none."""
+
+    def __init__(self, place: str, name: str, current: VersionedValue | None) -> None:
+        self.current = current
+        found = "nothing is" if current is None else "another value is"
+        super().__init__(f"{name} in {place} was not written: {found} stored there")
 
 
 async def write_value(store: ConditionalStore, name: str, value: bytes, expected: str | None) -> str:

@@ -28,9 +28,9 @@ from ..publishers.properties.job_properties import (
     SHARD_BYTES,
     SHARD_RECORDS,
     SINK,
-    SUBTASK_BYTES,
     SYNC_INTERVAL,
     TRACKER_TIMEOUT,
+    WORKER_BYTES,
     OnBadRecord,
 )
 from ..publishers.properties.sink_properties import TABLE_SINKS
@@ -59,9 +59,9 @@ def sink_interval_ms(properties: Properties) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """Memory limits: bytes held in memory for a subtask and for a shard, and the number of records held for a shard."""
+    """Memory limits: bytes held in memory for a worker and for a shard, and the number of records held for a shard."""
 
-    subtask_bytes: int = of_property(SUBTASK_BYTES)
+    worker_bytes: int = of_property(WORKER_BYTES)
     shard_bytes: int = of_property(SHARD_BYTES)
     shard_records: int = of_property(SHARD_RECORDS)
 

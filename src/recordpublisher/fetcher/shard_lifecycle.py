@@ -90,7 +90,7 @@ class ShardLifecycle(ShardListener):
             entry.on_suspension()
         self._alignment.report()
 
-    # --- shards that this subtask reads -----------------------------------------------------------------------------------------
+    # --- shards that this worker reads -----------------------------------------------------------------------------------------
 
     def start_readers(self) -> None:
         """Start every reader that may start now; complete the run if nothing is left to read."""

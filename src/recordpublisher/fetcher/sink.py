@@ -29,116 +29,6 @@ Traced = Callable[[RecordsCall], RecordsCall]
 """Returns the same call with a tracing span around it."""
 
 
-async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
-    """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
-    where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
-    remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
-    raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
-
-
-def always() -> bool:
-    """Return True, the permission to write of a process that no other process can replace."""
-    return True
-
-
-def untraced(call: RecordsCall) -> RecordsCall:
-    """Return the call itself, without a span."""
-    return call
-
-
-def _nothing() -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class SinkContext:
-    """The values that a sink receives when it is opened: the job's streams, and calls to the job.
-
-    - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
-    - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
-      happens to it (S7). When the call returns, the sink has finished the record.
-    - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
-    - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
-    - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat
-      is too old (E4). The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
-    - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
-    - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
-    - `value_type`: the type of the values (`deserializer=Order`), if it is known.
-    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
-      acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
-    """
-
-    streams: tuple[str, ...] = ()
-    request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
-    reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
-    reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
-    """The function that `reject_all` calls. If it is None, `reject_all` calls `reject` for each record."""
-    has_dead_letters: bool | None = field(default=None, compare=False)
-    may_write: Callable[[], bool] = field(default=always, compare=False)
-    resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
-    traced: Traced = field(default=untraced, compare=False)
-    value_type: Any = None
-    done: Callable[[str, str], None] | None = field(default=None, compare=False)
-
-    async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
-        """Report records as `reject` does. `is_logged`: the sink has already logged them, with the error of the user's code."""
-        if self.reject_together is not None:
-            await self.reject_together(rejected, is_logged)
-            return
-        for record, reason in rejected:
-            await self.reject(record, reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """One checkpoint that a sink takes part in. `state` covers exactly the writes that have returned (S1).
-
-    A transactional sink stores `state` together with its rows (S6).
-
-    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
-    takes is never partial. The last checkpoint of a job that runs alone is not partial either.
-
-    `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
-    follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
-
-    `is_last`: the run has ended and no write follows, so a sink need not wait for more records.
-    """
-
-    state: State
-    may_be_partial: bool = False
-    stopped: Collection[str] = ()
-    is_last: bool = False
-
-
-class UnfinishedShard(NamedTuple):
-    """The records of one shard that a sink has not finished: how many, and when the oldest of them arrived (epoch ms)."""
-
-    records: int
-    oldest_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """Records that a sink has received and not finished.
-
-    - `records`: number of these records.
-    - `reason`: the same in words.
-    - `call`: identifies the call of user code that has run longest. It changes when that call has returned, and is None if no call runs. A
-      call that runs for `flink.alarm.interval` raises an alarm (A2).
-    - `calls`: number of calls that run.
-    - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or that has records the sink has dropped (`left`). The
-      job's lag and its time until a loss count from them. Empty if the sink does not report them.
-    - `left`: number of records that the sink has dropped so far. The next start, or the next reader of their shard, reads them again.
-    """
-
-    records: int
-    reason: str
-    call: object = None
-    calls: int = 0
-    shards: Mapping[str, UnfinishedShard] = field(default_factory=dict)
-    left: int = 0
-
-
 class Sink(AsyncPort, ABC, Generic[V]):
     """Receives batches. Calls never overlap, and stopping a job never cancels a write.
 
@@ -249,7 +139,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def idle(self) -> None:
-        """Called when the subtask became idle: do not wait for its watermark (W1). Default: do nothing."""
+        """Called when the worker became idle: do not wait for its watermark (W1). Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything written is durable, and raise an error if it is not (S6). Default: do nothing.
@@ -282,6 +172,116 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     async def close(self) -> None:
         """Release what `open` acquired. Called once, even after an error."""
+
+
+async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
+    """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
+    where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
+    remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
+    raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
+
+
+def always() -> bool:
+    """Return True, the permission to write of a process that no other process can replace."""
+    return True
+
+
+def untraced(call: RecordsCall) -> RecordsCall:
+    """Return the call itself, without a span."""
+    return call
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """The values that a sink receives when it is opened: the job's streams, and calls to the job.
+
+    - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
+    - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
+      happens to it (S7). When the call returns, the sink has finished the record.
+    - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
+    - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
+    - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat
+      is too old (E4). The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
+    - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
+    - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
+    - `value_type`: the type of the values (`deserializer=Order`), if it is known.
+    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
+      acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
+    """
+
+    streams: tuple[str, ...] = ()
+    request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
+    reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
+    reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
+    """The function that `reject_all` calls. If it is None, `reject_all` calls `reject` for each record."""
+    has_dead_letters: bool | None = field(default=None, compare=False)
+    may_write: Callable[[], bool] = field(default=always, compare=False)
+    resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
+    traced: Traced = field(default=untraced, compare=False)
+    value_type: Any = None
+    done: Callable[[str, str], None] | None = field(default=None, compare=False)
+
+    async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
+        """Report records as `reject` does. `is_logged`: the sink has already logged them, with the error of the user's code."""
+        if self.reject_together is not None:
+            await self.reject_together(rejected, is_logged)
+            return
+        for record, reason in rejected:
+            await self.reject(record, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint that a sink takes part in. `state` covers exactly the writes that have returned (S1).
+
+    A transactional sink stores `state` together with its rows (S6).
+
+    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
+    takes is never partial. The last checkpoint of a job that runs alone is not partial either.
+
+    `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
+    follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
+
+    `is_last`: the run has ended and no write follows, so a sink need not wait for more records.
+    """
+
+    state: State
+    may_be_partial: bool = False
+    stopped: Collection[str] = ()
+    is_last: bool = False
+
+
+class UnfinishedShard(NamedTuple):
+    """The records of one shard that a sink has not finished: how many, and when the oldest of them arrived (epoch ms)."""
+
+    records: int
+    oldest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Records that a sink has received and not finished.
+
+    - `records`: number of these records.
+    - `reason`: the same in words.
+    - `call`: identifies the call of user code that has run longest. It changes when that call has returned, and is None if no call runs. A
+      call that runs for `flink.alarm.interval` raises an alarm (A2).
+    - `calls`: number of calls that run.
+    - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or that has records the sink has dropped (`left`). The
+      job's lag and its time until a loss count from them. Empty if the sink does not report them.
+    - `left`: number of records that the sink has dropped so far. The next start, or the next reader of their shard, reads them again.
+    """
+
+    records: int
+    reason: str
+    call: object = None
+    calls: int = 0
+    shards: Mapping[str, UnfinishedShard] = field(default_factory=dict)
+    left: int = 0
 
 
 # The port of sinks whose rows become visible exactly once, through the entry that stores their positions (S6, E1).
@@ -330,12 +330,12 @@ class Leftover(NamedTuple):
 class CommittingSink(Sink[V]):
     """A sink that writes in three steps: stage the rows, commit them together with their positions in an entry, and publish them.
 
-    The job owns the entries: one for each subtask, or for each worker of a group. The conditional write of an entry is the commit. A
+    The job owns the entries: one for each worker. The conditional write of an entry is the commit. A
     process that was replaced can no longer write its entry. A commit without an answer is repeated unchanged until its outcome is known.
 
     Calls of `write`, `begin` and `stage` never overlap. `commit`, `publish`, `discard`, `end_life` and `revoked` may be called while they
-    run. A *life* is one start of a subtask, or one worker. Its name has at most 200 letters, digits and `_.-`, and is never used again.
-    `open` begins a life with a random name, which `flush` uses.
+    run. A *life* is one start of a job alone, or one worker of a group. Its name has at most 200 letters, digits and
+    `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.
     """
 
     can_take_back: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Event time over the shards of a subtask: alignment, stragglers, reshards, and the sink's watermark."""
+"""Event time over the shards of a worker: alignment, stragglers, reshards, and the sink's watermark."""
 
 from __future__ import annotations
 
@@ -23,19 +23,8 @@ from .watermark_functions import holds_after_end, raised
 BEFORE_ALL_WATERMARKS = -math.inf
 
 
-class RunningTime(Protocol):
-    """Measures how long this process has been running."""
-
-    @property
-    def running_seconds(self) -> float:
-        """Total time in which the process was not suspended (seconds)."""
-
-    def check(self) -> None:
-        """Detect a suspension now."""
-
-
 class Alignment:
-    """Owns the next watermark of every shard, and what this subtask reports to the tracker.
+    """Owns the next watermark of every shard, and what this worker reports to the tracker.
 
     A record may be emitted if its watermark is at most the global watermark plus the lookahead (W8). A shard with queued records is
     reported with the watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a
@@ -63,7 +52,7 @@ class Alignment:
         self._until_event_time: int | None = None
         """The event-time bound of a bounded run (epoch ms)."""
         self.max_watermark: int | None = None
-        """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
+        """The highest watermark of this worker's active shards (epoch ms): other workers measure their stragglers against it (W12)."""
 
     @property
     def global_watermark(self) -> int | None:
@@ -72,12 +61,12 @@ class Alignment:
 
     @property
     def blocking_shard(self) -> str | None:
-        """The shard with this subtask's lowest watermark, for which the other shards wait."""
+        """The shard with this worker's lowest watermark, for which the other shards wait."""
         return self._active.lowest_key()
 
     @property
     def lag_ms(self) -> int | None:
-        """How far this subtask's highest watermark is above the global watermark (ms).
+        """How far this worker's highest watermark is above the global watermark (ms).
 
         If it is much more than the lookahead, one shard blocks all others (W12).
         """
@@ -89,7 +78,7 @@ class Alignment:
         self._until_event_time = until_event_time
 
     def on_max_watermark(self, max_watermark: int | None) -> None:
-        """Set the highest watermark of the subtask's active shards."""
+        """Set the highest watermark of the worker's active shards."""
         self.max_watermark = max_watermark
 
     def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
@@ -121,7 +110,7 @@ class Alignment:
         self._stragglers.set(entry.key, None)
 
     def report(self) -> int | None:
-        """Report this subtask's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
+        """Report this worker's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
         self._running_time.check()  # A suspension must not count as time in which the workers of a group did not report.
         status, watermark = self._active.status()
         return self._tracker.report(status, watermark)
@@ -188,6 +177,17 @@ class Alignment:
         """Measure how long a shard is held back. In that time it gets no extra memory (P6)."""
         is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
         entry.status.set_held(is_held, self._clock.monotonic())
+
+
+class RunningTime(Protocol):
+    """Measures how long this process has been running."""
+
+    @property
+    def running_seconds(self) -> float:
+        """Total time in which the process was not suspended (seconds)."""
+
+    def check(self) -> None:
+        """Detect a suspension now."""
 
 
 # Lets a shard hold the watermark after its end until its children have readers (W5).
@@ -349,7 +349,7 @@ class LocalWatermark:
 
 
 class StragglerDetector:
-    """Owns which shards are excluded, and the highest watermark of this subtask. Updated at each heartbeat.
+    """Owns which shards are excluded, and the highest watermark of this worker. Updated at each heartbeat.
 
     A shard is excluded while its next record is more than `flink.watermark.alignment.max.lag` below the highest next record of the job. It
     is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again once it has
@@ -366,7 +366,7 @@ class StragglerDetector:
         self._tracker = tracker
         self._max_lag_ms = max_lag_ms
         self.max_watermark: int | None = None
-        """The highest watermark of this subtask's active shards (epoch ms): of the next queued record, or else of the last one."""
+        """The highest watermark of this worker's active shards (epoch ms): of the next queued record, or else of the last one."""
 
     def update(self) -> None:
         """Decide again for every shard."""
@@ -380,7 +380,7 @@ class StragglerDetector:
 
     @property
     def job_max_watermark(self) -> int | None:
-        """The highest watermark of the job's active shards, as far as this subtask knows it (epoch ms)."""
+        """The highest watermark of the job's active shards, as far as this worker knows it (epoch ms)."""
         known = [each for each in (self.max_watermark, self._tracker.max_shard_watermark()) if each is not None]
         return max(known, default=None)
 

@@ -1,5 +1,7 @@
 """Subscriptions to shards: what each of them sends next, and when a newer one replaces an older one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,6 +22,52 @@ MAX_EVENT_RECORDS = 2_000
 MAX_EVENT_BYTES = 1 << 20
 
 INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
+
+
+class Subscriptions:
+    """Owns the open subscriptions: one per consumer and shard. A newer one replaces it after five seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_success_ms: dict[tuple[str, str], int] = {}
+        self._open: dict[tuple[str, str], Subscription] = {}
+        self._all: dict[Subscription, None] = {}  # in the order of opening, so that a seed gives the same faults again
+
+    def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
+        """Add a subscription, and end the previous one of this consumer and shard.
+
+        Raises: ResourceInUseException within 5 s of the previous success.
+        """
+        pair = (consumer.arn, shard.id)
+        now = self._clock.now_ms()
+        last = self._last_success_ms.get(pair)
+        if last is not None and now - last < TAKE_OVER_AFTER_MS:
+            raise in_use(f"Another active subscription exists for this consumer: {consumer.arn} on shard {shard.id}.")
+        former = self._open.get(pair)
+        if former is not None:
+            former.replaced = True
+            former.wake()
+        self._last_success_ms[pair] = now
+        self._open[pair] = subscription = Subscription(stream, consumer, shard, counter, now)
+        self._all[subscription] = None
+        return subscription
+
+    def take_over(self, subscription: Subscription) -> None:
+        """Act as another client that subscribes with the same consumer."""
+        self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
+        subscription.replaced = True
+
+    def close(self, subscription: Subscription) -> None:
+        """Remove a subscription that has ended."""
+        self._all.pop(subscription, None)
+        pair = (subscription.consumer.arn, subscription.shard.id)
+        if self._open.get(pair) is subscription:
+            del self._open[pair]
+
+    def wake_all(self) -> None:
+        """Let every subscription check again: the time has changed, or a fault, a deletion or a deregistration was requested."""
+        for subscription in tuple(self._all):
+            subscription.wake()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,49 +154,3 @@ class Subscription:
 def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:
     """Return how far a read is from the tip (ms): 0 only if no record is left unread."""
     return 0 if unread_arrival_ms is None else max(1, now_ms - unread_arrival_ms)
-
-
-class Subscriptions:
-    """Owns the open subscriptions: one per consumer and shard. A newer one replaces it after five seconds."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last_success_ms: dict[tuple[str, str], int] = {}
-        self._open: dict[tuple[str, str], Subscription] = {}
-        self._all: dict[Subscription, None] = {}  # in the order of opening, so that a seed gives the same faults again
-
-    def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
-        """Add a subscription, and end the previous one of this consumer and shard.
-
-        Raises: ResourceInUseException within 5 s of the previous success.
-        """
-        pair = (consumer.arn, shard.id)
-        now = self._clock.now_ms()
-        last = self._last_success_ms.get(pair)
-        if last is not None and now - last < TAKE_OVER_AFTER_MS:
-            raise in_use(f"Another active subscription exists for this consumer: {consumer.arn} on shard {shard.id}.")
-        former = self._open.get(pair)
-        if former is not None:
-            former.replaced = True
-            former.wake()
-        self._last_success_ms[pair] = now
-        self._open[pair] = subscription = Subscription(stream, consumer, shard, counter, now)
-        self._all[subscription] = None
-        return subscription
-
-    def take_over(self, subscription: Subscription) -> None:
-        """Act as another client that subscribes with the same consumer."""
-        self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
-        subscription.replaced = True
-
-    def close(self, subscription: Subscription) -> None:
-        """Remove a subscription that has ended."""
-        self._all.pop(subscription, None)
-        pair = (subscription.consumer.arn, subscription.shard.id)
-        if self._open.get(pair) is subscription:
-            del self._open[pair]
-
-    def wake_all(self) -> None:
-        """Let every subscription check again: the time has changed, or a fault, a deletion or a deregistration was requested."""
-        for subscription in tuple(self._all):
-            subscription.wake()

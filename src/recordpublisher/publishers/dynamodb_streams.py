@@ -29,32 +29,6 @@ EMPTY_READS_AT_TIP = 10
 """Empty responses in a row after which a shard counts as read to its tip. The service does not return how far behind a reader is."""
 
 
-class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
-    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns the client of all of them."""
-
-    def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
-        properties = properties if isinstance(properties, Properties) else Properties(properties)
-        self._streams = DynamoDbStreams(properties, clock)
-        self._listing = LIST_SHARDS_RETRIES.policy(properties)
-        super().__init__(properties, service=self._streams, clock=clock)
-
-    async def discover(self, stream: str, after: str | None) -> list[Shard]:
-        """List the shards of the table's streams. Raises: StreamNotFoundError if the table has no stream."""
-        return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
-
-    async def endpoint_url(self) -> str:
-        """Return the endpoint of DynamoDB Streams, which differs from DynamoDB's."""
-        return await self._streams.endpoint_url()
-
-    def checks(self, stream: str) -> Checks:
-        """Return the checks of the table's newest stream and its shards, with a read of one shard."""
-        return table_checks(self._streams, stream, self._clock)
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self._streams.close()
-
-
 class DynamoDbStreams:
     """Makes the calls of DynamoDB Streams. Here a stream is the name of a table, and a record is one change, as JSON. Owns the client.
 
@@ -192,8 +166,34 @@ class DynamoDbStreams:
             raise
 
 
+class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
+    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns the client of all of them."""
+
+    def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
+        properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self._streams = DynamoDbStreams(properties, clock)
+        self._listing = LIST_SHARDS_RETRIES.policy(properties)
+        super().__init__(properties, service=self._streams, clock=clock)
+
+    async def discover(self, stream: str, after: str | None) -> list[Shard]:
+        """List the shards of the table's streams. Raises: StreamNotFoundError if the table has no stream."""
+        return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
+
+    async def endpoint_url(self) -> str:
+        """Return the endpoint of DynamoDB Streams, which differs from DynamoDB's."""
+        return await self._streams.endpoint_url()
+
+    def checks(self, stream: str) -> Checks:
+        """Return the checks of the table's newest stream and its shards, with a read of one shard."""
+        return table_checks(self._streams, stream, self._clock)
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._streams.close()
+
+
 def _shard(table: str, described: dict[str, Any]) -> Shard:
-    """Return a shard. It has no hash range here, so its id decides which subtask reads it."""
+    """Return a shard. It has no hash range here, so its id decides which worker reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
     if parent == described["ShardId"]:  # The shard would wait for itself.

@@ -32,27 +32,6 @@ COUNTED = (TransientError, RetriesExhaustedError)
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-class Delivery(msgspec.Struct, eq=False):
-    """The newest receipt of a record, and how many of its parts are not finished.
-
-    Other processes may receive the record from `visible_at` on (boottime, because the queue does not wait for a machine that sleeps).
-    """
-
-    record: UserRecord
-    metrics: ShardMetrics
-    parts: int
-    visible_at: float
-    is_given_up: bool = False
-    """Whether some part will not be handled here. When no part is left, the record is released, and not acknowledged."""
-    with_sink: int = 0
-    """Number of its parts that were given to a sink that reports when each is done."""
-
-    @property
-    def number(self) -> str:
-        """The record's number."""
-        return self.record.sequence_number
-
-
 class InFlight:
     """Owns the open, finished and released deliveries, and the numbers of the records that were handled last.
 
@@ -287,3 +266,24 @@ class InFlight:
         for delivery in deliveries:
             delivery.metrics.add("failed_acknowledgements", delivery.number in failed)
         return [each for each in deliveries if each.number not in failed]
+
+
+class Delivery(msgspec.Struct, eq=False):
+    """The newest receipt of a record, and how many of its parts are not finished.
+
+    Other processes may receive the record from `visible_at` on (boottime, because the queue does not wait for a machine that sleeps).
+    """
+
+    record: UserRecord
+    metrics: ShardMetrics
+    parts: int
+    visible_at: float
+    is_given_up: bool = False
+    """Whether some part will not be handled here. When no part is left, the record is released, and not acknowledged."""
+    with_sink: int = 0
+    """Number of its parts that were given to a sink that reports when each is done."""
+
+    @property
+    def number(self) -> str:
+        """The record's number."""
+        return self.record.sequence_number

@@ -1,4 +1,4 @@
-"""QueueJob reads a queue into a sink, and acknowledges each record when it is safe. It is for queues what SubtaskFetcher is for shards."""
+"""QueueJob reads a queue into a sink, and acknowledges each record when it is safe. It is for queues what ShardFetcher is for shards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..fetcher.checkpoints.commits import CheckpointAge, CheckpointScheduler
 from ..fetcher.conditional_store import wait_for_store
 from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
-from ..fetcher.monitoring.subtask_view import SubtaskProgress
+from ..fetcher.monitoring.worker_view import WorkerProgress
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
 from ..fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, RunCompletion
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
@@ -37,7 +37,7 @@ from ..publishers.properties.job_properties import (
     ALARM_INTERVAL,
     DRAIN_TIMEOUT,
     ON_BAD_RECORD,
-    SUBTASK_BYTES,
+    WORKER_BYTES,
     OnBadRecord,
 )
 from ..publishers.properties.reading_properties import DUPLICATES
@@ -63,7 +63,7 @@ less often.
 class QueueSettings:
     """Typed properties of a queue job. Times are in ms."""
 
-    most_bytes: int = of_property(SUBTASK_BYTES)
+    most_bytes: int = of_property(WORKER_BYTES)
     on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
     alarm_interval_ms: int = of_property(ALARM_INTERVAL)
     drain_ms: int = of_property(DRAIN_TIMEOUT)
@@ -222,14 +222,14 @@ class QueueJob:
                 raise result
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics as a plain dict: `subtask`, and `shards`, which are receivers (A1)."""
+        """Return metrics as a plain dict: `worker`, and `shards`, which are receivers (A1)."""
         return self._view.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
         """Return None, because a queue does not tell its retention."""
         return None
 
-    def progress(self) -> SubtaskProgress:
+    def progress(self) -> WorkerProgress:
         """Return the values of a progress line."""
         return self._view.progress()
 

@@ -31,33 +31,6 @@ FULL_RECEIVES = 10
 """After this many full receives in a row, which the sink took, one more receiver calls."""
 
 
-class Receiver(msgspec.Struct, eq=False):
-    """One receiver, which has at most one call, and the records of that call. Sinks and metrics know it as a shard."""
-
-    index: int
-    shard: Shard
-    decorator: BatchDecorator
-    metrics: ShardMetrics
-    records: int = 0
-    """Number of written records. `payload_bytes` is their size."""
-    payload_bytes: int = 0
-    queued: RecordBatch | None = None
-    """The batch that the sink gets next from this receiver."""
-    held_bytes: int = 0
-    """Bytes held by the receive that is being written."""
-    receiving_since_ms: int | None = None
-    """Since when its call has been running, including retries."""
-    is_at_tip: bool = False
-    last_read_ms: int | None = None
-    last_record_ms: int | None = None
-    """When it last received a record."""
-    last_write_ms: int | None = None
-    waits_since: float | None = None
-    """Since when `queued` has been waiting or being written (monotonic seconds)."""
-    taken: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    """Set when `queued` was written."""
-
-
 class Receivers:
     """Owns the receivers, their queued records, and the lock around every call of the sink.
 
@@ -334,3 +307,30 @@ class Receivers:
         self.records += len(batch)
         self.run_records += len(batch)
         self._run_bytes += batch.raw_bytes
+
+
+class Receiver(msgspec.Struct, eq=False):
+    """One receiver, which has at most one call, and the records of that call. Sinks and metrics know it as a shard."""
+
+    index: int
+    shard: Shard
+    decorator: BatchDecorator
+    metrics: ShardMetrics
+    records: int = 0
+    """Number of written records. `payload_bytes` is their size."""
+    payload_bytes: int = 0
+    queued: RecordBatch | None = None
+    """The batch that the sink gets next from this receiver."""
+    held_bytes: int = 0
+    """Bytes held by the receive that is being written."""
+    receiving_since_ms: int | None = None
+    """Since when its call has been running, including retries."""
+    is_at_tip: bool = False
+    last_read_ms: int | None = None
+    last_record_ms: int | None = None
+    """When it last received a record."""
+    last_write_ms: int | None = None
+    waits_since: float | None = None
+    """Since when `queued` has been waiting or being written (monotonic seconds)."""
+    taken: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    """Set when `queued` was written."""

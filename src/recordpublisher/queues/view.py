@@ -25,7 +25,7 @@ from ..fetcher.monitoring.alarm_monitor import (
     UnchangedTimer,
     reasons_not_ready,
 )
-from ..fetcher.monitoring.subtask_view import SUBTASK_METRICS, SubtaskProgress
+from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import RunCompletion
 from ..fetcher.sink import Sink, Unfinished
@@ -101,7 +101,7 @@ class QueueView(msgspec.Struct, frozen=True):
         """Return the metrics under the same names as for shards. A metric that a queue does not have is 0 or null."""
         unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
         shards = {each.shard.key: self._metrics_of(each, unfinished, oldest) for each in self.receivers}
-        subtask = {metric.name: _nothing(metric) for metric in SUBTASK_METRICS} | {
+        worker = {metric.name: _nothing(metric) for metric in WORKER_METRICS} | {
             "loopLagMs": self.suspension.lag_ms,
             "records": self.receivers.records,
             "checkpointAgeMs": self.flushes.age_ms,
@@ -115,9 +115,9 @@ class QueueView(msgspec.Struct, frozen=True):
             "uncommittedRecords": None,
             "alarms": len(self.alarms.active),
         }
-        return {"subtask": subtask, "shards": shards}
+        return {"worker": worker, "shards": shards}
 
-    def progress(self) -> SubtaskProgress:
+    def progress(self) -> WorkerProgress:
         """Return the values of a progress line."""
         unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
         unread = [(age_ms, each) for each in self.receivers if (age_ms := self._unread_ms(each)) is not None]
@@ -125,7 +125,7 @@ class QueueView(msgspec.Struct, frozen=True):
         failure = None if failed is None else failed.metrics.last_failure
         count = len(list(self.receivers))
         skipped, letters = self._total("skipped_records"), self._total("dead_letters")
-        return SubtaskProgress(
+        return WorkerProgress(
             0,
             self.receivers.records + skipped + letters - self.dead_letters.rejected,
             count,
@@ -230,5 +230,5 @@ def _nothing(metric: Metric[Any]) -> Any:
 
 _READ_FIELDS = {camel_case(each.name): each.name for each in fields(ShardMetrics) if each.metadata}
 """The field of each metric that the receive counts."""
-_UNKNOWN = ("ms", "epoch ms", "files", "bytes", "subtask", "workers")
+_UNKNOWN = ("ms", "epoch ms", "files", "bytes", "worker", "workers")
 """Units of gauges that are null."""

@@ -52,23 +52,6 @@ class SinkCase:
     state_store: ConditionalStore | None = None
 
 
-def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
-    """Return records of one partition key, with the number as payload and as sequence number."""
-    records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
-    position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
-    return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
-
-
-def checkpoint_at(position: int, generation: int = 1) -> Checkpoint:
-    """Return a checkpoint with one position."""
-    return Checkpoint({"version": 2, "generation": generation, "shards": {"orders/a": {"position": str(position)}}})
-
-
-def states_of(stored: State | Sequence[State] | None) -> list[State]:
-    """Return the result of `Sink.open` as a list."""
-    return [stored] if isinstance(stored, Mapping) else list(stored or [])
-
-
 class SinkContract(Contract[SinkCase]):
     """The tests. Implement `open_case`. A sink whose `open` returns stored state is tested for exactly once, with fencing."""
 
@@ -219,6 +202,23 @@ class SinkContract(Contract[SinkCase]):
         await sink.flush(checkpoint_at(1))
         assert list(await case.written()) == [b"1"]
         await sink.close()
+
+
+def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
+    """Return records of one partition key, with the number as payload and as sequence number."""
+    records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
+    position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
+    return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
+
+
+def checkpoint_at(position: int, generation: int = 1) -> Checkpoint:
+    """Return a checkpoint with one position."""
+    return Checkpoint({"version": 2, "generation": generation, "shards": {"orders/a": {"position": str(position)}}})
+
+
+def states_of(stored: State | Sequence[State] | None) -> list[State]:
+    """Return the result of `Sink.open` as a list."""
+    return [stored] if isinstance(stored, Mapping) else list(stored or [])
 
 
 async def _opened(case: SinkCase) -> Sink:

@@ -1,7 +1,7 @@
 """The lines of `lag --watch`."""
 
 from recordpublisher.cli.commands.watch import table_lines, title_lines, tree_lines
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 
 NOON_MS = 1_700_049_600_000
 
@@ -21,7 +21,7 @@ def cells(line):
 def test_a_shard_is_a_row():
     full = shard(
         "a",
-        subtask=1,
+        process=1,
         lag_ms=4_200,
         records_per_second=412.0,
         watermark=NOON_MS - 1_000,
@@ -32,7 +32,7 @@ def test_a_shard_is_a_row():
     )
     head, row = table_lines(snapshot(full, global_watermark=NOON_MS - 5_000), None)
 
-    assert head.split() == ["SHARD", "SUBTASK", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST", "IN"]
+    assert head.split() == ["SHARD", "WORKER", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST", "IN"]
     values = [cell.strip() for cell in row.split("  ") if cell]
     assert values == ["a", "1", "4.2 s", "412", "+4.0 s", "no", "yes", "10.0 h", "ALARM"]
 
@@ -95,11 +95,11 @@ def test_the_totals_are_one_line():
     assert third == "Read at 12:00:00 UTC, 7 s ago"
 
 
-def test_subtasks_that_do_not_respond_are_named():
-    subtasks = [SubtaskSnapshot(number, number == 0, []) for number in range(3)]
-    lines = title_lines(snapshot(shard("a"), subtasks=subtasks), NOON_MS, None, 200)
+def test_workers_that_do_not_respond_are_named():
+    workers = [WorkerSnapshot(number, number == 0, []) for number in range(3)]
+    lines = title_lines(snapshot(shard("a"), workers=workers), NOON_MS, None, 200)
 
-    assert lines[1] == "Shards of subtasks that do not respond are not shown: 1, 2"
+    assert lines[1] == "Shards of workers that do not respond are not shown: 1, 2"
 
 
 def test_old_values_say_since_when_and_why():
@@ -118,23 +118,23 @@ def test_a_long_error_is_wrapped_and_cut():
 
 def test_each_reader_has_the_age_of_its_checkpoint():
     readers = [
-        SubtaskSnapshot(0, True, [], 2_400),
-        SubtaskSnapshot(1),
-        SubtaskSnapshot(checkpoint_age_ms=900, worker="w"),
+        WorkerSnapshot(0, True, [], 2_400),
+        WorkerSnapshot(1),
+        WorkerSnapshot(checkpoint_age_ms=900, worker="w"),
     ]
-    lines = title_lines(snapshot(shard("a"), subtasks=readers), NOON_MS, None, 120)
+    lines = title_lines(snapshot(shard("a"), workers=readers), NOON_MS, None, 120)
 
-    assert "Since the last checkpoint: subtask 0 2.4 s, w 900 ms" in lines
+    assert "Since the last checkpoint: worker 0 2.4 s, w 900 ms" in lines
     assert not any("checkpoint" in line for line in title_lines(snapshot(shard("a")), NOON_MS, None, 120))
 
 
 def test_each_reader_has_its_last_commit_and_what_waits_for_the_next():
     readers = [
-        SubtaskSnapshot(0, commit=CommitSnapshot(3, 1_234_567, 42_000, 1_001)),
-        SubtaskSnapshot(1, commit=CommitSnapshot(0, 0, None, 1)),
-        SubtaskSnapshot(worker="w", commit=CommitSnapshot(0, 0, 900, 0)),
+        WorkerSnapshot(0, commit=CommitSnapshot(3, 1_234_567, 42_000, 1_001)),
+        WorkerSnapshot(1, commit=CommitSnapshot(0, 0, None, 1)),
+        WorkerSnapshot(worker="w", commit=CommitSnapshot(0, 0, 900, 0)),
     ]
-    lines = title_lines(snapshot(shard("a"), subtasks=readers), NOON_MS, None, 200)
+    lines = title_lines(snapshot(shard("a"), workers=readers), NOON_MS, None, 200)
 
     assert (
         "Last commit: 0 42.0 s ago, 3 files, 1,234,567 bytes, 1,001 records wait; 1 none yet, 1 record waits; w 900 ms ago, 0 records wait"

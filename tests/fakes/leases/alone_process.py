@@ -8,8 +8,8 @@ from dataclasses import replace
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import build_fetcher
 
 from .elastic_processes import DURATION, ElasticProcesses, FetcherProcess, TimedSink
 from fakes.scripted_source import fetcher_dependencies

@@ -16,8 +16,8 @@ from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
 from recordpublisher.fetcher.leases.group_store import WORKERS
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.worker import Worker
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
@@ -76,7 +76,7 @@ class TimedSink(RecordingSink):
 class FetcherProcess:
     """Owns one fetcher and its run."""
 
-    fetcher: SubtaskFetcher
+    fetcher: ShardFetcher
     running: asyncio.Task[None]
 
     async def start(self) -> Self:

@@ -36,7 +36,7 @@ SINK = KinesisSink("out", {"aws.region": "eu-west-1"}).exported_metrics()
 class MeasuredFetcher:
     """Answers with the given metrics and reasons."""
 
-    subtask: int = 0
+    process: int = 0
     given: dict[str, Any] = field(default_factory=lambda: METRICS)
     reasons: list[str] = field(default_factory=list)
     sink: list[SinkMetric] = field(default_factory=list)

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -105,7 +105,7 @@ class Job:
             self._written.add(row)
             self.rows.append(row)
 
-    def _fetcher(self, after: Step, given: dict) -> SubtaskFetcher:
+    def _fetcher(self, after: Step, given: dict) -> ShardFetcher:
         sink = SlowSink(self._cost, self._write)
         properties = {"flink.shard.discovery.intervalmillis": 2_000, **given}
         parts = fetcher_dependencies(self._source, sink, properties)

@@ -35,7 +35,7 @@ def test_a_process_whose_first_heartbeat_took_longer_than_a_lease_begins_anew_an
         group.send(3)
         await group.wait_until_all_is_written()
         await process.stop()
-        return len(process.store.workers), process.fetcher.metrics()["subtask"]["workerReplaced"], len(group.rows)
+        return len(process.store.workers), process.fetcher.metrics()["worker"]["workerReplaced"], len(group.rows)
 
     assert run_virtual(story()) == (2, 0, 3)
 

@@ -23,7 +23,7 @@ def test_processes_share_the_shards_and_a_joiner_causes_no_repeat():
         group.send()
         await group.wait_until_all_is_written()
         assert first.shards.isdisjoint(second.shards)
-        metrics = [each.fetcher.metrics()["subtask"] for each in (first, second)]
+        metrics = [each.fetcher.metrics()["worker"] for each in (first, second)]
         assert [(each["leasesTaken"], each["leasesGiven"]) for each in metrics] == [(6, 3), (3, 0)]
         await first.stop()
         await second.stop()
@@ -150,8 +150,8 @@ def test_a_process_that_does_not_reach_the_store_stops_writing_and_comes_back():
         back_at = asyncio.get_running_loop().time()
         await group.wait_until(lambda: not first.shards)
         await group.wait_until(lambda: len(first.shards) == len(second.shards) == 2)
-        assert first.fetcher.metrics()["subtask"]["workerReplaced"] == 1
-        assert second.fetcher.metrics()["subtask"]["workersSealed"] == 1
+        assert first.fetcher.metrics()["worker"]["workerReplaced"] == 1
+        assert second.fetcher.metrics()["worker"]["workersSealed"] == 1
         group.send()
         await group.wait_until_all_is_written()
         await first.stop()

@@ -13,7 +13,7 @@ NEVER = 3_600_000
 
 
 def late(process):
-    metrics = process.fetcher.metrics()["subtask"]
+    metrics = process.fetcher.metrics()["worker"]
     return metrics["lateAfterTakeover"], metrics["lateAfterIdle"]
 
 
@@ -28,7 +28,7 @@ def late_after(end_first, **properties):
             group.send()
             await group.wait_until_all_is_written()
             await asyncio.sleep(DURATION)  # heartbeats and looks: the watermark of the group has risen
-        assert second.fetcher.metrics()["subtask"]["globalWatermark"] == 9
+        assert second.fetcher.metrics()["worker"]["globalWatermark"] == 9
         await end_first(first)
         await group.wait_until(lambda: moved in second.shards)
         await asyncio.sleep(DURATION)
@@ -64,7 +64,7 @@ def test_a_shard_that_was_idle_when_its_worker_died_is_late_after_idleness():
         for time in range(20):  # the one that moves is idle, and stored as such
             source[f"s/{kept}"].put(time)
             await asyncio.sleep(3)
-        assert second.fetcher.metrics()["subtask"]["globalWatermark"] > 10
+        assert second.fetcher.metrics()["worker"]["globalWatermark"] > 10
         await first.kill()
         await group.wait_until(lambda: moved in second.shards)
         source[f"s/{moved}"].put(3, 4)

@@ -101,7 +101,7 @@ async def take_the_shard_away_during_a_flush(take_away):
         flushed.set()
         await asyncio.gather(checkpoint, taking_away)
         await asyncio.sleep(60)
-        return len(process.sink.rows), process.fetcher.metrics()["subtask"]["budgetUsedBytes"]
+        return len(process.sink.rows), process.fetcher.metrics()["worker"]["budgetUsedBytes"]
 
 
 def test_a_batch_that_waits_for_a_flush_is_not_written_and_gives_its_memory_back_when_its_shard_is_stopped():
@@ -122,7 +122,7 @@ def test_a_shard_that_is_dropped_during_a_write_holds_no_watermark():
             await wait_for_a_write(group, process)
             leased.drop(["s/shard-0"])
             await asyncio.sleep(WRITE_SECONDS)
-            return process.fetcher.metrics()["subtask"]["blockingShard"], process.shards, await positions_of(leased)
+            return process.fetcher.metrics()["worker"]["blockingShard"], process.shards, await positions_of(leased)
 
     assert run_virtual(story()) == (None, set(), {})
 

@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.subtask_fetcher import build_fetcher
+from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

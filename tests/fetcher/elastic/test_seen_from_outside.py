@@ -48,7 +48,7 @@ def test_a_worker_that_does_not_give_a_planned_shard_is_an_alarm_of_one_other_wo
         await group.wait_until(lambda: sink.is_stuck)
         others = [await group.join(sink=StuckSink(free=True), **ALARMS) for _ in range(2)]
         await asyncio.sleep(30)
-        counted = [each.fetcher.metrics()["subtask"]["withheldShards"] for each in others]
+        counted = [each.fetcher.metrics()["worker"]["withheldShards"] for each in others]
         assert TEXT not in caplog.text
         await asyncio.sleep(60)
         text = caplog.text
@@ -57,7 +57,7 @@ def test_a_worker_that_does_not_give_a_planned_shard_is_an_alarm_of_one_other_wo
         await asyncio.sleep(DURATION)
         for process in (first, *others):
             await process.stop()
-        return first.fetcher.metrics()["subtask"]["worker"], sorted(counted), text
+        return first.fetcher.metrics()["worker"]["worker"], sorted(counted), text
 
     with caplog.at_level("INFO", "recordpublisher.alarm"):
         worker, counted, text = run_virtual(story())
@@ -77,7 +77,7 @@ def test_a_worker_that_leaves_and_does_not_come_to_its_end_is_an_alarm(caplog):
         first.fetcher.stop()
         await group.wait_until(lambda: sink.is_stuck)
         await asyncio.sleep(90)
-        withheld = second.fetcher.metrics()["subtask"]["withheldShards"]
+        withheld = second.fetcher.metrics()["worker"]["withheldShards"]
         sink.may_return.set()
         await first.kill()
         await second.kill()
@@ -113,7 +113,7 @@ def test_the_write_that_was_going_on_when_a_process_learned_that_it_was_replaced
         await group.wait_until(lambda: len(second.shards) == 2)
         first.store.is_cut = False
         await asyncio.sleep(DURATION)
-        metrics = first.fetcher.metrics()["subtask"]
+        metrics = first.fetcher.metrics()["worker"]
         sink.may_return.set()
         await first.kill()
         await second.stop()
@@ -129,7 +129,7 @@ def test_the_checkpoint_of_a_hand_over_counts_in_the_age_of_the_last_one():
         await group.wait_until(lambda: len(first.shards) == 2)
         second = await group.join(**NO_PERIODIC_CHECKPOINTS)
         await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
-        ages = [each.fetcher.metrics()["subtask"]["checkpointAgeMs"] for each in (first, second)]
+        ages = [each.fetcher.metrics()["worker"]["checkpointAgeMs"] for each in (first, second)]
         await first.stop()
         await second.stop()
         return ages
@@ -148,7 +148,7 @@ def test_a_hand_over_that_waits_for_the_flush_is_a_checkpoint_that_goes_on():
         second = await group.join(sink=StuckFlush(free=True))
         await group.wait_until(lambda: sink.is_stuck)
         await asyncio.sleep(90)
-        running_ms = first.fetcher.metrics()["subtask"]["checkpointRunningMs"]
+        running_ms = first.fetcher.metrics()["worker"]["checkpointRunningMs"]
         sink.may_return.set()
         await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
         await first.stop()
@@ -169,10 +169,10 @@ def test_what_was_left_out_of_a_shard_that_moved_still_counts():
             metrics.add("dead_letters")
         second = await group.join()
         await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
-        progress, subtask = first.fetcher.progress(), first.fetcher.metrics()["subtask"]
+        progress, worker = first.fetcher.progress(), first.fetcher.metrics()["worker"]
         assert second.fetcher.progress().skipped == 0
         await first.stop()
         await second.stop()
-        return (progress.skipped, progress.dead_letters), (subtask["skippedRecords"], subtask["deadLetters"])
+        return (progress.skipped, progress.dead_letters), (worker["skippedRecords"], worker["deadLetters"])
 
     assert run_virtual(story()) == ((4, 2), (4, 2))

@@ -196,7 +196,7 @@ def test_a_worker_that_was_replaced_names_how_many_calls_run(caplog):
         await group.wait_until(lambda: len(second.shards) == 2)
         first.store.is_cut = False
         await asyncio.sleep(DURATION)
-        counted = first.fetcher.metrics()["subtask"]["inFlightWhenReplaced"]
+        counted = first.fetcher.metrics()["worker"]["inFlightWhenReplaced"]
         handler.go_on.set()
         await first.stop()
         await second.stop()

@@ -50,7 +50,7 @@ def test_another_stream_is_refused_while_a_worker_sends_heartbeats():
             await group.join(("t",))
         took = asyncio.get_running_loop().time() - began
         await wait_until_it_reads(group, first, "s")
-        name = first.fetcher.metrics()["subtask"]["worker"]
+        name = first.fetcher.metrics()["worker"]["worker"]
         await first.stop()
         return str(error.value), name, took
 

@@ -35,7 +35,7 @@ def test_the_alarm_of_a_held_shard_names_the_blocking_shard_and_ends_when_that_h
     async def has_records_later(fetcher):
         await asyncio.sleep(30)
         assert fetcher.metrics()["shards"]["s/late"]["alarm"] is True
-        assert fetcher.metrics()["subtask"]["alarms"] == 2
+        assert fetcher.metrics()["worker"]["alarms"] == 2
         source.silent.clear()
         quiet.put(200)
 
@@ -82,7 +82,7 @@ class HandlerSink(RecordingSink):
         return Unfinished(1, "a handler runs with record 7", self.call)
 
 
-def test_a_call_of_user_code_that_does_not_return_raises_an_alarm_and_makes_the_subtask_not_ready():
+def test_a_call_of_user_code_that_does_not_return_raises_an_alarm_and_makes_the_worker_not_ready():
     source, sink, reasons = ScriptedSource(), HandlerSink(), []
     source.add("a", *range(150))
 

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from recordpublisher.fetcher.alarms import MetricType
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 A1_SHARD = [
@@ -24,7 +24,7 @@ A1_SHARD = [
     "lastEmitAgeMs",
     "timeToRetentionLossMs",
 ]
-A1_SUBTASK = [
+A1_WORKER = [
     "localWatermark",
     "globalWatermark",
     "blockingShard",
@@ -39,11 +39,11 @@ def names(table):
 
 def test_every_metric_that_rule_a1_names_exists():
     assert set(A1_SHARD) <= set(names(SHARD_METRICS))
-    assert set(A1_SUBTASK) <= set(names(SUBTASK_METRICS))
+    assert set(A1_WORKER) <= set(names(WORKER_METRICS))
 
 
 def test_every_name_occurs_once():
-    for table in (SHARD_METRICS, SUBTASK_METRICS):
+    for table in (SHARD_METRICS, WORKER_METRICS):
         assert len(set(names(table))) == len(table)
 
 
@@ -58,5 +58,5 @@ def _words():
 
 
 def test_numbers_have_units_and_flags_have_none():
-    for metric in (*SHARD_METRICS, *SUBTASK_METRICS):
+    for metric in (*SHARD_METRICS, *WORKER_METRICS):
         assert bool(metric.unit) is (metric.type in (MetricType.COUNTER, MetricType.GAUGE)), metric.name

@@ -1,10 +1,10 @@
-"""The progress of a subtask says the same as its metrics."""
+"""The progress of a worker says the same as its metrics."""
 
 from types import SimpleNamespace
 
 import msgspec
 
-from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress, progress_of
+from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress, progress_of
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.sink import Unfinished
@@ -35,9 +35,9 @@ def test_the_progress_is_the_sum_of_the_metrics():
     source.add("b", EPOCH_MS)
     _, progress, metrics = progress_and_metrics(source)
 
-    shards, own = metrics["shards"].values(), metrics["subtask"]
-    assert progress == SubtaskProgress(
-        subtask=0,
+    shards, own = metrics["shards"].values(), metrics["worker"]
+    assert progress == WorkerProgress(
+        process=0,
         records=6,
         open_shards=own["openShards"],
         idle_shards=own["idleShards"],
@@ -67,13 +67,13 @@ def test_each_shard_counts():
         dead_letters=4,
     )
 
-    expected = SubtaskProgress(
+    expected = WorkerProgress(
         0, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, lag_ms=540, unfinished=5
     )
     assert progress_of(view, Unfinished(5, "words"), now_ms=1_500) == expected
 
 
 def test_progress_is_sent_as_json():
-    progress = SubtaskProgress(0, 7, 2, 1, 0, 1, 2, 40)
+    progress = WorkerProgress(0, 7, 2, 1, 0, 1, 2, 40)
 
-    assert msgspec.json.decode(msgspec.json.encode(progress), type=SubtaskProgress) == progress
+    assert msgspec.json.decode(msgspec.json.encode(progress), type=WorkerProgress) == progress

@@ -1,4 +1,4 @@
-"""A subtask is ready while it reads, its checkpoints are stored, and no newer start has fenced it off."""
+"""A worker is ready while it reads, its checkpoints are stored, and no newer start has fenced it off."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -116,7 +116,7 @@ def test_it_is_not_ready_while_a_checkpoint_is_stuck():
         async with running(source_of("a"), sink) as (fetcher, _):
             sink.works.clear()
             await asyncio.sleep(63)
-            stuck, metrics = fetcher.reasons_not_ready(), fetcher.metrics()["subtask"]
+            stuck, metrics = fetcher.reasons_not_ready(), fetcher.metrics()["worker"]
             sink.works.set()
             await asyncio.sleep(0.1)
             return stuck, metrics, fetcher.reasons_not_ready()
@@ -134,7 +134,7 @@ def test_a_commit_without_an_answer_is_named_with_its_place():
         alone = Start(sink, store=store, clock=VirtualClock()).alone
         source = source_of("a")
         async with running(source, sink, alone=alone) as (fetcher, _):
-            good, answers = fetcher.metrics()["subtask"], asyncio.Event()
+            good, answers = fetcher.metrics()["worker"], asyncio.Event()
             sink.commit = lambda *_: answers.wait()
             source.shards["s/a"].put(9)
             await asyncio.sleep(63)

@@ -70,7 +70,7 @@ LIMITS = BudgetLimits(10**6, 10**6, 100)
 
 
 def seen(made, now_ms=1_000):
-    sight = observe_own_shard(made, "mark", now_ms, 500, why_blocked(made, LIMITS), "subtask 3")
+    sight = observe_own_shard(made, "mark", now_ms, 500, why_blocked(made, LIMITS), "worker 3")
     return sight.unread, sight.reason
 
 
@@ -87,7 +87,7 @@ def test_queued_records_are_unread():
 def test_a_held_shard_names_what_it_waits_for():
     made = queued()
     made.status.held_since = 0.0
-    assert seen(made) == (True, "held back by alignment, which waits for subtask 3")
+    assert seen(made) == (True, "held back by alignment, which waits for worker 3")
 
 
 def test_a_write_that_does_not_return_is_named():

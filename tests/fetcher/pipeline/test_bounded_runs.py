@@ -102,6 +102,6 @@ def test_a_shard_that_ended_in_a_bounded_run_holds_the_watermark_for_its_child_e
         )
         await fetcher.open()
         await fetcher.run_bounded(Bounds(stop_at_tip=True, max_time=5))
-        return fetcher.metrics()["subtask"]["blockingShard"]
+        return fetcher.metrics()["worker"]["blockingShard"]
 
     assert run_virtual(job()) == "s/a"

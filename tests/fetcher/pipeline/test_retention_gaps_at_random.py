@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher
 from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -38,7 +38,7 @@ class Schedule:
             self.account.faults.fail_next("DescribeStreamSummary", "AccessDeniedException", 10_000)
         self.sink = RecordingSink()
         self.produced = 0
-        self.fetcher: SubtaskFetcher | None = None
+        self.fetcher: ShardFetcher | None = None
         self.running: asyncio.Task[Any] | None = None
 
     def put(self) -> None:

@@ -15,7 +15,7 @@ from fakes.shard_entries import START, Notices, StoppedClock, in_stage, shard
 
 
 class Scene:
-    """Shard `a` of this subtask has just ended."""
+    """Shard `a` of this worker has just ended."""
 
     def __init__(self, is_endless=False, **more):
         self.clock, self.notices = StoppedClock(), Notices()
@@ -174,7 +174,7 @@ def test_no_record_of_a_child_that_a_listing_shows_late_is_late():  # W5, W13
     metrics = run_virtual(job())
     assert child.shard.parents == ("a",)
     assert sum(shard_id == "b" for shard_id, _ in sink.rows) == 99
-    assert metrics["subtask"]["lateAfterIdle"] == 0
+    assert metrics["worker"]["lateAfterIdle"] == 0
 
 
 def test_after_a_restart_a_child_begins_at_its_parents_watermark():  # W5, W6

@@ -83,7 +83,7 @@ def test_a_silent_shard_holds_the_others_until_it_is_idle():  # W2, W3, W9
 
     assert early == 1 + 6
     assert everything == 101
-    assert metrics["subtask"]["idleShards"] == 2
+    assert metrics["worker"]["idleShards"] == 2
 
 
 def test_idle_interval_off_waits_for_every_shard_until_it_has_records():  # W2
@@ -163,7 +163,7 @@ def test_the_sinks_watermark_never_falls_and_never_passes_what_was_written():  #
             assert all((written[shard] - 1) * step - 100 >= what for shard, step in steps.items())
 
 
-def test_the_sink_is_notified_once_that_the_subtask_became_idle():  # W1
+def test_the_sink_is_notified_once_that_the_worker_became_idle():  # W1
     source, sink = ScriptedSource(), RecordingSink()
     source.add("a", 1)
 
@@ -179,7 +179,7 @@ def test_a_small_budget_never_dead_locks_alignment():  # P6, W9
     source.add("slow", *range(0, 200_000, 10_000))
     properties = {
         "flink.watermark.lookahead.millis": 1_000,
-        "flink.subtask.queue.bytes": 65_536,
+        "flink.worker.queue.bytes": 65_536,
         "flink.shard.queue.bytes": 65_536,
     }
 

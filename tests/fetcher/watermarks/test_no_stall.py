@@ -122,7 +122,7 @@ def test_a_lookahead_below_the_disorder_does_not_stall():
     assert (len(rows), queued) == (29 + 285 + 2_850, 0)
 
 
-def test_a_single_subtask_continues_after_a_gap_above_the_lookahead():
+def test_a_single_worker_continues_after_a_gap_above_the_lookahead():
     source = ScriptedSource()
     shard = source.add("a", 0)
 

@@ -125,7 +125,7 @@ def test_without_max_lag_one_shard_holds_the_job_and_the_metric_shows_it():
     metrics = run_for(30, {}, sink)
 
     assert written(sink, "now") == 0
-    assert metrics["subtask"]["alignmentLagMs"] > 20 * HOUR
+    assert metrics["worker"]["alignmentLagMs"] > 20 * HOUR
 
 
 def test_slow_alignment_is_logged_once_a_minute(caplog):
@@ -146,7 +146,7 @@ def test_max_lag_lets_the_others_continue_and_the_straggler_is_read_to_its_end()
 
     assert written(sink, "now") == len(NOW)
     assert written(sink, "behind") > 4_000
-    assert metrics["subtask"]["excludedShards"] == 1
+    assert metrics["worker"]["excludedShards"] == 1
     assert metrics["shards"]["s/behind"]["lateAfterIdle"] > 0
     first_now = next(index for index, (name, _) in enumerate(sink.rows) if name == "now")
     assert first_now < 300, "the others continue at once"

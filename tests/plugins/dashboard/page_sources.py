@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from recordpublisher.plugins.lag.job_state import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_state import JobSnapshot, ShardSnapshot, WorkerSnapshot
 
 NOW_MS = 1_795_401_005_448
 
@@ -13,14 +13,14 @@ HOUR_MS = 3_600_000
 
 
 ALIGNMENT = (
-    "6 of 24 shards are held back: they wait for orders/shardId-000000000007 of subtask 1, "
+    "6 of 24 shards are held back: they wait for orders/shardId-000000000007 of worker 1, "
     "which is 312.0 s behind its newest record."
 )
 
 
 def shard(number, **values):
     values = {
-        "subtask": number % 3,
+        "process": number % 3,
         "stage": "READING",
         "lag_ms": number * 37 % 400,
         "records_per_second": 400.0 + number * 7 % 90,
@@ -44,9 +44,9 @@ def job(count, **changes):
         shards[7] = shard(7, lag_ms=312_000, records_per_second=31.5, loss_ms=3 * HOUR_MS, has_alarm=True)
         shards[11] = shard(11, records_per_second=0.0, bytes_per_second=0.0, is_idle=True, watermark=None)
         shards[15:21] = [shard(number, is_held=True, watermark=NOW_MS - 192_000) for number in range(15, 21)]
-    subtasks = [SubtaskSnapshot(number, True, [], 2_400 + 1_700 * number) for number in range(3)]
+    workers = [WorkerSnapshot(number, True, [], 2_400 + 1_700 * number) for number in range(3)]
     made = JobSnapshot(
-        time_ms=NOW_MS, shards=shards, subtasks=subtasks, global_watermark=NOW_MS - 312_000, alignment=ALIGNMENT
+        time_ms=NOW_MS, shards=shards, workers=workers, global_watermark=NOW_MS - 312_000, alignment=ALIGNMENT
     )
     return msgspec.structs.replace(made, **changes)
 

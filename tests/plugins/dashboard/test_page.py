@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordpublisher.plugins.dashboard.server import DashboardServer, History
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StateError
 
@@ -45,7 +45,7 @@ async def test_the_worst_lag_is_first_and_the_sentence_says_what_alignment_waits
             "shardId-000000000007", "1", "5.2 min", "31.5", "103 kB", "0 s", "no", "no", "3.0 h", "yes"
         ]  # fmt: skip
         assert await tab.value("document.getElementById('alignment').textContent") == ALIGNMENT
-        assert await tab.value("document.querySelectorAll('#subtasks li').length") == 3
+        assert await tab.value("document.querySelectorAll('#workers li').length") == 3
 
 
 def keep_image(image, scheme):
@@ -80,12 +80,12 @@ async def test_what_is_not_known_is_shown_as_unknown(url, source, tmp_path):
         totals = await tab.value("[...document.querySelectorAll('dd')].map(each => each.textContent)")
         assert totals == ["1", *"----------"]
         assert await tab.value("document.getElementById('alignment').textContent") == "What alignment waits for: -"
-        assert await tab.value("document.getElementById('subtasks').textContent") == "-"
+        assert await tab.value("document.getElementById('workers').textContent") == "-"
 
 
 async def test_the_name_of_the_job_is_headline_and_title_and_the_totals_have_what_was_left_out(url, source, tmp_path):
-    subtasks = [SubtaskSnapshot(0, skipped_records=2, dead_letters=1), SubtaskSnapshot(1, skipped_records=3)]
-    source.given = job(24, job="orders-to-lake", shards=[shard(0, skipped_records=1)], subtasks=subtasks)
+    workers = [WorkerSnapshot(0, skipped_records=2, dead_letters=1), WorkerSnapshot(1, skipped_records=3)]
+    source.given = job(24, job="orders-to-lake", shards=[shard(0, skipped_records=1)], workers=workers)
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)
         assert await tab.value("[element('job').textContent, element('streams').textContent, document.title]") == [
@@ -125,24 +125,24 @@ async def test_splits_and_merges_are_a_tree(url, source, tmp_path):
         await tab.wait("element('tree').textContent === 'No shard was split or merged.'")
 
 
-async def test_workers_of_a_group_are_counted_like_subtasks(url, source, tmp_path):
-    shards = [shard(0, subtask=None, worker="w-2"), shard(1, subtask=None, worker="w-1"), shard(2, subtask=None)]
-    source.given = job(24, shards=shards, subtasks=None)
+async def test_workers_of_a_group_are_counted_like_workers(url, source, tmp_path):
+    shards = [shard(0, process=None, worker="w-2"), shard(1, process=None, worker="w-1"), shard(2, process=None)]
+    source.given = job(24, shards=shards, workers=None)
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)
-        workers = await tab.value("[...document.querySelectorAll('#subtasks li')].map(item => item.textContent)")
+        workers = await tab.value("[...document.querySelectorAll('#workers li')].map(item => item.textContent)")
         assert workers == ["w-1: 1 shard, checkpoint -, health -", "w-2: 1 shard, checkpoint -, health -"]
         assert sorted(row[1] for row in await tab.value(CELLS)) == ["-", "w-1", "w-2"]
 
 
 async def test_each_reader_has_the_age_of_its_checkpoint(url, source, tmp_path):
-    waiting = SubtaskSnapshot(1, True, ["no shard could be read for 60 s"], 125_000)
-    worker = SubtaskSnapshot(2, True, [], 900, worker="0f3a")
+    waiting = WorkerSnapshot(1, True, ["no shard could be read for 60 s"], 125_000)
+    worker = WorkerSnapshot(2, True, [], 900, worker="0f3a")
     shards = [shard(0), shard(1), shard(2, worker="0f3a"), shard(5, worker="0f3a")]
-    source.given = job(24, shards=shards, subtasks=[SubtaskSnapshot(0, checkpoint_age_ms=2_400), waiting, worker])
+    source.given = job(24, shards=shards, workers=[WorkerSnapshot(0, checkpoint_age_ms=2_400), waiting, worker])
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)
-        assert await tab.value("[...document.querySelectorAll('#subtasks li')].map(item => item.textContent)") == [
+        assert await tab.value("[...document.querySelectorAll('#workers li')].map(item => item.textContent)") == [
             "0: 1 shard, checkpoint 2.4 s ago, health -",
             "1: 1 shard, checkpoint 2.1 min ago, not ready: no shard could be read for 60 s",
             "0f3a: 2 shards, checkpoint 900 ms ago, ready",
@@ -151,11 +151,11 @@ async def test_each_reader_has_the_age_of_its_checkpoint(url, source, tmp_path):
 
 async def test_each_reader_has_its_last_commit_and_what_waits_for_the_next(url, source, tmp_path):
     commits = [CommitSnapshot(3, 1_234_567, 42_000, 1_001), CommitSnapshot(0, 0, None, 1), CommitSnapshot(0, 0, 900, 0)]
-    readers = [SubtaskSnapshot(number, True, [], commit=each) for number, each in enumerate(commits)]
-    source.given = job(24, shards=[shard(0), shard(1), shard(2)], subtasks=readers)
+    readers = [WorkerSnapshot(number, True, [], commit=each) for number, each in enumerate(commits)]
+    source.given = job(24, shards=[shard(0), shard(1), shard(2)], workers=readers)
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)
-        assert await tab.value("[...document.querySelectorAll('#subtasks li')].map(item => item.textContent)") == [
+        assert await tab.value("[...document.querySelectorAll('#workers li')].map(item => item.textContent)") == [
             "0: 1 shard, checkpoint -, last commit 42.0 s ago (3 files, 1.23 MB), 1,001 records wait, ready",
             "1: 1 shard, checkpoint -, last commit -, 1 records wait, ready",
             "2: 1 shard, checkpoint -, last commit 900 ms ago, 0 records wait, ready",

@@ -1,4 +1,4 @@
-"""`recordpublisher run --dashboard` serves the shards of all subtasks, without any exporter."""
+"""`recordpublisher run --dashboard` serves the shards of all workers, without any exporter."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def get(url):
         with urllib.request.urlopen(url, timeout=60) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
-        if error.code != 503:  # no subtask has started
+        if error.code != 503:  # no worker has started
             raise
         return {"shards": []}
 
@@ -49,9 +49,9 @@ def properties(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "subtasks"), [(["--parallelism", "2"], {0, 1}), (["--group", "-p", "flink.state.uri=state"], {0})]
+    ("options", "workers"), [(["--parallelism", "2"], {0, 1}), (["--group", "-p", "flink.state.uri=state"], {0})]
 )
-def test_one_page_has_the_shards_of_every_subtask(properties, tmp_path, monkeypatch, options, subtasks):
+def test_one_page_has_the_shards_of_every_worker(properties, tmp_path, monkeypatch, options, workers):
     monkeypatch.chdir(tmp_path)
     job = start_job(job_file(tmp_path, properties), "--dashboard", *options)
     try:
@@ -60,14 +60,14 @@ def test_one_page_has_the_shards_of_every_subtask(properties, tmp_path, monkeypa
 
         def are_shared():  # the second worker takes its half from the first
             read = [each for each in get(f"{url}/snapshot.json")["shards"] if each["watermark"] is not None]
-            return len(read) == 4 and {each["subtask"] for each in read} == subtasks
+            return len(read) == 4 and {each["process"] for each in read} == workers
 
         wait_for(are_shared, job)
         snapshot = get(f"{url}/snapshot.json")
         assert {shard["shard"][-1] for shard in snapshot["shards"]} == set("0123")
-        assert [each["responds"] for each in snapshot["subtasks"]] == [True] * len(subtasks)
-        workers = {each["worker"] for each in snapshot["subtasks"]}
-        assert {shard["worker"] for shard in snapshot["shards"]} == workers
+        assert [each["responds"] for each in snapshot["workers"]] == [True] * len(workers)
+        workers = {each["process"] for each in snapshot["workers"]}
+        assert {shard["process"] for shard in snapshot["shards"]} == workers
         assert None not in workers
         assert end(job) == 0, log.read_text()
     finally:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.plugins.dashboard.server import DashboardServer
 from recordpublisher.plugins.dashboard.snapshots import (
     HttpSnapshots,
@@ -17,7 +17,7 @@ from recordpublisher.plugins.dashboard.snapshots import (
     alignment_sentence,
     job_snapshot,
 )
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 
@@ -27,8 +27,8 @@ from processes.command_line import process_environment
 
 
 def metrics(**values):
-    """Of a subtask with one shard, `s/a`, that has these metrics."""
-    return {"subtask": METRICS["subtask"], "shards": {"s/a": {**METRICS["shards"]["s/a"], **values}}}
+    """Of a worker with one shard, `s/a`, that has these metrics."""
+    return {"worker": METRICS["worker"], "shards": {"s/a": {**METRICS["shards"]["s/a"], **values}}}
 
 
 class CountingSource(FetchersHere):
@@ -51,7 +51,7 @@ async def test_a_shard_has_what_its_metrics_say(clock):
     snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     (shard,) = snapshot.shards
-    assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 0, "READING")
+    assert (shard.stream, shard.shard, shard.process, shard.stage) == ("s", "a", 0, "READING")
     assert (shard.watermark, shard.lag_ms, shard.loss_ms) == (7, 40, 9)
     assert (shard.is_idle, shard.is_held, shard.has_alarm, shard.alarm) == (True, False, False, None)
     assert snapshot.time_ms == 100_000
@@ -59,14 +59,14 @@ async def test_a_shard_has_what_its_metrics_say(clock):
 
 async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
     given = metrics(skippedRecords=2, deadLetters=1, unacknowledged=3, alarm=True)
-    given["subtask"] = {**given["subtask"], "skippedRecords": 5, "deadLetters": 4}
+    given["worker"] = {**given["worker"], "skippedRecords": 5, "deadLetters": 4}
     snapshot = await LiveSnapshots(
         FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000, "orders-to-lake"
     ).snapshot()
 
     assert snapshot.job == "orders-to-lake"
-    (subtask,) = snapshot.subtasks
-    assert (subtask.skipped_records, subtask.dead_letters) == (5, 4)
+    (worker,) = snapshot.workers
+    assert (worker.skipped_records, worker.dead_letters) == (5, 4)
     shard = snapshot.shards[0]
     assert (shard.skipped_records, shard.dead_letters, shard.in_flight) == (2, 1, 3)
     assert snapshot.shards[0].has_alarm is True
@@ -112,34 +112,34 @@ async def test_many_readers_cost_one_computation_a_second(clock):
     assert source.asked == 2
 
 
-async def test_subtasks_are_shown_with_what_they_lack(clock):
+async def test_workers_are_shown_with_what_they_lack(clock):
     ready, waiting = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no checkpoint is stored"])
     snapshot = await LiveSnapshots(FetchersHere([ready, waiting]), clock, 60_000).snapshot()
 
-    assert {each.subtask: each.not_ready for each in snapshot.subtasks} == {0: [], 1: ["no checkpoint is stored"]}
-    assert [shard.subtask for shard in snapshot.shards] == [0, 0, 1, 1]
+    assert {each.process: each.not_ready for each in snapshot.workers} == {0: [], 1: ["no checkpoint is stored"]}
+    assert [shard.process for shard in snapshot.shards] == [0, 0, 1, 1]
 
 
-async def test_a_worker_of_a_group_has_its_name_and_each_subtask_the_age_of_its_checkpoint(clock):
+async def test_a_worker_of_a_group_has_its_name_and_each_worker_the_age_of_its_checkpoint(clock):
     given = metrics()
-    given["subtask"] = {**given["subtask"], "worker": "0f3a", "checkpointAgeMs": 900}
+    given["worker"] = {**given["worker"], "worker": "0f3a", "checkpointAgeMs": 900}
     snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
-    assert [(each.worker, each.checkpoint_age_ms) for each in snapshot.subtasks] == [("0f3a", 900)]
+    assert [(each.worker, each.checkpoint_age_ms) for each in snapshot.workers] == [("0f3a", 900)]
     assert [each.worker for each in snapshot.shards] == ["0f3a"]
 
 
 async def test_a_job_whose_sink_commits_has_its_last_commit(clock):
     given = metrics()
     commit = {"committedFiles": 3, "committedBytes": 900, "committedAgeMs": 42, "uncommittedRecords": 7}
-    given["subtask"] = {**given["subtask"], **commit}
+    given["worker"] = {**given["worker"], **commit}
     snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
-    assert [each.commit for each in snapshot.subtasks] == [CommitSnapshot(3, 900, 42, 7)]
+    assert [each.commit for each in snapshot.workers] == [CommitSnapshot(3, 900, 42, 7)]
 
 
-async def test_a_job_without_a_subtask_that_responds_cannot_be_read(clock):
-    with pytest.raises(RecordPublisherError, match="no subtask of the job responds"):
+async def test_a_job_without_a_worker_that_responds_cannot_be_read(clock):
+    with pytest.raises(RecordPublisherError, match="no worker of the job responds"):
         await LiveSnapshots(FetchersHere([]), clock, 60_000).snapshot()
 
 
@@ -165,14 +165,14 @@ def shard(**values):
     return {**METRICS["shards"]["s/a"], "stage": "READING", "watermark": 1_000, **values}
 
 
-def subtask(number=0, held=0, blocking=None, **shards):
-    own = {**METRICS["subtask"], "openShards": len(shards), "heldShards": held}
+def worker(number=0, held=0, blocking=None, **shards):
+    own = {**METRICS["worker"], "openShards": len(shards), "heldShards": held}
     own |= {"blockingShard": blocking and f"s/{blocking}"}
-    return SubtaskMetrics(number, own, {f"s/{name}": values for name, values in shards.items()})
+    return WorkerMetrics(number, own, {f"s/{name}": values for name, values in shards.items()})
 
 
 def test_without_a_held_shard_it_holds_nothing():
-    assert alignment_sentence([subtask(a=shard())]) == "Alignment holds no shard back."
+    assert alignment_sentence([worker(a=shard())]) == "Alignment holds no shard back."
 
 
 REASONS = [
@@ -187,27 +187,27 @@ REASONS = [
 
 @pytest.mark.parametrize(("values", "reason"), REASONS)
 def test_it_names_the_shard_and_the_reason(values, reason):
-    job = [subtask(0, held=1, blocking="a", a=shard(**values), b=shard(held=True))]
+    job = [worker(0, held=1, blocking="a", a=shard(**values), b=shard(held=True))]
 
-    assert alignment_sentence(job) == f"1 of 2 shards is held back: it waits for s/a of subtask 0, {reason}."
+    assert alignment_sentence(job) == f"1 of 2 shards is held back: it waits for s/a of worker 0, {reason}."
 
 
 def test_the_lowest_watermark_counts():
-    first = subtask(0, held=1, blocking="a", a=shard(watermark=5))
-    second = subtask(1, blocking="b", b=shard(watermark=3))
-    third = subtask(2, blocking="c", c=shard(watermark=None))
+    first = worker(0, held=1, blocking="a", a=shard(watermark=5))
+    second = worker(1, blocking="b", b=shard(watermark=3))
+    third = worker(2, blocking="c", c=shard(watermark=None))
 
-    assert "s/b of subtask 1" in alignment_sentence([first, second])
-    assert "s/c of subtask 2" in alignment_sentence([first, second, third])
+    assert "s/b of worker 1" in alignment_sentence([first, second])
+    assert "s/c of worker 2" in alignment_sentence([first, second, third])
 
 
 def test_a_shard_of_another_process_is_not_known():
-    assert alignment_sentence([subtask(0, held=1, a=shard())]) == (
+    assert alignment_sentence([worker(0, held=1, a=shard())]) == (
         "1 of 1 shards is held back: it waits for a shard of another process."
     )
 
 
-LAG = ShardSnapshot(stream="orders", shard="a", subtask=1, watermark=5_000, unread=True, lag_ms=4_200, is_idle=False)
+LAG = ShardSnapshot(stream="orders", shard="a", process=1, watermark=5_000, unread=True, lag_ms=4_200, is_idle=False)
 
 
 def snapshot_of(*shards, **more):
@@ -218,14 +218,14 @@ def test_each_reader_has_its_newest_checkpoint_and_an_unknown_health():
     lags = [
         replace(LAG, checkpoint_age_ms=4_000),
         replace(LAG, shard="b", checkpoint_age_ms=3_000),
-        replace(LAG, shard="c", subtask=0),
-        replace(LAG, shard="d", subtask=None),
-        replace(LAG, shard="e", subtask=None, worker="w-1", checkpoint_age_ms=9),
+        replace(LAG, shard="c", process=0),
+        replace(LAG, shard="d", process=None),
+        replace(LAG, shard="e", process=None, worker="w-1", checkpoint_age_ms=9),
     ]
-    assert (snapshot_of(*lags)).subtasks == [
-        SubtaskSnapshot(0),
-        SubtaskSnapshot(1, checkpoint_age_ms=3_000),
-        SubtaskSnapshot(worker="w-1", checkpoint_age_ms=9),
+    assert (snapshot_of(*lags)).workers == [
+        WorkerSnapshot(0),
+        WorkerSnapshot(1, checkpoint_age_ms=3_000),
+        WorkerSnapshot(worker="w-1", checkpoint_age_ms=9),
     ]
 
 
@@ -263,22 +263,22 @@ async def joined(*snapshots):
     return await JoinedSnapshots([Source(each) for each in snapshots], StoppedClock(100.0), 5).snapshot()
 
 
-def of_stream(name, *subtasks):
-    return JobSnapshot(time_ms=1, shards=[ShardSnapshot(stream=name, shard="a")], subtasks=[*subtasks] or None)
+def of_stream(name, *workers):
+    return JobSnapshot(time_ms=1, shards=[ShardSnapshot(stream=name, shard="a")], workers=[*workers] or None)
 
 
-async def test_a_subtask_of_several_streams_is_shown_once_with_its_newest_checkpoint():
+async def test_a_worker_of_several_streams_is_shown_once_with_its_newest_checkpoint():
     found = await joined(
-        of_stream("orders", SubtaskSnapshot(1), SubtaskSnapshot(0, checkpoint_age_ms=900)),
-        of_stream("returns", SubtaskSnapshot(0, checkpoint_age_ms=700), SubtaskSnapshot(1, checkpoint_age_ms=50)),
+        of_stream("orders", WorkerSnapshot(1), WorkerSnapshot(0, checkpoint_age_ms=900)),
+        of_stream("returns", WorkerSnapshot(0, checkpoint_age_ms=700), WorkerSnapshot(1, checkpoint_age_ms=50)),
     )
 
-    assert [(each.subtask, each.checkpoint_age_ms) for each in found.subtasks] == [(0, 700), (1, 50)]
+    assert [(each.process, each.checkpoint_age_ms) for each in found.workers] == [(0, 700), (1, 50)]
     assert [each.stream for each in found.shards] == ["orders", "returns"]
 
 
-async def test_without_positions_no_subtask_is_known():
-    assert (await joined(of_stream("orders"))).subtasks is None
+async def test_without_positions_no_worker_is_known():
+    assert (await joined(of_stream("orders"))).workers is None
 
 
 async def test_the_job_has_its_name():
@@ -359,9 +359,9 @@ async def test_another_stream_is_an_error_that_names_those_of_the_job(url):
 
 
 async def test_the_error_of_the_job_is_passed_on(url, source):
-    source.error = StateError("no subtask of the job responds")
+    source.error = StateError("no worker of the job responds")
 
-    with pytest.raises(RecordPublisherError, match=r"^no subtask of the job responds$"):
+    with pytest.raises(RecordPublisherError, match=r"^no worker of the job responds$"):
         await HttpSnapshots(url, ["orders"]).snapshot()
 
 

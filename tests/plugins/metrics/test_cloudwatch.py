@@ -20,11 +20,11 @@ class FixedClock(VirtualClock):
 
 
 def with_records(records):
-    return {**METRICS, "subtask": {**METRICS["subtask"], "records": records}}
+    return {**METRICS, "worker": {**METRICS["worker"], "records": records}}
 
 
 def written(tmp_path, *counts, **properties):
-    """The lines of a job whose subtask has these counts of records, one in each interval, then the last once more."""
+    """The lines of a job whose worker has these counts of records, one in each interval, then the last once more."""
     file = tmp_path / "metrics.log"
     given = {"flink.metrics.cloudwatch.file": str(file), "flink.job.name": "orders", **properties}
 
@@ -45,13 +45,13 @@ def metrics_of(line):
     return {metric["Name"]: (line[metric["Name"]], metric["Unit"]) for metric in directive["Metrics"]}
 
 
-def test_a_line_has_the_metrics_of_a_subtask_with_units_and_dimensions(tmp_path):
+def test_a_line_has_the_metrics_of_a_worker_with_units_and_dimensions(tmp_path):
     line, _ = written(tmp_path, 4)
     (directive,) = line["_aws"]["CloudWatchMetrics"]
 
     assert line["_aws"]["Timestamp"] == EPOCH_MS
-    assert (directive["Namespace"], directive["Dimensions"]) == ("recordpublisher", [["Job", "Subtask"]])
-    assert (line["Job"], line["Subtask"]) == ("orders", "0")
+    assert (directive["Namespace"], directive["Dimensions"]) == ("recordpublisher", [["Job", "Process"]])
+    assert (line["Job"], line["Process"]) == ("orders", "0")
     assert metrics_of(line)["records"] == (4, "Count")
     assert metrics_of(line)["loopLagMs"] == (0, "Milliseconds")
     assert metrics_of(line)["budgetUsedBytes"] == (0, "Bytes")
@@ -96,7 +96,7 @@ def test_metrics_are_written_after_each_interval(tmp_path):
     class Counting(CloudWatchExporter):
         sent = 0
 
-        async def send(self, subtasks):
+        async def send(self, workers):
             self.sent += 1
 
     async def run():
@@ -136,7 +136,7 @@ def test_a_wrong_setting_is_named():
         CloudWatchExporter(Properties({"flink.metrics.interval": 100}))
 
 
-def test_the_metrics_of_the_sink_are_in_the_line_of_its_subtask(tmp_path):
+def test_the_metrics_of_the_sink_are_in_the_line_of_its_worker(tmp_path):
     line, _ = written(tmp_path, 4)
 
     assert metrics_of(line)["sinkNumRecordsOut"] == (0, "Count")

@@ -10,11 +10,11 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.plugins.metrics import worker_processes
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
-    EXPORTED_SUBTASK_METRICS,
+    EXPORTED_WORKER_METRICS,
     FetchersHere,
     export_metrics,
     exporters_opened,
@@ -25,7 +25,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.monitoring.measured_fetcher import MeasuredFetcher
 
-EXPORTED = {(one.scope, one.source): one for one in (*EXPORTED_SUBTASK_METRICS, *EXPORTED_SHARD_METRICS)}
+EXPORTED = {(one.scope, one.source): one for one in (*EXPORTED_WORKER_METRICS, *EXPORTED_SHARD_METRICS)}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ EXPORTED = {(one.scope, one.source): one for one in (*EXPORTED_SUBTASK_METRICS, 
         ("shard", "queuedBytes", "recordpublisher_shard_queued_bytes", 7, 7),
         ("shard", "idle", "recordpublisher_shard_idle", True, 1),
         ("shard", "watermark", "recordpublisher_shard_watermark_timestamp_seconds", 1500, 1.5),
-        ("subtask", "records", "recordpublisher_subtask_records_total", 7, 7),
+        ("worker", "records", "recordpublisher_worker_records_total", 7, 7),
     ],
 )
 def test_units_are_base_units_and_counters_end_in_total(scope, source, name, value, exported):
@@ -48,13 +48,13 @@ def test_units_are_base_units_and_counters_end_in_total(scope, source, name, val
 
 
 def test_what_is_not_known_has_no_value():
-    assert EXPORTED["subtask", "localWatermark"].number(None) is None
+    assert EXPORTED["worker", "localWatermark"].number(None) is None
     assert EXPORTED["shard", "millisBehindLatest"].number(-1) is None
     assert EXPORTED["shard", "timeToRetentionLossMs"].number(-1000) == -1
 
 
 def test_every_metric_is_exported_under_a_name_of_its_own():
-    assert len(EXPORTED) == len(SUBTASK_METRICS) + len(SHARD_METRICS)
+    assert len(EXPORTED) == len(WORKER_METRICS) + len(SHARD_METRICS)
     assert len({one.prometheus_name for one in EXPORTED.values()}) == len(EXPORTED)
 
 
@@ -94,7 +94,7 @@ def test_cloudwatch_writes_the_metrics_of_a_producer(producer, tmp_path):
     asyncio.run(run())
     line = json.loads(file.read_text())
     assert (line["sinkNumRecordsOut"], line["Producer"]) == (0, "out")
-    assert "Subtask" not in line
+    assert "Process" not in line
 
 
 def test_the_text_is_the_page(producer):
@@ -102,7 +102,8 @@ def test_the_text_is_the_page(producer):
     assert "# TYPE recordpublisher_sink_written_records_total counter\n" in text
     assert 'recordpublisher_producer_ready{producer="out"} 1\n' in text
     assert 'recordpublisher_sink_failing_seconds{producer="out"} 0.0\n' in text
-    assert "subtask" not in text
+    assert "recordpublisher_worker_" not in text
+    assert "process=" not in text
     assert "recordpublisher_shard_" not in text
 
 
@@ -111,7 +112,7 @@ def test_producers_have_the_names_of_their_streams_beside_fetchers():
     text = metrics_text(rp.Producer("a", ACCESS), MeasuredFetcher(0), rp.Producer("b", ACCESS), of_an_arn)
     ready = [line.split("{")[1] for line in text.splitlines() if line.startswith("recordpublisher_producer_ready{")]
     assert ready == ['producer="a"} 1', 'producer="b"} 1', 'producer="a-2"} 1']
-    assert 'recordpublisher_subtask_up{subtask="0"} 1\n' in text
+    assert 'recordpublisher_worker_up{process="0"} 1\n' in text
 
 
 async def test_what_has_no_metrics_is_refused_at_once():
@@ -128,9 +129,9 @@ def folder():
         yield Path(folder)
 
 
-def serving(folder, *subtasks):
-    fetchers = [FetchersHere([fetcher]) for fetcher in subtasks]
-    sockets = [WorkerSocket(folder, number) for number in range(len(subtasks))]
+def serving(folder, *workers):
+    fetchers = [FetchersHere([fetcher]) for fetcher in workers]
+    sockets = [WorkerSocket(folder, number) for number in range(len(workers))]
     return [exporters_opened([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
 
 
@@ -144,16 +145,16 @@ async def test_metrics_and_health_arrive_as_they_were_sent(folder):
         assert await processes.health() == await FetchersHere([first, second]).health()
 
 
-async def test_a_subtask_that_has_not_started_does_not_respond(folder):
+async def test_a_worker_that_has_not_started_does_not_respond(folder):
     (serving_first,) = serving(folder, MeasuredFetcher(0))
     async with serving_first:
         processes = WorkerProcesses(folder, 2)
 
-        assert [each.subtask for each in await processes.metrics()] == [0]
-        assert [(each.subtask, each.responds) for each in await processes.health()] == [(0, True), (1, False)]
+        assert [each.process for each in await processes.metrics()] == [0]
+        assert [(each.process, each.responds) for each in await processes.health()] == [(0, True), (1, False)]
 
 
-async def test_a_subtask_that_hangs_does_not_respond(folder, monkeypatch):
+async def test_a_worker_that_hangs_does_not_respond(folder, monkeypatch):
     monkeypatch.setattr(worker_processes, "RESPONSE_SECONDS", 0.05)
     is_asked = asyncio.Event()
 
@@ -193,9 +194,9 @@ class OpenedExporter:
         pass
 
 
-async def test_an_exporter_that_no_property_names_reads_the_subtasks_too():
+async def test_an_exporter_that_no_property_names_reads_the_workers_too():
     exporter = OpenedExporter()
     async with exported_from_processes(Properties(), 2, [exporter]) as folder:
         (serving_first,) = serving(folder, MeasuredFetcher(0))
         async with serving_first:
-            assert [each.subtask for each in await exporter.source.metrics()] == [0]
+            assert [each.process for each in await exporter.source.metrics()] == [0]

@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
-    EXPORTED_SUBTASK_METRICS,
+    EXPORTED_WORKER_METRICS,
     FetchersHere,
     exporters_opened,
 )
@@ -81,7 +81,7 @@ async def test_records_have_the_name_and_the_attributes_of_the_conventions(colle
                 "messaging.operation.name": "poll",
                 "messaging.destination.name": "s",
                 "messaging.destination.partition.id": shard,
-                "recordpublisher.subtask": 0,
+                "recordpublisher.process": 0,
             },
         )
         for shard in "ab"
@@ -112,14 +112,14 @@ async def test_a_collector_that_refuses_is_a_warning_and_the_job_goes_on(collect
     )
 
 
-async def test_nothing_is_sent_when_no_subtask_responds(collector):
+async def test_nothing_is_sent_when_no_worker_responds(collector):
     await export(collector)
 
     assert collector.received == []
 
 
 def test_every_metric_has_a_name_of_its_own():
-    every = [one.opentelemetry_name for one in (*EXPORTED_SUBTASK_METRICS, *EXPORTED_SHARD_METRICS)]
+    every = [one.opentelemetry_name for one in (*EXPORTED_WORKER_METRICS, *EXPORTED_SHARD_METRICS)]
 
     assert len(set(every)) == len(every)
 
@@ -137,5 +137,5 @@ async def test_the_metrics_of_the_sink_are_sent_too(collector):
 
     found = collector.metrics["recordpublisher.sink.throttles"]
     (point,) = found.sum.data_points
-    assert (attributes(point), point.as_int) == ({"recordpublisher.subtask": 0}, 0)
+    assert (attributes(point), point.as_int) == ({"recordpublisher.process": 0}, 0)
     assert collector.metrics["recordpublisher.sink.outstanding_bytes"].unit == "By"

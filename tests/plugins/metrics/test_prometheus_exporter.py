@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
 from recordpublisher.plugins.metrics.export import FetchersHere, export_metrics, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
 from recordpublisher.publishers.errors import ConfigurationError
@@ -21,24 +21,24 @@ ADDRESS = "flink.metrics.prometheus.address"
 ANY_PORT = {"flink.metrics.exporters": "prometheus", ADDRESS: "127.0.0.1:0"}
 
 
-class Subtasks(FetchersHere):
+class Workers(FetchersHere):
     """Some fetchers, one of which may hang."""
 
     silent = None
 
     async def health(self):
         return [
-            each if each.subtask != self.silent else type(each)(each.subtask, False, [])
+            each if each.process != self.silent else type(each)(each.process, False, [])
             for each in await super().health()
         ]
 
 
 @pytest.fixture
 async def served():
-    subtasks = Subtasks([MeasuredFetcher(0), MeasuredFetcher(1)])
+    workers = Workers([MeasuredFetcher(0), MeasuredFetcher(1)])
     exporter = PrometheusExporter(Properties(ANY_PORT))
-    async with exporters_opened([exporter], subtasks):
-        yield subtasks, exporter.url
+    async with exporters_opened([exporter], workers):
+        yield workers, exporter.url
 
 
 async def get(url):
@@ -46,13 +46,13 @@ async def get(url):
         return response.status, await response.text()
 
 
-async def test_one_page_has_every_subtask(served):
+async def test_one_page_has_every_worker(served):
     _, url = served
     status, page = await get(f"{url}/metrics")
 
     assert status == 200
-    assert 'recordpublisher_subtask_records_total{subtask="0"} 4\n' in page
-    assert 'recordpublisher_subtask_records_total{subtask="1"} 4\n' in page
+    assert 'recordpublisher_worker_records_total{process="0"} 4\n' in page
+    assert 'recordpublisher_worker_records_total{process="1"} 4\n' in page
 
 
 async def test_a_job_that_runs_is_alive_and_ready(served):
@@ -62,18 +62,18 @@ async def test_a_job_that_runs_is_alive_and_ready(served):
     assert await get(f"{url}/readyz") == (200, "ok\n0.0 s behind\n")
 
 
-async def test_a_subtask_that_is_not_ready_is_alive(served):
-    subtasks, url = served
-    subtasks._fetchers[1].reasons.append("no shard could be read for 60 s")
+async def test_a_worker_that_is_not_ready_is_alive(served):
+    workers, url = served
+    workers._fetchers[1].reasons.append("no shard could be read for 60 s")
 
     assert await get(f"{url}/healthz") == (200, "ok\n")
-    assert await get(f"{url}/readyz") == (503, "subtask 1: no shard could be read for 60 s\n")
+    assert await get(f"{url}/readyz") == (503, "worker 1: no shard could be read for 60 s\n")
 
 
-async def test_a_subtask_that_hangs_is_neither(served):
-    subtasks, url = served
-    subtasks.silent = 1
-    silence = (503, "subtask 1: its event loop does not respond\n")
+async def test_a_worker_that_hangs_is_neither(served):
+    workers, url = served
+    workers.silent = 1
+    silence = (503, "worker 1: its event loop does not respond\n")
 
     assert await get(f"{url}/healthz") == await get(f"{url}/readyz") == silence
 
@@ -121,8 +121,8 @@ async def test_a_host_that_is_no_name_is_a_configuration_error(host):
         await exporter.open(None)
 
 
-def page(metrics=METRICS, subtasks=(0, 1), health=()):
-    return page_of([SubtaskMetrics(number, metrics["subtask"], metrics["shards"], SINK) for number in subtasks], health)
+def page(metrics=METRICS, workers=(0, 1), health=()):
+    return page_of([WorkerMetrics(number, metrics["worker"], metrics["shards"], SINK) for number in workers], health)
 
 
 def samples(text):
@@ -144,7 +144,7 @@ class Read:
 
 
 def test_the_library_writes_the_same_page():
-    text = page(health=[SubtaskHealth(0, True, []), SubtaskHealth(1, False, [])])
+    text = page(health=[WorkerHealth(0, True, []), WorkerHealth(1, False, [])])
     registry = CollectorRegistry()
     registry.register(Read(text))
 
@@ -154,52 +154,52 @@ def test_the_library_writes_the_same_page():
     ]
 
 
-def test_each_shard_of_each_subtask_has_a_line_with_its_labels():
+def test_each_shard_of_each_worker_has_a_line_with_its_labels():
     found = samples(page())
 
-    for subtask in "01":
+    for worker in "01":
         for shard in "ab":
-            labels = (("shard", shard), ("stream", "s"), ("subtask", subtask))
+            labels = (("process", worker), ("shard", shard), ("stream", "s"))
             assert found["recordpublisher_shard_records_total", labels] == 2
-        assert found["recordpublisher_subtask_records_total", (("subtask", subtask),)] == 4
+        assert found["recordpublisher_worker_records_total", (("process", worker),)] == 4
 
 
 def test_a_text_is_a_label():
-    labels = (("shard", "a"), ("stage", "READING"), ("stream", "s"), ("subtask", "0"))
+    labels = (("process", "0"), ("shard", "a"), ("stage", "READING"), ("stream", "s"))
 
     assert samples(page())["recordpublisher_shard_stage_info", labels] == 1
 
 
 def test_what_is_not_known_has_no_line():
-    unknown = {**METRICS, "subtask": {**METRICS["subtask"], "globalWatermark": None}}
+    unknown = {**METRICS, "worker": {**METRICS["worker"], "globalWatermark": None}}
 
-    assert "recordpublisher_subtask_global_watermark_timestamp_seconds{" in page()
-    assert "recordpublisher_subtask_global_watermark_timestamp_seconds{" not in page(unknown)
+    assert "recordpublisher_worker_global_watermark_timestamp_seconds{" in page()
+    assert "recordpublisher_worker_global_watermark_timestamp_seconds{" not in page(unknown)
 
 
 def test_labels_are_escaped():
     odd = 'a"b\\c\nd'
-    found = samples(page({**METRICS, "shards": {f"{odd}/x": METRICS["shards"]["s/a"]}}, subtasks=(0,)))
+    found = samples(page({**METRICS, "shards": {f"{odd}/x": METRICS["shards"]["s/a"]}}, workers=(0,)))
 
-    assert ("recordpublisher_shard_records_total", (("shard", "x"), ("stream", odd), ("subtask", "0"))) in found
+    assert ("recordpublisher_shard_records_total", (("process", "0"), ("shard", "x"), ("stream", odd))) in found
 
 
-def test_a_subtask_that_does_not_respond_is_down():
-    found = samples(page(subtasks=(), health=[SubtaskHealth(0, True, ["held"]), SubtaskHealth(1, False, [])]))
+def test_a_worker_that_does_not_respond_is_down():
+    found = samples(page(workers=(), health=[WorkerHealth(0, True, ["held"]), WorkerHealth(1, False, [])]))
 
     assert found == {
-        ("recordpublisher_subtask_up", (("subtask", "0"),)): 1,
-        ("recordpublisher_subtask_up", (("subtask", "1"),)): 0,
-        ("recordpublisher_subtask_ready", (("subtask", "0"),)): 0,
-        ("recordpublisher_subtask_ready", (("subtask", "1"),)): 0,
+        ("recordpublisher_worker_up", (("process", "0"),)): 1,
+        ("recordpublisher_worker_up", (("process", "1"),)): 0,
+        ("recordpublisher_worker_ready", (("process", "0"),)): 0,
+        ("recordpublisher_worker_ready", (("process", "1"),)): 0,
     }
 
 
-def test_the_metrics_of_a_sink_have_a_line_for_each_subtask():
+def test_the_metrics_of_a_sink_have_a_line_for_each_worker():
     found = samples(page())
 
-    for subtask in "01":
-        assert found["recordpublisher_sink_written_records_total", (("subtask", subtask),)] == 0
-        assert found["recordpublisher_sink_current_send_time_seconds", (("subtask", subtask),)] == 0
+    for worker in "01":
+        assert found["recordpublisher_sink_written_records_total", (("process", worker),)] == 0
+        assert found["recordpublisher_sink_current_send_time_seconds", (("process", worker),)] == 0
     assert "# TYPE recordpublisher_sink_outstanding_bytes gauge" in page()
     assert page().count("# TYPE recordpublisher_sink_throttles_total ") == 1

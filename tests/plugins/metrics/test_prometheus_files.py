@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import recordpublisher as rp
-from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
@@ -20,31 +20,31 @@ from processes.command_line import ROOT
 
 FILE = ROOT / "src/recordpublisher/plugins/metrics/prometheus/alert-rules.yml"
 RULES = {rule["alert"]: rule for rule in yaml.safe_load(FILE.read_text())["groups"][0]["rules"]}
-SUBTASK, SHARD = 'subtask="1"', 'stream="s",shard="a",subtask="1"'
+WORKER, SHARD = 'process="1"', 'stream="s",shard="a",process="1"'
 MINUTES = 30
 
 SINKS = [*SINK, *rp.MapSink(print).exported_metrics()]
-SKIPPED = f"recordpublisher_sink_skipped_total{{{SUBTASK}}}"
+SKIPPED = f"recordpublisher_sink_skipped_total{{{WORKER}}}"
 FIRING = {
     "RecordPublisherDown": ('up{job="recordpublisher"}', "0"),
-    "RecordPublisherSubtaskSilent": (f"recordpublisher_subtask_up{{{SUBTASK}}}", "0"),
-    "RecordPublisherNotReady": (f"recordpublisher_subtask_ready{{{SUBTASK}}}", "0"),
+    "RecordPublisherWorkerSilent": (f"recordpublisher_worker_up{{{WORKER}}}", "0"),
+    "RecordPublisherNotReady": (f"recordpublisher_worker_ready{{{WORKER}}}", "0"),
     "RecordPublisherLossNear": (f"recordpublisher_shard_time_to_retention_loss_seconds{{{SHARD}}}", "3600"),
     "RecordPublisherRecordsLost": (f"recordpublisher_shard_retention_gaps_total{{{SHARD}}}", "0+1"),
     "RecordPublisherBehind": (f"recordpublisher_shard_lag_seconds{{{SHARD}}}", "301"),
     "RecordPublisherShardUnread": (f"recordpublisher_shard_alarm{{{SHARD}}}", "1"),
-    "RecordPublisherWatermarkStalled": (f"recordpublisher_subtask_watermark_stalled_seconds{{{SUBTASK}}}", "301"),
-    "RecordPublisherCheckpointStuck": (f"recordpublisher_subtask_checkpoint_running_seconds{{{SUBTASK}}}", "61"),
-    "RecordPublisherShardsUnowned": (f"recordpublisher_subtask_unowned_seconds{{{SUBTASK}}}", "41"),
-    "RecordPublisherShardsWithheld": (f"recordpublisher_subtask_withheld_shards{{{SUBTASK}}}", "1"),
-    "RecordPublisherWorkerSealed": (f"recordpublisher_subtask_workers_sealed_total{{{SUBTASK}}}", "0+1"),
-    "RecordPublisherWorkerReplaced": (f"recordpublisher_subtask_worker_replaced_total{{{SUBTASK}}}", "0+1"),
-    "RecordPublisherBadRecords": (f"recordpublisher_subtask_dead_letters_total{{{SUBTASK}}}", "0+1"),
+    "RecordPublisherWatermarkStalled": (f"recordpublisher_worker_watermark_stalled_seconds{{{WORKER}}}", "301"),
+    "RecordPublisherCheckpointStuck": (f"recordpublisher_worker_checkpoint_running_seconds{{{WORKER}}}", "61"),
+    "RecordPublisherShardsUnowned": (f"recordpublisher_worker_unowned_seconds{{{WORKER}}}", "41"),
+    "RecordPublisherShardsWithheld": (f"recordpublisher_worker_withheld_shards{{{WORKER}}}", "1"),
+    "RecordPublisherWorkerSealed": (f"recordpublisher_worker_workers_sealed_total{{{WORKER}}}", "0+1"),
+    "RecordPublisherWorkerReplaced": (f"recordpublisher_worker_worker_replaced_total{{{WORKER}}}", "0+1"),
+    "RecordPublisherBadRecords": (f"recordpublisher_worker_dead_letters_total{{{WORKER}}}", "0+1"),
     "RecordPublisherThrottled": (f"recordpublisher_shard_throttles_total{{{SHARD}}}", "0+60"),
-    "RecordPublisherSinkThrottled": (f"recordpublisher_sink_throttles_total{{{SUBTASK}}}", "0+120"),
-    "RecordPublisherSinkFailing": (f"recordpublisher_sink_failed_records_total{{{SUBTASK}}}", "0+1"),
-    "RecordPublisherSinkUnreachable": (f"recordpublisher_sink_failed_requests_total{{{SUBTASK}}}", "0+60"),
-    "RecordPublisherStarved": (f"recordpublisher_subtask_loop_lag_seconds{{{SUBTASK}}}", "2"),
+    "RecordPublisherSinkThrottled": (f"recordpublisher_sink_throttles_total{{{WORKER}}}", "0+120"),
+    "RecordPublisherSinkFailing": (f"recordpublisher_sink_failed_records_total{{{WORKER}}}", "0+1"),
+    "RecordPublisherSinkUnreachable": (f"recordpublisher_sink_failed_requests_total{{{WORKER}}}", "0+60"),
+    "RecordPublisherStarved": (f"recordpublisher_worker_loop_lag_seconds{{{WORKER}}}", "2"),
 }
 """A series for each alert, with its value or its growth in a minute."""
 
@@ -52,7 +52,7 @@ HEALTHY = {
     **{series: "0" for series, _ in FIRING.values()},
     **{series: "1" for series, _ in FIRING.values() if series.split("{")[0].endswith(("up", "_ready"))},
     FIRING["RecordPublisherLossNear"][0]: "86000",
-    f"recordpublisher_subtask_skipped_records_total{{{SUBTASK}}}": "0",
+    f"recordpublisher_worker_skipped_records_total{{{WORKER}}}": "0",
     SKIPPED: "0",
 }
 """The same series as a healthy job has them."""
@@ -89,7 +89,7 @@ def judge(promtool, folder, cases):
 
 
 def page():
-    return page_of([SubtaskMetrics(0, METRICS["subtask"], METRICS["shards"], SINKS)], [SubtaskHealth(0, True, [])])
+    return page_of([WorkerMetrics(0, METRICS["worker"], METRICS["shards"], SINKS)], [WorkerHealth(0, True, [])])
 
 
 def run(*command, given=""):

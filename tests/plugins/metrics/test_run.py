@@ -1,4 +1,4 @@
-"""`recordpublisher run` exports metrics by property alone: one page for all subtasks."""
+"""`recordpublisher run` exports metrics by property alone: one page for all workers."""
 
 import re
 import time
@@ -33,12 +33,12 @@ def get(url):
 
 
 def records_of(page):
-    """The records that each subtask has written."""
+    """The records that each worker has written."""
     return {
-        sample.labels["subtask"]: sample.value
+        sample.labels["process"]: sample.value
         for family in text_string_to_metric_families(page)
         for sample in family.samples
-        if sample.name == "recordpublisher_subtask_records_total"
+        if sample.name == "recordpublisher_worker_records_total"
     }
 
 
@@ -62,7 +62,7 @@ def job(tmp_path):
         started.wait()
 
 
-def test_one_page_has_the_metrics_of_every_subtask(job, tmp_path):
+def test_one_page_has_the_metrics_of_every_worker(job, tmp_path):
     log = tmp_path / "job.err"
     url = wait_for(lambda: re.search(r"metrics are at (http://\S+)/metrics", log.read_text()), job)[1]
 

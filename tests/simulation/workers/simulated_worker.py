@@ -11,7 +11,7 @@ from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.records import RecordBatch
@@ -47,7 +47,7 @@ class SimulatedWorker(CheckedProcess):
         self._highest: int | None = None
         super().__init__(number, simulator, stream, job_run, checker, seed, listed_streams)
 
-    def _build(self) -> SubtaskFetcher:
+    def _build(self) -> ShardFetcher:
         clock, tracker = Clock(self._simulator), OwnWatermark()
         self.store = StoreClient(self._simulator, self.process, self._shared, self.faults, self._chance)
         group = ElasticGroup(self.store, LeaseSettings(), chance=self._chance)

@@ -174,7 +174,7 @@ WRITTEN_AGAIN = (
     "created: its rows stay as they are."
 )
 STILL_RUNNING = (
-    "A subtask that still runs ends with a FencedError at its next checkpoint after the positions are written."
+    "A worker that still runs ends with a FencedError at its next checkpoint after the positions are written."
 )
 WRITTEN = "Written to {}."
 DRY_RUN = "Nothing was written: this was a dry run. --apply writes it to {}."

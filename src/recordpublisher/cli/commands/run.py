@@ -166,7 +166,7 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
 
     if parallelism == 1:
-        context.find_root().with_resource(log_fields(subtask=number))  # of every line of this process
+        context.find_root().with_resource(log_fields(process=number))  # of every line of this process
     search_current_folder()
     console = configure_logging(context.obj["verbose"])
     try:

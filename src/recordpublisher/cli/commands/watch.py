@@ -164,7 +164,7 @@ def bars(values: Sequence[float | None]) -> str:
 
 # The lines of `lag --watch`: totals, what alignment waits for, and a table of shards with the worst lag first.
 
-HEAD = ("SHARD", "SUBTASK", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
+HEAD = ("SHARD", "WORKER", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
 GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
 MIN_ROWS = 1
 """Shards that are shown however low the terminal is."""
@@ -239,14 +239,14 @@ def _totals(snapshot: JobSnapshot) -> str:
 
 
 def _silence(snapshot: JobSnapshot) -> str | None:
-    silent = [str(each.subtask) for each in snapshot.subtasks or () if each.responds is False]
-    return f"Shards of subtasks that do not respond are not shown: {', '.join(silent)}" if silent else None
+    silent = [str(each.process) for each in snapshot.workers or () if each.responds is False]
+    return f"Shards of workers that do not respond are not shown: {', '.join(silent)}" if silent else None
 
 
 def _checkpoints(snapshot: JobSnapshot) -> str | None:
     ages = [
-        f"{each.worker or f'subtask {each.subtask}'} {duration(each.checkpoint_age_ms)}"
-        for each in snapshot.subtasks or ()
+        f"{each.worker or f'worker {each.process}'} {duration(each.checkpoint_age_ms)}"
+        for each in snapshot.workers or ()
         if each.checkpoint_age_ms is not None
     ]
     return f"Since the last checkpoint: {', '.join(ages)}" if ages else None
@@ -254,8 +254,8 @@ def _checkpoints(snapshot: JobSnapshot) -> str | None:
 
 def _commits(snapshot: JobSnapshot) -> str | None:
     commits = [
-        f"{each.worker or each.subtask} {_commit(each.commit)}"
-        for each in snapshot.subtasks or ()
+        f"{each.worker or each.process} {_commit(each.commit)}"
+        for each in snapshot.workers or ()
         if each.commit is not None
     ]
     return f"Last commit: {'; '.join(commits)}" if commits else None
@@ -278,7 +278,7 @@ def _age(snapshot: JobSnapshot, now_ms: int, error: str | None) -> str:
 def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:
     return (
         shard.shard,
-        shard.worker or ("-" if shard.subtask is None else str(shard.subtask)),
+        shard.worker or ("-" if shard.process is None else str(shard.process)),
         duration(shard.lag_ms),
         rate(shard.records_per_second),
         _relative(shard.watermark, global_watermark),

@@ -51,18 +51,6 @@ OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
 """Endpoints that are known to have DryRun."""
 
 
-async def examined(properties: Properties, uses: dict[str, Use], *, has_job: bool) -> list[Finding]:
-    """Every finding, in the order in which they are printed. `has_job`: the job's store and sinks are checked too."""
-    try:
-        registry = load_registry()
-    except PluginError as error:
-        return [problem("plugins", error)]
-    settings = await settings_findings(registry, properties, [*uses])
-    async with AsyncExitStack() as opened:
-        examination = Examination(registry, properties, uses, opened, _targets(properties) if has_job else [])
-        return told_once([*settings, *await (examination.of_job() if has_job else examination.of_streams())])
-
-
 class Examination:
     """Makes the checks of one job, or of streams.
 
@@ -208,6 +196,18 @@ class Examination:
             return []
         words = "the id of a schema version is in the records: look at the IAM policy"
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
+
+
+async def examined(properties: Properties, uses: dict[str, Use], *, has_job: bool) -> list[Finding]:
+    """Every finding, in the order in which they are printed. `has_job`: the job's store and sinks are checked too."""
+    try:
+        registry = load_registry()
+    except PluginError as error:
+        return [problem("plugins", error)]
+    settings = await settings_findings(registry, properties, [*uses])
+    async with AsyncExitStack() as opened:
+        examination = Examination(registry, properties, uses, opened, _targets(properties) if has_job else [])
+        return told_once([*settings, *await (examination.of_job() if has_job else examination.of_streams())])
 
 
 def _is_of_aws(url: str) -> bool:

@@ -1,5 +1,7 @@
 """Commits what a sink has staged together with the positions, in the entry of one life (S6, E1)."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -14,53 +16,6 @@ from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError
 
 from ..conditional_store import ConditionalStore, ConflictError
 from ..sink import CommitNumber, CommittingSink, Staged
-
-
-class CommitCounts(msgspec.Struct):
-    """Numbers on the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after another.
-
-    - `files`, `size`: number of files of the last commit that had records, and their bytes.
-    - `age_ms`: time since that commit was stored.
-    - `records`: number of records written to the sink before its last commit staged them.
-    - `undecided`: the entry and its place, while the write of the entry has no answer; otherwise None.
-    """
-
-    clock: Clock = msgspec.field(default_factory=SystemClock)
-    files: int = 0
-    size: int = 0
-    records: int = 0
-    undecided: str | None = None
-    _stored: float | None = None
-
-    @property
-    def age_ms(self) -> int | None:
-        """Time since the last commit with records was stored (ms); None if no commit of this process had records."""
-        return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
-
-    def begun(self, entry: str) -> None:
-        """Remember that an entry is being written."""
-        self.undecided = entry
-
-    def decided(self, staged: Sequence[Staged], records: int) -> None:
-        """Remember that the entry which names `staged` is stored. `records` had been written when it was staged."""
-        self.undecided, self.records = None, records
-        if staged:
-            self.files, self.size = sum(each.files for each in staged), sum(each.size for each in staged)
-            self._stored = self.clock.monotonic()
-
-
-log = logging.getLogger("recordpublisher.commits")
-MOST_UNPUBLISHED = 3
-"""With this many unpublished commits, the next commit publishes them first, because an entry has room for a few only."""
-ValueOf = Callable[[int, Sequence[Staged]], bytes]
-"""Returns the stored form of the entry, from the number of the write, which makes it unique, and the staged items that it names."""
-
-
-class _Write(msgspec.Struct, frozen=True):
-    value: bytes
-    staged: Sequence[Staged]
-    records: int
-    positions: Any
 
 
 class Commits:
@@ -200,6 +155,53 @@ class Commits:
         del self._staged[: len(write.staged)]
 
 
+class CommitCounts(msgspec.Struct):
+    """Numbers on the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after another.
+
+    - `files`, `size`: number of files of the last commit that had records, and their bytes.
+    - `age_ms`: time since that commit was stored.
+    - `records`: number of records written to the sink before its last commit staged them.
+    - `undecided`: the entry and its place, while the write of the entry has no answer; otherwise None.
+    """
+
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    files: int = 0
+    size: int = 0
+    records: int = 0
+    undecided: str | None = None
+    _stored: float | None = None
+
+    @property
+    def age_ms(self) -> int | None:
+        """Time since the last commit with records was stored (ms); None if no commit of this process had records."""
+        return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
+
+    def begun(self, entry: str) -> None:
+        """Remember that an entry is being written."""
+        self.undecided = entry
+
+    def decided(self, staged: Sequence[Staged], records: int) -> None:
+        """Remember that the entry which names `staged` is stored. `records` had been written when it was staged."""
+        self.undecided, self.records = None, records
+        if staged:
+            self.files, self.size = sum(each.files for each in staged), sum(each.size for each in staged)
+            self._stored = self.clock.monotonic()
+
+
+log = logging.getLogger("recordpublisher.commits")
+MOST_UNPUBLISHED = 3
+"""With this many unpublished commits, the next commit publishes them first, because an entry has room for a few only."""
+ValueOf = Callable[[int, Sequence[Staged]], bytes]
+"""Returns the stored form of the entry, from the number of the write, which makes it unique, and the staged items that it names."""
+
+
+class _Write(msgspec.Struct, frozen=True):
+    value: bytes
+    staged: Sequence[Staged]
+    records: int
+    positions: Any
+
+
 async def tell_of_others(sink: CommittingSink, place: str) -> None:
     """Warn if the positions in `place` are new, but the sink has rows that belong to other positions."""
     if writers := await sink.writers():
@@ -240,7 +242,7 @@ class CheckpointScheduler:
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        A sink requests one, and so does the end of a shard whose children in other subtasks wait for the checkpoint (S2).
+        A sink requests one, and so does the end of a shard whose children in other workers wait for the checkpoint (S2).
         """
         self._requested.set()
 
@@ -265,7 +267,7 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Owns when a subtask's checkpoints began and were stored. Only one is taken at a time. `CheckpointScheduler` decides when."""
+    """Owns when a worker's checkpoints began and were stored. Only one is taken at a time. `CheckpointScheduler` decides when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -36,6 +36,53 @@ After that the last listing is used.
 """
 
 
+class Starts(msgspec.Struct, frozen=True):
+    """Where shards start that have no stored position.
+
+    - `default`: the start of every shard that is not in `by_shard`.
+    - `by_shard`: the state in which a named shard starts, by shard id. The job then reads one stream.
+    """
+
+    default: StartingPosition
+    by_shard: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
+
+    def of(self, shard: Shard) -> ShardState:
+        """Return the state in which a shard starts.
+
+        If the given sequence number is at or before the shard's listed beginning, it starts at TRIM_HORIZON.
+        """
+        state = self.by_shard.get(shard.shard_id) or ShardState(self.default)
+        first = given_position(state)
+        if state.ended or first is None or not shard.begins_at(first.sequence):
+            return state
+        return replace(state, start=StartingPosition.trim_horizon(), position=None)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether no shard starts at LATEST."""
+        starts = (self.default, *(state.start for state in self.by_shard.values()))
+        return all(start.type is not PositionType.LATEST for start in starts)
+
+    async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Starts:
+        """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed. See `pinned_at`."""
+        return self if self.is_pinned else self.pinned_at(await service_time_ms())
+
+    def pinned_at(self, now_ms: int) -> Starts:
+        """Return these starts with LATEST and ages replaced by times. `now_ms` is the time of the service's clock (epoch ms)."""
+        return self._each(lambda start: start.pinned_at(now_ms))
+
+    def begun_at(self, start_ms: int | None) -> Starts:
+        """Return these starts with LATEST or an age replaced by the time to which the job pinned it (epoch ms); unchanged if it is None.
+
+        So a start that is tried again, or in another process, is the same (P3).
+        """
+        return self if start_ms is None else self._each(lambda start: start.begun_at(start_ms))
+
+    def _each(self, changed: Callable[[StartingPosition], StartingPosition]) -> Starts:
+        named = {shard: replace(each, start=changed(each.start)) for shard, each in self.by_shard.items()}
+        return Starts(changed(self.default), named)
+
+
 async def list_restored(
     list_all: Callable[[], Awaitable[Sequence[Shard]]],
     streams: Collection[str],
@@ -66,7 +113,7 @@ async def list_restored(
 
 
 def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Starts) -> dict[str, ShardState]:
-    """Return the state from which each listed shard starts, for all subtasks.
+    """Return the state from which each listed shard starts, for all workers.
 
     - A shard with restored state resumes there.
     - An ancestor of a started shard counts as finished, because its state was dropped after its end. An ancestor of a shard that has not
@@ -118,7 +165,7 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
 def missing_shards(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
-    """Return the shards that the listing lacks: restored ones, and parents for which shards of this subtask would wait (S2, S5).
+    """Return the shards that the listing lacks: restored ones, and parents for which shards of this worker would wait (S2, S5).
 
     These shards are past retention, or the listing is inconsistent.
     """
@@ -231,53 +278,6 @@ def by_shard(words: str) -> str:
 
 VALID_BY_SHARD = by_shard(', "TRIM_HORIZON" or, in a query, "LATEST"')
 _SHARD_END = "SHARD_END"
-
-
-class Starts(msgspec.Struct, frozen=True):
-    """Where shards start that have no stored position.
-
-    - `default`: the start of every shard that is not in `by_shard`.
-    - `by_shard`: the state in which a named shard starts, by shard id. The job then reads one stream.
-    """
-
-    default: StartingPosition
-    by_shard: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
-
-    def of(self, shard: Shard) -> ShardState:
-        """Return the state in which a shard starts.
-
-        If the given sequence number is at or before the shard's listed beginning, it starts at TRIM_HORIZON.
-        """
-        state = self.by_shard.get(shard.shard_id) or ShardState(self.default)
-        first = given_position(state)
-        if state.ended or first is None or not shard.begins_at(first.sequence):
-            return state
-        return replace(state, start=StartingPosition.trim_horizon(), position=None)
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether no shard starts at LATEST."""
-        starts = (self.default, *(state.start for state in self.by_shard.values()))
-        return all(start.type is not PositionType.LATEST for start in starts)
-
-    async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Starts:
-        """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed. See `pinned_at`."""
-        return self if self.is_pinned else self.pinned_at(await service_time_ms())
-
-    def pinned_at(self, now_ms: int) -> Starts:
-        """Return these starts with LATEST and ages replaced by times. `now_ms` is the time of the service's clock (epoch ms)."""
-        return self._each(lambda start: start.pinned_at(now_ms))
-
-    def begun_at(self, start_ms: int | None) -> Starts:
-        """Return these starts with LATEST or an age replaced by the time to which the job pinned it (epoch ms); unchanged if it is None.
-
-        So a start that is tried again, or in another process, is the same (P3).
-        """
-        return self if start_ms is None else self._each(lambda start: start.begun_at(start_ms))
-
-    def _each(self, changed: Callable[[StartingPosition], StartingPosition]) -> Starts:
-        named = {shard: replace(each, start=changed(each.start)) for shard, each in self.by_shard.items()}
-        return Starts(changed(self.default), named)
 
 
 def given_position(state: ShardState) -> SequenceNumber | None:

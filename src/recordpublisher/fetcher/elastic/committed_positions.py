@@ -1,5 +1,7 @@
 """Keeps the positions of a group with a `CommittingSink`: one part for each worker commits what the sink has staged (E1, E3)."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -20,54 +22,6 @@ from ..leases.group_store import (
 from ..leases.position_store import PositionStore, read_positions, seal_part
 from ..pipeline.emitter import Emitter
 from ..sink import CommittingSink, Staged
-
-
-class SinkLives:
-    """Owns which life of this process uses the sink. A life stages nothing once the next one has begun."""
-
-    def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:
-        self.sink = sink
-        self.counts = CommitCounts(clock)
-        self._emitter = emitter
-        self._life = ""
-
-    async def begin(self, life: str) -> None:
-        """Begin a life when the last call of the previous life has ended. What was written until then is dropped."""
-        async with self._emitter.between_writes():
-            await self.sink.begin(life)
-            self._life = life
-
-    @property
-    def records(self) -> int:
-        """Number of records written to the sink, in all lives."""
-        return self._emitter.records
-
-    def check(self, life: str) -> None:
-        """Check that a life has not ended. Call this while no write is in progress. Raises: FencedError if it has ended."""
-        if life != self._life:
-            raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
-
-
-class OneSinkLife(SinkLives):
-    """The only life of a process that runs alone. The checkpointer makes sure that no write runs while it stages."""
-
-    def __init__(self, sink: CommittingSink, clock: Clock) -> None:
-        super().__init__(sink, self, clock)  # type: ignore[arg-type]
-        self._written = 0
-
-    def note_written(self, records: int) -> None:
-        """Set the number of records that were written to the sink so far."""
-        self._written = records
-
-    @asynccontextmanager
-    async def between_writes(self) -> AsyncIterator[None]:
-        """Do nothing: a life begins before the first write."""
-        yield
-
-    @property
-    def records(self) -> int:
-        """Number of records written to the sink."""
-        return self._written
 
 
 class CommittedPositions(PositionStore):
@@ -236,3 +190,51 @@ class CommittedPositions(PositionStore):
             raise FencedError(
                 f"{self._place} did not answer for {self._duration:g} s, and whether the last commit is stored is not known: {error}"
             ) from error
+
+
+class SinkLives:
+    """Owns which life of this process uses the sink. A life stages nothing once the next one has begun."""
+
+    def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:
+        self.sink = sink
+        self.counts = CommitCounts(clock)
+        self._emitter = emitter
+        self._life = ""
+
+    async def begin(self, life: str) -> None:
+        """Begin a life when the last call of the previous life has ended. What was written until then is dropped."""
+        async with self._emitter.between_writes():
+            await self.sink.begin(life)
+            self._life = life
+
+    @property
+    def records(self) -> int:
+        """Number of records written to the sink, in all lives."""
+        return self._emitter.records
+
+    def check(self, life: str) -> None:
+        """Check that a life has not ended. Call this while no write is in progress. Raises: FencedError if it has ended."""
+        if life != self._life:
+            raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
+
+
+class OneSinkLife(SinkLives):
+    """The only life of a process that runs alone. The checkpointer makes sure that no write runs while it stages."""
+
+    def __init__(self, sink: CommittingSink, clock: Clock) -> None:
+        super().__init__(sink, self, clock)  # type: ignore[arg-type]
+        self._written = 0
+
+    def note_written(self, records: int) -> None:
+        """Set the number of records that were written to the sink so far."""
+        self._written = records
+
+    @asynccontextmanager
+    async def between_writes(self) -> AsyncIterator[None]:
+        """Do nothing: a life begins before the first write."""
+        yield
+
+    @property
+    def records(self) -> int:
+        """Number of records written to the sink."""
+        return self._written

@@ -50,107 +50,6 @@ from .group_place import ElasticGroup, refuse_entries
 from .leased_shards import LeasedShards
 
 
-class GroupTracker(WatermarkTracker):
-    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
-
-    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
-    """
-
-    def __init__(self, current: CurrentWorker) -> None:
-        self._current = current
-        self._highest: int | None = None
-
-    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Return the global watermark of the group."""
-        return self.current()
-
-    def current(self) -> int | None:
-        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
-        self._highest = raised(self._highest, self._current.group_watermark)
-        return self._highest
-
-    def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark that a worker has reported with its last heartbeat."""
-        return self._current.group_maximum
-
-    @property
-    def worker(self) -> str | None:
-        """Name of the worker that is running, or ran last."""
-        return self._current.name
-
-    def after_suspension(self) -> None:
-        """Withdraw the permission to write until the next heartbeat, because other workers may have replaced this one."""
-        self._current.on_suspension()
-
-    @property
-    def has_others(self) -> bool:
-        """Whether shards of other processes count too: they do, because other workers have them."""
-        return True
-
-
-# Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a subtask.
-
-
-class LeaseCheckpointer(Checkpointer):
-    """Lets the worker of this process store how far each shard was emitted."""
-
-    def __init__(
-        self,
-        lives: WorkerLives,
-        snapshotter: Snapshotter,
-        suspension: SuspensionDetector,
-        commit_counts: CommitCounts | None,
-    ) -> None:
-        self._lives = lives
-        self._snapshotter = snapshotter
-        self._suspension = suspension
-        self.times = lives.times
-        self.commit_counts = commit_counts
-
-    async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then commit."""
-        await self._lives.checkpoint(may_be_partial=False)
-        return self._snapshotter.snapshot()
-
-    async def take_first(self) -> None:
-        """Do nothing, because the lease table of the group has the start."""
-
-    async def take_periodic(self) -> None:
-        """Take a checkpoint. If it fails, the next one tries again.
-
-        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
-        """
-        await self._take(may_be_partial=True)
-
-    async def _take(self, *, may_be_partial: bool) -> None:
-        try:
-            await self._lives.checkpoint(may_be_partial=may_be_partial)
-        except StoreUnavailableError as error:
-            log.warning("a checkpoint was not stored: %s", error)
-        except FencedError as error:
-            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
-
-    async def take_last(self, *, is_stopped: bool) -> None:
-        """Take the last checkpoint and leave the group.
-
-        Suspensions of the process are detected until then, because the sink may still write from its queue.
-        """
-        self._suspension.reset()
-        watching = asyncio.create_task(self._suspension.run())
-        try:
-            if not is_stopped:
-                await self._take(may_be_partial=False)
-            await self._lives.leave()
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-
-
-log = logging.getLogger("recordpublisher.fetcher")
-LISTING_PAUSE_SECONDS = 1.0
-"""Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
-
-
 class LeasedOwnership(ShardOwnership):
     """Owns the part that this process takes in its group."""
 
@@ -333,6 +232,107 @@ class LeasedOwnership(ShardOwnership):
             raise
         except RecordPublisherError as error:
             raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
+
+
+class GroupTracker(WatermarkTracker):
+    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
+
+    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
+    """
+
+    def __init__(self, current: CurrentWorker) -> None:
+        self._current = current
+        self._highest: int | None = None
+
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Return the global watermark of the group."""
+        return self.current()
+
+    def current(self) -> int | None:
+        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
+        self._highest = raised(self._highest, self._current.group_watermark)
+        return self._highest
+
+    def max_shard_watermark(self) -> int | None:
+        """Return the highest watermark that a worker has reported with its last heartbeat."""
+        return self._current.group_maximum
+
+    @property
+    def worker(self) -> str | None:
+        """Name of the worker that is running, or ran last."""
+        return self._current.name
+
+    def after_suspension(self) -> None:
+        """Withdraw the permission to write until the next heartbeat, because other workers may have replaced this one."""
+        self._current.on_suspension()
+
+    @property
+    def has_others(self) -> bool:
+        """Whether shards of other processes count too: they do, because other workers have them."""
+        return True
+
+
+# Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a worker.
+
+
+class LeaseCheckpointer(Checkpointer):
+    """Lets the worker of this process store how far each shard was emitted."""
+
+    def __init__(
+        self,
+        lives: WorkerLives,
+        snapshotter: Snapshotter,
+        suspension: SuspensionDetector,
+        commit_counts: CommitCounts | None,
+    ) -> None:
+        self._lives = lives
+        self._snapshotter = snapshotter
+        self._suspension = suspension
+        self.times = lives.times
+        self.commit_counts = commit_counts
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink, then commit."""
+        await self._lives.checkpoint(may_be_partial=False)
+        return self._snapshotter.snapshot()
+
+    async def take_first(self) -> None:
+        """Do nothing, because the lease table of the group has the start."""
+
+    async def take_periodic(self) -> None:
+        """Take a checkpoint. If it fails, the next one tries again.
+
+        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
+        """
+        await self._take(may_be_partial=True)
+
+    async def _take(self, *, may_be_partial: bool) -> None:
+        try:
+            await self._lives.checkpoint(may_be_partial=may_be_partial)
+        except StoreUnavailableError as error:
+            log.warning("a checkpoint was not stored: %s", error)
+        except FencedError as error:
+            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
+
+    async def take_last(self, *, is_stopped: bool) -> None:
+        """Take the last checkpoint and leave the group.
+
+        Suspensions of the process are detected until then, because the sink may still write from its queue.
+        """
+        self._suspension.reset()
+        watching = asyncio.create_task(self._suspension.run())
+        try:
+            if not is_stopped:
+                await self._take(may_be_partial=False)
+            await self._lives.leave()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+log = logging.getLogger("recordpublisher.fetcher")
+LISTING_PAUSE_SECONDS = 1.0
+"""Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
 
 
 # Takes part in the group of processes. If other workers have sealed this process's worker, it continues as a new one

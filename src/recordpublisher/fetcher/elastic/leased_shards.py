@@ -24,17 +24,6 @@ from ..sink import Checkpoint, CommittingSink
 from .committed_positions import SinkLives
 
 
-class Begun(NamedTuple):
-    """The state with which a shard began in this process, and a lease number that is unique in this process.
-
-    `taken_over_below` is described in `ShardEntry`.
-    """
-
-    state: ShardState
-    lease: int
-    taken_over_below: int | None = None
-
-
 class LeasedShards:
     """Implements the `ShardReaders` port. Owns which shards were begun, and which of them are stopped.
 
@@ -269,3 +258,14 @@ class LeasedShards:
         entry = self._table[key]
         is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)
+
+
+class Begun(NamedTuple):
+    """The state with which a shard began in this process, and a lease number that is unique in this process.
+
+    `taken_over_below` is described in `ShardEntry`.
+    """
+
+    state: ShardState
+    lease: int
+    taken_over_below: int | None = None

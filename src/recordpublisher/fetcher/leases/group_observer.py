@@ -19,14 +19,6 @@ from .shard_listing import ShardListing
 log = logging.getLogger("recordpublisher.group")
 
 
-class LiveWorkerError(Exception):
-    """Raised if a worker is running in the group; `worker` is its name (E10)."""
-
-    def __init__(self, worker: str) -> None:
-        super().__init__(worker)
-        self.worker = worker
-
-
 class GroupObserver:
     """Owns what one worker has observed of the others: how long each has been silent, and since when the members are the same.
 
@@ -157,6 +149,14 @@ class GroupObserver:
             records = {name: _newer(record, before.get(name)) for name, record in records.items()}
         self._records, self._consistent_since = records, version
         return sent, records
+
+
+class LiveWorkerError(Exception):
+    """Raised if a worker is running in the group; `worker` is its name (E10)."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(worker)
+        self.worker = worker
 
 
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:

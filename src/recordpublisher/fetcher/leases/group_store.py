@@ -71,7 +71,7 @@ class TableCache:
     `job` is the job of this process. A table that names no job gets it with the next write.
 
     Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
-    group (E10). The first call that finds or creates a table also raises it if a fixed number of subtasks has begun in the meantime.
+    group (E10). The first call that finds or creates a table also raises it if a job alone has begun in the meantime.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
@@ -183,21 +183,6 @@ WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
 """Timeout of a call that no lease waits for (seconds). The first call to a store takes longest, because it connects."""
-T = TypeVar("T")
-
-
-class SealableDocument(Protocol):
-    """A document that other workers may seal."""
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether the document will never be written again."""
-
-    def to_bytes(self) -> bytes:
-        """Return the document as it is stored."""
-
-
-D = TypeVar("D", bound=SealableDocument)
 
 
 class GroupStore:
@@ -305,6 +290,23 @@ class GroupStore:
             raise StoreUnavailableError(f"{self._store.place} did not answer for {self._timeout:g} s") from error
         except RetriesExhaustedError as error:
             raise StoreUnavailableError(str(error)) from error
+
+
+T = TypeVar("T")
+
+
+class SealableDocument(Protocol):
+    """A document that other workers may seal."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the document will never be written again."""
+
+    def to_bytes(self) -> bytes:
+        """Return the document as it is stored."""
+
+
+D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):

@@ -1,5 +1,7 @@
 """Writes this worker's record, one write at a time. The first heartbeat joins the group, and must not come too late (E12)."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import logging
@@ -13,6 +15,61 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from .group_store import GroupStore, WorkerRecord
+
+
+class Heartbeat:
+    """Owns the number of the last heartbeat. `describe` returns the current record, with the given number."""
+
+    def __init__(
+        self, group: GroupStore, worker: str, describe: Callable[[int], WorkerRecord], permission: WritePermission
+    ) -> None:
+        self._worker = worker
+        self._document = group.own_record(worker)
+        self._describe = describe
+        self._permission = permission
+        self._beat = 0
+        self._sealed: WorkerRecord | None = None
+        self._is_sealed = False
+        self._is_answered = True
+        self._lock = asyncio.Lock()
+
+    async def write(self) -> WorkerRecord:
+        """Write a heartbeat, and return the written record.
+
+        Raises: FencedError if the worker was sealed or has left; StoreUnavailableError if the store does not answer.
+        """
+        async with self._lock:
+            if self._sealed is not None:
+                raise FencedError(f"worker {self._worker} has left its group")
+            record = self._next()
+            sent = self._permission.send_time()
+            try:
+                await self._document.write(record)
+            except StoreUnavailableError:
+                self._is_answered = False
+                raise
+            self._permission.confirm(sent)
+            if not self._is_answered:
+                log.info("the store of the group of %s answers again", self._worker)
+                self._is_answered = True
+            return record
+
+    async def seal(self) -> None:
+        """End this life, so that nothing of it can be written later.
+
+        A sealed record never changes, so each attempt writes the same one. Raises: FencedError if another process has sealed this worker;
+        StoreUnavailableError if the store does not answer.
+        """
+        async with self._lock:
+            if self._sealed is None:
+                self._sealed = msgspec.structs.replace(self._next(), is_sealed=True)
+            if not self._is_sealed:
+                await self._document.write(self._sealed)
+                self._is_sealed = True
+
+    def _next(self) -> WorkerRecord:
+        self._beat += 1
+        return self._describe(self._beat)
 
 
 @dataclass(slots=True)
@@ -116,61 +173,6 @@ class WritePermission:
 
 
 log = logging.getLogger("recordpublisher.group")
-
-
-class Heartbeat:
-    """Owns the number of the last heartbeat. `describe` returns the current record, with the given number."""
-
-    def __init__(
-        self, group: GroupStore, worker: str, describe: Callable[[int], WorkerRecord], permission: WritePermission
-    ) -> None:
-        self._worker = worker
-        self._document = group.own_record(worker)
-        self._describe = describe
-        self._permission = permission
-        self._beat = 0
-        self._sealed: WorkerRecord | None = None
-        self._is_sealed = False
-        self._is_answered = True
-        self._lock = asyncio.Lock()
-
-    async def write(self) -> WorkerRecord:
-        """Write a heartbeat, and return the written record.
-
-        Raises: FencedError if the worker was sealed or has left; StoreUnavailableError if the store does not answer.
-        """
-        async with self._lock:
-            if self._sealed is not None:
-                raise FencedError(f"worker {self._worker} has left its group")
-            record = self._next()
-            sent = self._permission.send_time()
-            try:
-                await self._document.write(record)
-            except StoreUnavailableError:
-                self._is_answered = False
-                raise
-            self._permission.confirm(sent)
-            if not self._is_answered:
-                log.info("the store of the group of %s answers again", self._worker)
-                self._is_answered = True
-            return record
-
-    async def seal(self) -> None:
-        """End this life, so that nothing of it can be written later.
-
-        A sealed record never changes, so each attempt writes the same one. Raises: FencedError if another process has sealed this worker;
-        StoreUnavailableError if the store does not answer.
-        """
-        async with self._lock:
-            if self._sealed is None:
-                self._sealed = msgspec.structs.replace(self._next(), is_sealed=True)
-            if not self._is_sealed:
-                await self._document.write(self._sealed)
-                self._is_sealed = True
-
-    def _next(self) -> WorkerRecord:
-        self._beat += 1
-        return self._describe(self._beat)
 
 
 class LateJoinError(FencedError):

@@ -22,6 +22,138 @@ _LONGEST_SHARD_ID = 1_000
 """The most characters of a shard id. Kinesis has ids of at most 128 characters; a plugin's ids may be longer."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseTable:
+    """The leases of a group by `Shard.key`. A process replaces the table as a whole, and only if it has read the current version.
+
+    - `version`: grows by one with each replacement. `writer` and `version` together make each stored value unique.
+    - `start`: where the first shards begin (LATEST is pinned: P3).
+    - `is_latest`: whether `start` is the time that replaced LATEST.
+    - `drained`: the workers that a person has asked to leave (E11).
+    - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
+    - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then in its positions only, and
+      `folded` adds them.
+    """
+
+    version: int = 1
+    writer: str = ""
+    start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+    job: GroupJob | None = None
+    is_latest: bool = False
+    alone: AloneOwner | None = None
+
+    @property
+    def owners(self) -> set[str]:
+        """Every worker that holds a lease, and the worker of a job that runs alone, without a group, if there is one."""
+        alone = set() if self.alone is None else {self.alone.worker}
+        return alone | {lease.owner for lease in self.leases.values() if lease.owner is not None}
+
+    def is_owned(self, shard: str, worker: str, epoch: int) -> bool:
+        """Return whether the worker holds the shard in this epoch."""
+        lease = self.leases.get(shard)
+        return lease is not None and (lease.owner, lease.epoch) == (worker, epoch)
+
+    def can_be_read(self, shard: str) -> bool:
+        """Return whether the shard has not ended, and all its parents have (S2).
+
+        An unknown parent has not ended, because a later listing may contain it.
+        """
+        lease = self.leases[shard]
+        return not lease.ended and parents_ended(lease.parents, self._has_ended)
+
+    def initial_state(self, shard: str) -> ShardState:
+        """Return the state with which a shard begins that no worker has held: a child inherits its parents' lowest watermark (W5).
+
+        The state includes what is known of the shard's beginning: until when its parents were open, or when a group began that began at
+        LATEST (S5).
+        """
+        lease = self.leases[shard]
+        start = self.start if lease.is_first else StartingPosition.trim_horizon()
+        parents = tuple(parent.rpartition("/")[2] for parent in lease.parents)
+        pinned_ms = start.timestamp_ms if self.is_latest else None
+        seen_ms = latest(pinned_ms, lease.seen_ms, *(end.seen_ms for end in self._ends_of_parents(shard)))
+        return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
+
+    def inherited_watermark(self, shard: str) -> int | None:
+        """Return the lowest final watermark of the parents that have ended, or None if none is known."""
+        return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
+
+    def after(
+        self,
+        writer: str,
+        *,
+        taken: Mapping[str, int] | None = None,
+        ended: Mapping[str, ShardEnd] | None = None,
+        found: Mapping[str, Lease] | None = None,
+        expired: Collection[str] = (),
+        children: Mapping[str, tuple[str, ...]] | None = None,
+        deleted: Collection[str] = (),
+        drained: Collection[str] = (),
+        cleaned: Collection[str] = (),
+    ) -> LeaseTable:
+        """Return the next version. One write may make several of these changes at once.
+
+        - `taken`: shards that the writer takes, with the epoch of each.
+        - `ended`: shards that ended. Their children are added without an owner (E7).
+        - `found`: listed shards that the table does not have.
+        - `expired`: unknown parents that are past retention, for which no shard waits any longer; and ended shards none of whose children
+          is known.
+        - `children`: listed children of ended shards whose end did not name them.
+        - `deleted`: shards of deleted streams. Shards of later streams with these names get leases of their own.
+        - `drained`: workers that are asked to leave.
+        - `cleaned`: workers whose documents are about to be deleted.
+
+        A shard that ended is removed when each of its children has had an owner.
+
+        Raises: ImpossibleStateError if a shard is taken that has ended, or in an epoch that is not between its last one and this version.
+        """
+        version = self.version + 1
+        leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
+        for shard, end in (ended or {}).items():
+            leases = _with_end(leases, shard, end)
+        for shard, listed in (children or {}).items():
+            leases[shard] = replace(leases[shard], children=listed)
+        if expired:
+            kept = {shard: lease for shard, lease in leases.items() if shard not in expired or not lease.is_end_unnamed}
+            leases = {shard: _without_parents(lease, expired, kept) for shard, lease in kept.items()}
+        for shard, epoch in (taken or {}).items():
+            if leases[shard].ended or not leases[shard].epoch < epoch <= version:
+                raise ImpossibleStateError(f"{writer} takes {shard} in epoch {epoch}: it is {leases[shard]}")
+            leases[shard] = Lease(writer, epoch)
+        asked = self.drained.union(drained).difference(cleaned)
+        return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
+
+    def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
+        """Return the next version with other leases, in which no worker runs alone, and none is asked to leave."""
+        return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
+
+    def taken_alone(self, worker: str, job: GroupJob) -> LeaseTable:
+        """Return the next version, in which `worker` owns every shard: its positions have the states of all shards."""
+        version = self.version + 1
+        return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
+
+    def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
+        """Return the leases that the states of the worker that runs alone stand for. Only the leases and the start differ.
+
+        - `states`: the states in the positions of that worker, by `Shard.key`.
+        - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+        """
+        if self.alone is None:
+            return self
+        alone = self.alone
+        leases = {**self.leases, **{shard: lease_of(shard, states, alone.worker, alone.epoch) for shard in states}}
+        start = self.start if pinned_ms is None else StartingPosition.at_timestamp(pinned_ms)
+        return replace(self, leases=leases, start=start, is_latest=self.is_latest or pinned_ms is not None)
+
+    def _ends_of_parents(self, shard: str) -> list[Lease]:
+        return [self.leases[parent] for parent in self.leases[shard].parents if self._has_ended(parent)]
+
+    def _has_ended(self, shard: str) -> bool:
+        return shard in self.leases and self.leases[shard].ended
+
+
 def table_to_bytes(table: LeaseTable) -> bytes:
     """Return the table as JSON. An owned shard is `[index of its owner, epoch]`, and any other shard an object."""
     workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
@@ -154,138 +286,6 @@ class ShardEnd:
     watermark: int | None
     children: Mapping[str, tuple[str, ...]]
     seen_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseTable:
-    """The leases of a group by `Shard.key`. A process replaces the table as a whole, and only if it has read the current version.
-
-    - `version`: grows by one with each replacement. `writer` and `version` together make each stored value unique.
-    - `start`: where the first shards begin (LATEST is pinned: P3).
-    - `is_latest`: whether `start` is the time that replaced LATEST.
-    - `drained`: the workers that a person has asked to leave (E11).
-    - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
-    - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then in its positions only, and
-      `folded` adds them.
-    """
-
-    version: int = 1
-    writer: str = ""
-    start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
-    leases: Mapping[str, Lease] = field(default_factory=dict)
-    drained: frozenset[str] = frozenset()
-    job: GroupJob | None = None
-    is_latest: bool = False
-    alone: AloneOwner | None = None
-
-    @property
-    def owners(self) -> set[str]:
-        """Every worker that holds a lease, and the worker of a job that runs alone, without a group, if there is one."""
-        alone = set() if self.alone is None else {self.alone.worker}
-        return alone | {lease.owner for lease in self.leases.values() if lease.owner is not None}
-
-    def is_owned(self, shard: str, worker: str, epoch: int) -> bool:
-        """Return whether the worker holds the shard in this epoch."""
-        lease = self.leases.get(shard)
-        return lease is not None and (lease.owner, lease.epoch) == (worker, epoch)
-
-    def can_be_read(self, shard: str) -> bool:
-        """Return whether the shard has not ended, and all its parents have (S2).
-
-        An unknown parent has not ended, because a later listing may contain it.
-        """
-        lease = self.leases[shard]
-        return not lease.ended and parents_ended(lease.parents, self._has_ended)
-
-    def initial_state(self, shard: str) -> ShardState:
-        """Return the state with which a shard begins that no worker has held: a child inherits its parents' lowest watermark (W5).
-
-        The state includes what is known of the shard's beginning: until when its parents were open, or when a group began that began at
-        LATEST (S5).
-        """
-        lease = self.leases[shard]
-        start = self.start if lease.is_first else StartingPosition.trim_horizon()
-        parents = tuple(parent.rpartition("/")[2] for parent in lease.parents)
-        pinned_ms = start.timestamp_ms if self.is_latest else None
-        seen_ms = latest(pinned_ms, lease.seen_ms, *(end.seen_ms for end in self._ends_of_parents(shard)))
-        return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
-
-    def inherited_watermark(self, shard: str) -> int | None:
-        """Return the lowest final watermark of the parents that have ended, or None if none is known."""
-        return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
-
-    def after(
-        self,
-        writer: str,
-        *,
-        taken: Mapping[str, int] | None = None,
-        ended: Mapping[str, ShardEnd] | None = None,
-        found: Mapping[str, Lease] | None = None,
-        expired: Collection[str] = (),
-        children: Mapping[str, tuple[str, ...]] | None = None,
-        deleted: Collection[str] = (),
-        drained: Collection[str] = (),
-        cleaned: Collection[str] = (),
-    ) -> LeaseTable:
-        """Return the next version. One write may make several of these changes at once.
-
-        - `taken`: shards that the writer takes, with the epoch of each.
-        - `ended`: shards that ended. Their children are added without an owner (E7).
-        - `found`: listed shards that the table does not have.
-        - `expired`: unknown parents that are past retention, for which no shard waits any longer; and ended shards none of whose children
-          is known.
-        - `children`: listed children of ended shards whose end did not name them.
-        - `deleted`: shards of deleted streams. Shards of later streams with these names get leases of their own.
-        - `drained`: workers that are asked to leave.
-        - `cleaned`: workers whose documents are about to be deleted.
-
-        A shard that ended is removed when each of its children has had an owner.
-
-        Raises: ImpossibleStateError if a shard is taken that has ended, or in an epoch that is not between its last one and this version.
-        """
-        version = self.version + 1
-        leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
-        for shard, end in (ended or {}).items():
-            leases = _with_end(leases, shard, end)
-        for shard, listed in (children or {}).items():
-            leases[shard] = replace(leases[shard], children=listed)
-        if expired:
-            kept = {shard: lease for shard, lease in leases.items() if shard not in expired or not lease.is_end_unnamed}
-            leases = {shard: _without_parents(lease, expired, kept) for shard, lease in kept.items()}
-        for shard, epoch in (taken or {}).items():
-            if leases[shard].ended or not leases[shard].epoch < epoch <= version:
-                raise ImpossibleStateError(f"{writer} takes {shard} in epoch {epoch}: it is {leases[shard]}")
-            leases[shard] = Lease(writer, epoch)
-        asked = self.drained.union(drained).difference(cleaned)
-        return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
-
-    def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
-        """Return the next version with other leases, in which no worker runs alone, and none is asked to leave."""
-        return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
-
-    def taken_alone(self, worker: str, job: GroupJob) -> LeaseTable:
-        """Return the next version, in which `worker` owns every shard: its positions have the states of all shards."""
-        version = self.version + 1
-        return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
-
-    def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
-        """Return the leases that the states of the worker that runs alone stand for. Only the leases and the start differ.
-
-        - `states`: the states in the positions of that worker, by `Shard.key`.
-        - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
-        """
-        if self.alone is None:
-            return self
-        alone = self.alone
-        leases = {**self.leases, **{shard: lease_of(shard, states, alone.worker, alone.epoch) for shard in states}}
-        start = self.start if pinned_ms is None else StartingPosition.at_timestamp(pinned_ms)
-        return replace(self, leases=leases, start=start, is_latest=self.is_latest or pinned_ms is not None)
-
-    def _ends_of_parents(self, shard: str) -> list[Lease]:
-        return [self.leases[parent] for parent in self.leases[shard].parents if self._has_ended(parent)]
-
-    def _has_ended(self, shard: str) -> bool:
-        return shard in self.leases and self.leases[shard].ended
 
 
 def is_begun(state: ShardState) -> bool:

@@ -1,5 +1,7 @@
 """Keeps what one life of a worker does with each of its shards, and which positions it must store for them."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import logging
@@ -28,36 +30,6 @@ from .position_store import PositionStore, ReadPositions, ShardReaders, read_alo
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
 """One line of the log names at most this many shards."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointScope:
-    """The scope of a checkpoint: the leases and stopped shards at its beginning. Both may change while the sink is flushed."""
-
-    epochs: Mapping[str, int]
-    stopped: Collection[str]
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseChanges:
-    """The changes that a new version of the lease table means for this worker.
-
-    - `begun`: shards that the worker begins to read, with their positions.
-    - `lost`: shards that the worker no longer holds.
-    - `taken_over`: shards in `begun` that another worker has held.
-    """
-
-    begun: Mapping[str, StoredPosition]
-    lost: Collection[str]
-    taken_over: Collection[str] = ()
-
-
-def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
-    """Log one line about the shards that one version of the lease table moves."""
-    if shards:
-        named = ", ".join(sorted(shards)[:MAX_NAMED])
-        more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
-        log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
 
 
 class OwnedLeases:
@@ -233,6 +205,36 @@ class OwnedLeases:
     def _has_ended(self, shard: str) -> bool:
         stored = self._published.get(PositionKey(shard, self._epochs[shard]))
         return stored is not None and stored.state.ended
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointScope:
+    """The scope of a checkpoint: the leases and stopped shards at its beginning. Both may change while the sink is flushed."""
+
+    epochs: Mapping[str, int]
+    stopped: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChanges:
+    """The changes that a new version of the lease table means for this worker.
+
+    - `begun`: shards that the worker begins to read, with their positions.
+    - `lost`: shards that the worker no longer holds.
+    - `taken_over`: shards in `begun` that another worker has held.
+    """
+
+    begun: Mapping[str, StoredPosition]
+    lost: Collection[str]
+    taken_over: Collection[str] = ()
+
+
+def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
+    """Log one line about the shards that one version of the lease table moves."""
+    if shards:
+        named = ", ".join(sorted(shards)[:MAX_NAMED])
+        more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
+        log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
 
 
 # Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for a take.

@@ -1,5 +1,7 @@
 """Finds listed shards that the lease table does not have, and parents that have expired (E7, S2, S3)."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -10,26 +12,6 @@ from recordpublisher.publishers.shards import Shard, stream_of
 from ..shards.shard_reading import latest
 from ..shards.shard_table import Children, MissingShards, finished_ancestors, parent_keys
 from .lease_table import Lease, LeaseTable, ShardEnd
-
-
-@dataclass(frozen=True, slots=True)
-class ListedChanges:
-    """The changes of the lease table that follow from a listing.
-
-    - `found`: leases to add.
-    - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
-    - `children`: children of shards whose end did not name them.
-    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Shards of a later stream of
-      the same name would be mistaken for them.
-    """
-
-    found: Mapping[str, Lease] = field(default_factory=dict)
-    expired: Collection[str] = ()
-    children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    deleted: Collection[str] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.found or self.expired or self.children or self.deleted)
 
 
 class ShardListing:
@@ -128,6 +110,26 @@ class ShardListing:
         streams = {stream_of(key) for key in table.leases}.intersection(self._not_found)
         streams -= {stream_of(key) for key, lease in table.leases.items() if lease.owner is not None}
         return tuple(key for key in table.leases if stream_of(key) in streams)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChanges:
+    """The changes of the lease table that follow from a listing.
+
+    - `found`: leases to add.
+    - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
+    - `children`: children of shards whose end did not name them.
+    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Shards of a later stream of
+      the same name would be mistaken for them.
+    """
+
+    found: Mapping[str, Lease] = field(default_factory=dict)
+    expired: Collection[str] = ()
+    children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    deleted: Collection[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.found or self.expired or self.children or self.deleted)
 
 
 def _unknown_leases(

@@ -34,46 +34,6 @@ POLL_SECONDS = 0.5
 FLUSH_MS = 5_000
 
 
-async def cancel_if_hung(
-    ending: Coroutine[Any, Any, None],
-    unfinished: Callable[[], Unfinished | None],
-    checkpoint_running_ms: Callable[[], int],
-    seconds: float,
-    clock: Clock,
-) -> Unfinished | None:
-    """Await `ending`.
-
-    If one call (`Unfinished.call`) has run for `seconds` in that time, cancel it and return the sink's unfinished records.
-
-    A checkpoint is not interrupted while it may be being stored: only a checkpoint that has run for `FLUSH_MS` is assumed to wait for the
-    sink. Return None if `ending` has finished. Raises: the errors of `ending`.
-    """
-    task = asyncio.create_task(ending)
-    call, since = None, clock.monotonic()
-    try:
-        while not (await asyncio.wait([task], timeout=POLL_SECONDS))[0]:
-            left = unfinished()
-            if left is None or left.call is None or left.call != call:
-                call, since = None if left is None else left.call, clock.monotonic()
-            elif clock.monotonic() - since >= seconds and not 0 < checkpoint_running_ms() < FLUSH_MS:
-                task.cancel()
-                await asyncio.wait([task])
-                return left if task.cancelled() else task.result()
-        return task.result()
-    finally:
-        if not task.done():  # this coroutine was cancelled
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-log = logging.getLogger("recordpublisher.alarm")
-
-CHECKS_PER_INTERVAL = 10
-"""Number of checks in one alarm interval."""
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
-"""The shortest and the longest pause between two checks (seconds)."""
-
-
 class AlarmMonitor:
     """Owns when the checks run. `UnreadRecordsCheck` finds unread shards, and `stall_detector.py` a global watermark that does not rise."""
 
@@ -149,6 +109,46 @@ class AlarmMonitor:
 
     def _blocked_by(self) -> str:
         return blocked_by(self._alignment)
+
+
+async def cancel_if_hung(
+    ending: Coroutine[Any, Any, None],
+    unfinished: Callable[[], Unfinished | None],
+    checkpoint_running_ms: Callable[[], int],
+    seconds: float,
+    clock: Clock,
+) -> Unfinished | None:
+    """Await `ending`.
+
+    If one call (`Unfinished.call`) has run for `seconds` in that time, cancel it and return the sink's unfinished records.
+
+    A checkpoint is not interrupted while it may be being stored: only a checkpoint that has run for `FLUSH_MS` is assumed to wait for the
+    sink. Return None if `ending` has finished. Raises: the errors of `ending`.
+    """
+    task = asyncio.create_task(ending)
+    call, since = None, clock.monotonic()
+    try:
+        while not (await asyncio.wait([task], timeout=POLL_SECONDS))[0]:
+            left = unfinished()
+            if left is None or left.call is None or left.call != call:
+                call, since = None if left is None else left.call, clock.monotonic()
+            elif clock.monotonic() - since >= seconds and not 0 < checkpoint_running_ms() < FLUSH_MS:
+                task.cancel()
+                await asyncio.wait([task])
+                return left if task.cancelled() else task.result()
+        return task.result()
+    finally:
+        if not task.done():  # this coroutine was cancelled
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+log = logging.getLogger("recordpublisher.alarm")
+
+CHECKS_PER_INTERVAL = 10
+"""Number of checks in one alarm interval."""
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
+"""The shortest and the longest pause between two checks (seconds)."""
 
 
 # Measures how long the global watermark has not risen although there was something to emit (A2).
@@ -230,7 +230,7 @@ class UnreadCheck(msgspec.Struct, frozen=True):
 
     - `progress`: changes whenever something of the shard was emitted.
     - `unread`: whether the shard has records that were not emitted. None if this check did not find out.
-    - `reason`: which subtask should read the shard, or why nothing is emitted.
+    - `reason`: which worker should read the shard, or why nothing is emitted.
     """
 
     key: str
@@ -327,7 +327,7 @@ def observe_own_shard(
     blocked: ReadBlock | None,
     alignment_waits_for: str,
 ) -> UnreadCheck:
-    """Observe a shard of this subtask, without a call to the service.
+    """Observe a shard of this worker, without a call to the service.
 
     `unread` is None if no read returned for `fresh_ms`. `blocked` is the reason why its next read waits.
     """
@@ -492,7 +492,7 @@ class RetentionPeriods:
             fetcher_log.exception("the retention of %s cannot be read, the job continues", stream, extra=about(stream))
 
 
-# Decides whether a subtask is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start
+# Decides whether a worker is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start
 # has fenced it.
 
 READ_LIMIT_MS = 60_000
@@ -511,7 +511,7 @@ def reasons_not_ready(
     now_ms: int,
     undecided: str | None = None,
 ) -> list[str]:
-    """Return why the subtask is not ready, in plain words, or an empty list if it is ready.
+    """Return why the worker is not ready, in plain words, or an empty list if it is ready.
 
     `undecided` is the entry of a commit without an answer. The reasons come from what the run has seen, without a call to a service. No
     reason is needed for a fenced process, or for one whose store refuses a checkpoint: it ends with an error.

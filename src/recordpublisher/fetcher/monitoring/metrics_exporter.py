@@ -1,5 +1,7 @@
 """The port through which metrics leave the process; a plugin implements it."""
 
+from __future__ import annotations
+
 import logging
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
@@ -12,53 +14,8 @@ from ..alarms import SinkMetric
 from ..sink import Sink
 
 
-class SubtaskMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`, or of a producer, which has only those of its sink.
-
-    - `values`: the metrics of the subtask by name.
-    - `shards`: the metrics of each shard by `stream/shard-id`.
-    - `sink`: the metrics of the sink.
-    - `producer`: the name of the producer: its stream, with a number if the process has several of one stream. Empty for a subtask.
-    """
-
-    subtask: int
-    values: dict[str, Any]
-    shards: dict[str, dict[str, Any]]
-    sink: list[SinkMetric] = []
-    producer: str = ""
-
-
-class SubtaskHealth(msgspec.Struct, frozen=True):
-    """Whether the event loop of a subtask or producer responds, and why it is not ready. It is ready if there is no reason."""
-
-    subtask: int
-    responds: bool
-    not_ready: list[str]
-    producer: str = ""
-
-    @property
-    def name(self) -> str:
-        """The subtask or producer, for messages."""
-        return f"producer {self.producer}" if self.producer else f"subtask {self.subtask}"
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the subtask responds and is ready."""
-        return self.responds and not self.not_ready
-
-
-class MetricsSource(Protocol):
-    """The subtasks of one machine. Its methods never raise."""
-
-    async def metrics(self) -> list[SubtaskMetrics]:
-        """Return the current metrics, without subtasks that do not respond."""
-
-    async def health(self) -> list[SubtaskHealth]:
-        """Return the current health of every subtask."""
-
-
 class MetricsExporter(AsyncPort, ABC):
-    """Takes the metrics of a machine's subtasks out of the process. Selected by `flink.metrics.exporters`, built with the properties.
+    """Takes the metrics of a machine's workers out of the process. Selected by `flink.metrics.exporters`, built with the properties.
 
     It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged.
     """
@@ -70,6 +27,51 @@ class MetricsExporter(AsyncPort, ABC):
     @abstractmethod
     async def close(self) -> None:
         """Stop, and send what has not been sent. Called once, even after a failed `open`."""
+
+
+class WorkerMetrics(msgspec.Struct, frozen=True):
+    """The metrics of one worker at one moment, as in `DataFetcher.metrics()`, or of a producer, which has only those of its sink.
+
+    - `values`: the metrics of the worker by name.
+    - `shards`: the metrics of each shard by `stream/shard-id`.
+    - `sink`: the metrics of the sink.
+    - `producer`: the name of the producer: its stream, with a number if the process has several of one stream. Empty for a worker.
+    """
+
+    process: int
+    values: dict[str, Any]
+    shards: dict[str, dict[str, Any]]
+    sink: list[SinkMetric] = []
+    producer: str = ""
+
+
+class WorkerHealth(msgspec.Struct, frozen=True):
+    """Whether the event loop of a worker or producer responds, and why it is not ready. It is ready if there is no reason."""
+
+    process: int
+    responds: bool
+    not_ready: list[str]
+    producer: str = ""
+
+    @property
+    def name(self) -> str:
+        """The worker or producer, for messages."""
+        return f"producer {self.producer}" if self.producer else f"worker {self.process}"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the worker responds and is ready."""
+        return self.responds and not self.not_ready
+
+
+class MetricsSource(Protocol):
+    """The workers of one machine. Its methods never raise."""
+
+    async def metrics(self) -> list[WorkerMetrics]:
+        """Return the current metrics, without workers that do not respond."""
+
+    async def health(self) -> list[WorkerHealth]:
+        """Return the current health of every worker."""
 
 
 # Reads the metrics that a sink exports. A sink that fails to give them does not end its job.

@@ -16,48 +16,6 @@ STALE_READ_MS = 15_000
 """A read at the tip is valid for this time: three times the five seconds between two events of a silent subscription (ms)."""
 
 
-def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
-    """Return how far the reads of a shard are behind its tip (ms), or -1 before the first read.
-
-    The time since the last read is added if that read left records, is old, or was followed by a failed call. Otherwise the gauge of a
-    shard that is held back, or whose service is unavailable, would keep its last value and hide an outage.
-    """
-    last = entry.metrics.millis_behind_latest
-    if last < 0 or entry.reading.last_read_ms is None:
-        return last
-    age = max(0, now_ms - entry.reading.last_read_ms)
-    is_cut_off = age > STALE_READ_MS or entry.metrics.last_failure is not None
-    return last + age if (last > 0 or entry.reading.queue.records > 0 or is_cut_off) and entry.is_open else last
-
-
-def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -> int | None:
-    """Return the age of the oldest unfinished record of a shard (ms). This is the only definition of lag (A1).
-
-    An unfinished record was written but is not finished by the sink, was read but not written, or was not read. The result is 0 if there is
-    none, and None if the lag is not known because the shard was not read yet. `unfinished` is what the sink has of the shard.
-    """
-    ages, unwritten_ms, reads = [], entry.oldest_unwritten_ms, millis_behind_latest(entry, now_ms)
-    if unfinished is not None:
-        ages.append(now_ms - unfinished.oldest_ms)
-    if unwritten_ms is not None:
-        ages.append(now_ms - unwritten_ms)
-    if reads >= 0:
-        ages.append(reads)
-    return max(0, *ages) if ages else None
-
-
-def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
-    """Return how long a shard that should be read was not read (ms).
-
-    Return None if it is read, or if its reads wait for the job itself.
-    """
-    if entry.stage is not ShardStage.READING or entry.reading.queue or entry.reading.needs_no_more:
-        return None
-    since_ms = entry.owned_since_ms if entry.reading.last_read_ms is None else entry.reading.last_read_ms
-    age = 0 if since_ms is None else max(0, now_ms - since_ms)
-    return age if age > STALE_READ_MS or entry.metrics.last_failure is not None else None
-
-
 class ShardView(msgspec.Struct, frozen=True):
     """One shard at one moment.
 
@@ -168,7 +126,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(TEXT)
     def read_blocked_by(self) -> str | None:
-        """Why the shard's next read waits: `PARENTS`, `ALIGNMENT`, `FULL_QUEUE` or `MEMORY` (of the subtask); null if it does not wait."""
+        """Why the shard's next read waits: `PARENTS`, `ALIGNMENT`, `FULL_QUEUE` or `MEMORY` (of the worker); null if it does not wait."""
         return None if self.blocked is None else self.blocked.name
 
     @metric(COUNTER, "ms")
@@ -179,7 +137,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def last_emit_age_ms(self) -> int | None:
-        """Time since the shard's last record was written; before the first one, since the subtask owns the shard."""
+        """Time since the shard's last record was written; before the first one, since the worker owns the shard."""
         since = (
             self.entry.emission.last_emit_ms
             if self.entry.emission.last_emit_ms is not None
@@ -202,6 +160,48 @@ class ShardView(msgspec.Struct, frozen=True):
     def alarm(self) -> bool:
         """Whether the shard has unread records and wrote none for the alarm interval."""
         return self.has_alarm
+
+
+def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
+    """Return how far the reads of a shard are behind its tip (ms), or -1 before the first read.
+
+    The time since the last read is added if that read left records, is old, or was followed by a failed call. Otherwise the gauge of a
+    shard that is held back, or whose service is unavailable, would keep its last value and hide an outage.
+    """
+    last = entry.metrics.millis_behind_latest
+    if last < 0 or entry.reading.last_read_ms is None:
+        return last
+    age = max(0, now_ms - entry.reading.last_read_ms)
+    is_cut_off = age > STALE_READ_MS or entry.metrics.last_failure is not None
+    return last + age if (last > 0 or entry.reading.queue.records > 0 or is_cut_off) and entry.is_open else last
+
+
+def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -> int | None:
+    """Return the age of the oldest unfinished record of a shard (ms). This is the only definition of lag (A1).
+
+    An unfinished record was written but is not finished by the sink, was read but not written, or was not read. The result is 0 if there is
+    none, and None if the lag is not known because the shard was not read yet. `unfinished` is what the sink has of the shard.
+    """
+    ages, unwritten_ms, reads = [], entry.oldest_unwritten_ms, millis_behind_latest(entry, now_ms)
+    if unfinished is not None:
+        ages.append(now_ms - unfinished.oldest_ms)
+    if unwritten_ms is not None:
+        ages.append(now_ms - unwritten_ms)
+    if reads >= 0:
+        ages.append(reads)
+    return max(0, *ages) if ages else None
+
+
+def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
+    """Return how long a shard that should be read was not read (ms).
+
+    Return None if it is read, or if its reads wait for the job itself.
+    """
+    if entry.stage is not ShardStage.READING or entry.reading.queue or entry.reading.needs_no_more:
+        return None
+    since_ms = entry.owned_since_ms if entry.reading.last_read_ms is None else entry.reading.last_read_ms
+    age = 0 if since_ms is None else max(0, now_ms - since_ms)
+    return age if age > STALE_READ_MS or entry.metrics.last_failure is not None else None
 
 
 def _of_reads() -> tuple[Metric[ShardView], ...]:

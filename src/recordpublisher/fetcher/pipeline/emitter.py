@@ -375,7 +375,7 @@ class TerminationCondition:
 
     @property
     def ends_without_open_shards(self) -> bool:
-        """Whether the run is over when this subtask has no open shard."""
+        """Whether the run is over when this worker has no open shard."""
         return self.has_shard_bounds and not self._has_leases
 
     def is_past_event_time(self, entry: ShardEntry) -> bool:

@@ -338,7 +338,7 @@ MIN_READ_BYTES = 64 * 1024
 
 
 class MemoryBudget:
-    """Owns how many bytes a subtask has queued or reserved, and decides which shard may read next.
+    """Owns how many bytes a worker has queued or reserved, and decides which shard may read next.
 
     - A shard with an empty queue may always read one batch, even if that exceeds the budget.
     - The rest of the budget goes to the shard with the lowest next watermark first.
@@ -383,11 +383,11 @@ class MemoryBudget:
             return 0
         limits = self._limits
         self.used -= reservation.bytes
-        smallest = min(MIN_READ_BYTES, limits.subtask_bytes)
-        fair_share = min(limits.shard_bytes, max(limits.subtask_bytes // self._readers, smallest))
+        smallest = min(MIN_READ_BYTES, limits.worker_bytes)
+        fair_share = min(limits.shard_bytes, max(limits.worker_bytes // self._readers, smallest))
         least = smallest if has_queue else 0
         wanted = fair_share if reservation.expected_bytes is None else max(2 * reservation.expected_bytes, least)
-        free = min(limits.shard_bytes - has_queue * queue.bytes, limits.subtask_bytes - self.used)
+        free = min(limits.shard_bytes - has_queue * queue.bytes, limits.worker_bytes - self.used)
         reservation.reserve(max(0, min(wanted, free)))
         self.used += reservation.bytes
         return reservation.bytes if has_queue else max(reservation.bytes, fair_share)
@@ -401,7 +401,7 @@ class MemoryBudget:
         return self.why_blocked(entry) in LIMITS_OF_THE_SHARD
 
     def _may_queue_more(self, entry: ShardEntry) -> bool:
-        fits = self.used + (entry.reservation.expected_bytes or 0) <= self._limits.subtask_bytes
+        fits = self.used + (entry.reservation.expected_bytes or 0) <= self._limits.worker_bytes
         return fits and not self.is_over_shard_limits(entry)
 
 
@@ -412,7 +412,7 @@ class PendingReads:
     """Owns which shards wait for memory before their next read.
 
     A shard over a limit of its own (held back, too much queued) is tried again when it has emitted. The others wait for
-    memory of the subtask and get it in the order of their next watermarks. So an emission costs the same with one shard
+    memory of the worker and get it in the order of their next watermarks. So an emission costs the same with one shard
     held back as with a thousand.
     """
 
@@ -488,7 +488,7 @@ class ReadBlock(Enum):
     PARENTS = "it waits for the end of its parents"
     ALIGNMENT = "held back by alignment"
     FULL_QUEUE = "its queue is full"
-    MEMORY = "the memory of the subtask is used up"
+    MEMORY = "the memory of the worker is used up"
 
 
 LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)

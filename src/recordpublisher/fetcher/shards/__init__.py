@@ -1,1 +1,1 @@
-"""Tracks which shards exist, which of them this subtask owns, and the state of each. Start at `shard_table.py`."""
+"""Tracks which shards exist, which of them this worker owns, and the state of each. Start at `shard_table.py`."""

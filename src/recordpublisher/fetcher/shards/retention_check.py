@@ -1,5 +1,7 @@
 """RetentionCheck finds out whether records behind a position passed the stream's retention unread (S5)."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
@@ -31,36 +33,6 @@ UNKNOWN_MS = 0
 """Arrival of a record at a position that has no time, as from the KCL. The service is asked for the shard's oldest record."""
 DATE_STEP_MS = 1_000
 """The service's time is cut to whole seconds."""
-
-
-class Gap(Enum):
-    """Whether records behind a position were lost."""
-
-    NONE = "nothing was lost"
-    LOST = "the records after the position are gone, later ones are there"
-    NOT_CHECKED = "nothing tells: the shard has no records now, or its oldest one cannot be read"
-
-
-def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
-    """Return whether a position is so old that it must be checked. This costs no call.
-
-    `seen_ms` is the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch
-    ms).
-    """
-    return seen_ms is not None and seen_ms < now_ms - SHORTEST_RETENTION_MS + CLOCK_ERROR_MS
-
-
-def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
-    """Return the time left (ms) until a record behind the state may be past retention (S5), or None if unknown or the shard has ended.
-
-    It counts from the last record's arrival, the last read at the tip, or until when the parents of an unread child
-    were open, whichever is latest; else from a start by timestamp.
-    """
-    seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
-    safe_until = state.start.timestamp_ms if seen_ms is None else seen_ms
-    if retention_ms is None or safe_until is None or state.ended:
-        return None
-    return safe_until + retention_ms - now_ms
 
 
 class RetentionCheck:
@@ -143,6 +115,36 @@ class RetentionCheck:
         seen = self._still_there.get(shard.key)
         known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms, seconds) else None
         return known_ms is not None and seen_ms >= known_ms
+
+
+class Gap(Enum):
+    """Whether records behind a position were lost."""
+
+    NONE = "nothing was lost"
+    LOST = "the records after the position are gone, later ones are there"
+    NOT_CHECKED = "nothing tells: the shard has no records now, or its oldest one cannot be read"
+
+
+def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
+    """Return whether a position is so old that it must be checked. This costs no call.
+
+    `seen_ms` is the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch
+    ms).
+    """
+    return seen_ms is not None and seen_ms < now_ms - SHORTEST_RETENTION_MS + CLOCK_ERROR_MS
+
+
+def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
+    """Return the time left (ms) until a record behind the state may be past retention (S5), or None if unknown or the shard has ended.
+
+    It counts from the last record's arrival, the last read at the tip, or until when the parents of an unread child
+    were open, whichever is latest; else from a start by timestamp.
+    """
+    seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
+    safe_until = state.start.timestamp_ms if seen_ms is None else seen_ms
+    if retention_ms is None or safe_until is None or state.ended:
+        return None
+    return safe_until + retention_ms - now_ms
 
 
 class _CachedTime:

@@ -1,4 +1,4 @@
-"""ShardEntry: one shard of a subtask, with what was read and emitted of it, and how it counts for watermarks."""
+"""ShardEntry: one shard of a worker, with what was read and emitted of it, and how it counts for watermarks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .shard_reading import (
 
 
 class ShardStage(Enum):
-    """The stages of a shard in a subtask, in this order. Only DRAINING returns to READING, when unread records are dropped.
+    """The stages of a shard in a worker, in this order. Only DRAINING returns to READING, when unread records are dropped.
 
     - WAITING: the shard's parents are not finished (S2).
     - READING: a publisher reads the shard.
@@ -220,7 +220,7 @@ class ShardEntry:
 
     @property
     def needs_reader(self) -> bool:
-        """Whether the shard must be read, now and by this subtask."""
+        """Whether the shard must be read, now and by this worker."""
         return self.stage is ShardStage.READING and not self.reading.needs_no_more
 
     @property

@@ -20,21 +20,6 @@ from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import is_idle
 
 
-class ReadMoment(msgspec.Struct, frozen=True):
-    """The moment at which a read returned.
-
-    - `now_ms`, `now`: the moment in epoch ms and in monotonic seconds.
-    - `lost_seconds`: the total time so far in which the process was suspended.
-    - `read_ms`: the latest moment at which the service can have read (epoch ms). It excludes time in which the process
-      was suspended since the request.
-    """
-
-    now_ms: int
-    now: float
-    lost_seconds: float
-    read_ms: int
-
-
 class ShardReading:
     """Owns the records that were read and not emitted, and what the reads of this run have shown.
 
@@ -118,6 +103,21 @@ class ShardReading:
         self.idleness.on_suspension()
         was_idle, self.is_idle = self.is_idle, False
         return was_idle
+
+
+class ReadMoment(msgspec.Struct, frozen=True):
+    """The moment at which a read returned.
+
+    - `now_ms`, `now`: the moment in epoch ms and in monotonic seconds.
+    - `lost_seconds`: the total time so far in which the process was suspended.
+    - `read_ms`: the latest moment at which the service can have read (epoch ms). It excludes time in which the process
+      was suspended since the request.
+    """
+
+    now_ms: int
+    now: float
+    lost_seconds: float
+    read_ms: int
 
 
 class ReadReservation:

@@ -1,4 +1,4 @@
-"""ShardTable: the shards of a subtask, and the order that reshards impose on them (S2)."""
+"""ShardTable: the shards of a worker, and the order that reshards impose on them (S2)."""
 
 import asyncio
 import logging
@@ -21,6 +21,228 @@ from .shard_reading import ShardState
 
 ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 """Called with a stream and its complete listing."""
+
+
+class ShardTable:
+    """Every listed shard. The worker's own shards have an entry; the others are remembered as listed."""
+
+    def __init__(
+        self,
+        has_others: bool = False,
+        is_expired: Callable[[str], bool] = lambda key: True,
+        is_endless: Callable[[str], bool] = lambda stream: False,
+        idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
+    ) -> None:
+        self._listener: ShardListener = NO_LISTENER
+        self._entries: dict[str, ShardEntry] = {}
+        self._listed: dict[str, Shard] = {}
+        self._children = Children()
+        """The children of listed shards."""
+        self._last_listing: dict[str, set[str]] = {}
+        self._unlisted: set[str] = set()
+        """Shards that dropped out of the listing and cannot be removed yet."""
+        self._finished_before: set[str] = set()
+        """Shards that were read to their end and no longer have an entry. They are never added again."""
+        self._removed: Counter[str] = Counter()
+        """The totals of shards that were removed."""
+        self._has_others = has_others
+        """Whether parents without an entry are read by others, and have ended: their child has a lease (E7)."""
+        self._is_expired = is_expired
+        self._is_endless = is_endless
+        self._idle_intervals = idle_intervals
+
+    def tell(self, listener: ShardListener) -> None:
+        """Notify this listener of events of the shards that are added from now on."""
+        self._listener = listener
+
+    def __iter__(self) -> Iterator[ShardEntry]:
+        return iter(tuple(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __getitem__(self, key: str) -> ShardEntry:
+        return self._entries[key]
+
+    def total(self, counter: str) -> int:
+        """Return the sum of one of `TOTALS`, which never falls."""
+        return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
+
+    def count(self, key: str, counter: str) -> None:
+        """Count a record that was left out. A sink may reject records whose shard is gone already."""
+        if key in self._entries:
+            self._entries[key].metrics.add(counter)
+        else:
+            self._removed[counter] += 1
+
+    def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
+        """Remember listed shards of any owner. Return the new ones. A shard that was read to its end before is not new."""
+        fresh = [shard for shard in shards if shard.key not in self._listed and shard.key not in self._finished_before]
+        for shard in fresh:
+            self._remember(shard)
+        return fresh
+
+    def listed_shards(self) -> dict[str, Shard]:
+        """Return every listed shard by key, of any owner."""
+        return self._listed
+
+    def children_of(self, parent: str) -> list[Shard]:
+        """Return the listed children of a shard (`Shard.key`), of any owner."""
+        return self._children.of(parent)
+
+    def add(
+        self, shard: Shard, state: ShardState, *, owned_since_ms: int | None = None, taken_over_below: int | None = None
+    ) -> ShardEntry:
+        """Add a shard that this worker owns."""
+        entry = ShardEntry(
+            shard,
+            replace(state, parents=shard.parents),
+            self._listener,
+            owned_since_ms=owned_since_ms,
+            taken_over_below=taken_over_below,
+            idle_intervals=self._idle_intervals,
+        )
+        self._entries[shard.key] = entry
+        self._remember(shard)
+        self._listener.on_added(entry)
+        return entry
+
+    def own_children_of(self, parent: str) -> list[ShardEntry]:
+        """Return the children of a shard (`Shard.key`) that this worker owns."""
+        return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
+
+    def may_start(self, entry: ShardEntry) -> bool:
+        """Return whether the shard waits, and its parents are finished (after a merge: both) (S2)."""
+        return entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)
+
+    def parents_finished(self, shard: Shard) -> bool:
+        """Return whether the last record of every parent was emitted.
+
+        A parent past retention counts as finished. A parent that is only missing from the last listing does not, nor
+        does a parent that no listing has shown yet: after a merge, the end of one parent may name the child before the
+        other parent was listed.
+        """
+        return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
+
+    def inherited_watermark(self, shard: Shard) -> int | None:
+        """Return the watermark at which a child starts: the lowest of its parents here (W5)."""
+        return inherited_watermark(
+            self._entries[key].state.watermark for key in parent_keys(shard) if key in self._entries
+        )
+
+    def mark_finished(self, keys: Iterable[str]) -> None:
+        """Remember shards that were read to their end before, by the restored state, and have no entry here."""
+        self._finished_before.update(keys)
+
+    def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
+        """Apply a complete listing of a stream. Return the shards that it lacks and that must not count as expired for that alone (S5).
+
+        These are own shards that have ended, and the parents for which own shards wait.
+        """
+        listed = list(listed)
+        now = {shard.key for shard in listed}
+        before = self._last_listing.get(stream, ())
+        for shard in listed:
+            if shard.key not in before and shard.key in self._listed:
+                self._listener.on_listed(shard, is_in_listing=True)
+        missing = self._last_listing.get(stream, set()) - now
+        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
+        # it were removed, the next listing would find it again, and it would be read from its start.
+        young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
+        self._unlisted = (self._unlisted | missing) - now - young
+        self._last_listing[stream] = now | young
+        of_stream = [entry for entry in self if entry.shard.stream == stream]
+        ended = {entry.key for entry in of_stream if entry.stage is ShardStage.ENDED}
+        waiting = [entry.shard for entry in of_stream if entry.stage is ShardStage.WAITING and entry.key in now]
+        awaited = {key for shard in waiting for key in parent_keys(shard)}
+        return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
+
+    def removable(self) -> list[str]:
+        """Return the unlisted shards that may be removed now (S5).
+
+        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
+        they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
+
+        An own shard may be removed once it has ended and expired and its children in this worker have started. A shard
+        of another worker may be removed at once, because it does not decide whether its children may start.
+        """
+        awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
+        archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
+        return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no more records can come: every listed shard was closed when listed, and the own ones were read to their ends.
+
+        A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
+        finite size become exhausted.
+        """
+        all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
+        if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
+            return False
+        return not any(map(self._is_endless, {shard.stream for shard in self._listed.values()}))
+
+    def states(self) -> dict[str, ShardState]:
+        """Return the state of every own shard, for a snapshot."""
+        return {entry.key: entry.snapshot_state for entry in self}
+
+    def remove(self, key: str) -> None:
+        """Remove a shard, own or only listed."""
+        if key in self._entries:
+            if self._entries[key].stage is ShardStage.ENDED:
+                self._finished_before.add(key)
+            self._remove_entry(key)
+        if key in self._listed:
+            self._children.remove(self._listed.pop(key))
+        self._unlisted.discard(key)
+
+    def remove_stream(self, stream: str) -> dict[str, ShardState]:
+        """Forget every shard of a stream that is no longer read. Return the states of the own ones."""
+        states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
+        for key in states:
+            self._remove_entry(key)
+        for shard in [shard for shard in self._listed.values() if shard.stream == stream]:
+            self._children.remove(self._listed.pop(shard.key))
+        self._last_listing.pop(stream, None)
+        return states
+
+    def forget_finished(self, stream: str) -> None:
+        """Forget the finished shards of a deleted stream, because the shards of a later stream of its name are different."""
+        self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
+
+    def _remember(self, shard: Shard) -> None:
+        if shard.key not in self._listed:
+            self._listed[shard.key] = shard
+            self._children.add(shard)
+            self._listener.on_listed(shard, is_in_listing=False)
+
+    def _remove_entry(self, key: str) -> None:
+        entry = self._entries.pop(key)
+        self._removed.update({counter: read(entry) for counter, read in TOTALS.items()})
+        entry.remove()
+        self._listener.on_removed(key)
+
+    def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
+        own = self._entries.get(key)
+        return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
+
+    def _is_succeeded(self, entry: ShardEntry) -> bool:
+        """Return whether a shard has ended and each of its children is read here. Others may not know yet that it has ended."""
+        children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
+        are_read = [child is not None and child.stage is not ShardStage.WAITING for child in children]
+        return entry.stage is ShardStage.ENDED and bool(are_read) and all(are_read)
+
+    def _is_finished(self, key: str, child: Shard) -> bool:
+        own = self._entries.get(key)
+        if own is not None:
+            return own.stage is ShardStage.ENDED
+        if key in self._finished_before or self._has_others:
+            return True
+        was_listed = child.key in self._last_listing.get(child.stream, ())
+        return was_listed and key not in self._listed and self._is_expired(key)
 
 
 class ShardLister(Protocol):
@@ -138,8 +360,8 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
     what follows for the ancestors of a shard that has started. `is_ended` decides for one parent. An unknown parent
     means different things, so each caller decides:
 
-    - A subtask (`ShardTable`): the parent may belong to another subtask, or not be listed yet. It has not ended before
-      a subtask says so.
+    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before
+      a worker says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
     - A restored job (`initial_states.py`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or
       is past retention.
@@ -248,229 +470,7 @@ TOTALS: dict[str, Callable[[ShardEntry], int]] = {
     "late_after_idle": attrgetter("emission.late_after_idle"),
     "late_after_takeover": attrgetter("emission.late_after_takeover"),
 }
-"""Counters whose sum since the subtask's start is reported."""
-
-
-class ShardTable:
-    """Every listed shard. The subtask's own shards have an entry; the others are remembered as listed."""
-
-    def __init__(
-        self,
-        has_others: bool = False,
-        is_expired: Callable[[str], bool] = lambda key: True,
-        is_endless: Callable[[str], bool] = lambda stream: False,
-        idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
-    ) -> None:
-        self._listener: ShardListener = NO_LISTENER
-        self._entries: dict[str, ShardEntry] = {}
-        self._listed: dict[str, Shard] = {}
-        self._children = Children()
-        """The children of listed shards."""
-        self._last_listing: dict[str, set[str]] = {}
-        self._unlisted: set[str] = set()
-        """Shards that dropped out of the listing and cannot be removed yet."""
-        self._finished_before: set[str] = set()
-        """Shards that were read to their end and no longer have an entry. They are never added again."""
-        self._removed: Counter[str] = Counter()
-        """The totals of shards that were removed."""
-        self._has_others = has_others
-        """Whether parents without an entry are read by others, and have ended: their child has a lease (E7)."""
-        self._is_expired = is_expired
-        self._is_endless = is_endless
-        self._idle_intervals = idle_intervals
-
-    def tell(self, listener: ShardListener) -> None:
-        """Notify this listener of events of the shards that are added from now on."""
-        self._listener = listener
-
-    def __iter__(self) -> Iterator[ShardEntry]:
-        return iter(tuple(self._entries.values()))
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._entries
-
-    def __getitem__(self, key: str) -> ShardEntry:
-        return self._entries[key]
-
-    def total(self, counter: str) -> int:
-        """Return the sum of one of `TOTALS`, which never falls."""
-        return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
-
-    def count(self, key: str, counter: str) -> None:
-        """Count a record that was left out. A sink may reject records whose shard is gone already."""
-        if key in self._entries:
-            self._entries[key].metrics.add(counter)
-        else:
-            self._removed[counter] += 1
-
-    def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
-        """Remember listed shards of any owner. Return the new ones. A shard that was read to its end before is not new."""
-        fresh = [shard for shard in shards if shard.key not in self._listed and shard.key not in self._finished_before]
-        for shard in fresh:
-            self._remember(shard)
-        return fresh
-
-    def listed_shards(self) -> dict[str, Shard]:
-        """Return every listed shard by key, of any owner."""
-        return self._listed
-
-    def children_of(self, parent: str) -> list[Shard]:
-        """Return the listed children of a shard (`Shard.key`), of any owner."""
-        return self._children.of(parent)
-
-    def add(
-        self, shard: Shard, state: ShardState, *, owned_since_ms: int | None = None, taken_over_below: int | None = None
-    ) -> ShardEntry:
-        """Add a shard that this subtask owns."""
-        entry = ShardEntry(
-            shard,
-            replace(state, parents=shard.parents),
-            self._listener,
-            owned_since_ms=owned_since_ms,
-            taken_over_below=taken_over_below,
-            idle_intervals=self._idle_intervals,
-        )
-        self._entries[shard.key] = entry
-        self._remember(shard)
-        self._listener.on_added(entry)
-        return entry
-
-    def own_children_of(self, parent: str) -> list[ShardEntry]:
-        """Return the children of a shard (`Shard.key`) that this subtask owns."""
-        return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
-
-    def may_start(self, entry: ShardEntry) -> bool:
-        """Return whether the shard waits, and its parents are finished (after a merge: both) (S2)."""
-        return entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)
-
-    def parents_finished(self, shard: Shard) -> bool:
-        """Return whether the last record of every parent was emitted.
-
-        A parent past retention counts as finished. A parent that is only missing from the last listing does not, nor
-        does a parent that no listing has shown yet: after a merge, the end of one parent may name the child before the
-        other parent was listed.
-        """
-        return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
-
-    def inherited_watermark(self, shard: Shard) -> int | None:
-        """Return the watermark at which a child starts: the lowest of its parents here (W5)."""
-        return inherited_watermark(
-            self._entries[key].state.watermark for key in parent_keys(shard) if key in self._entries
-        )
-
-    def mark_finished(self, keys: Iterable[str]) -> None:
-        """Remember shards that were read to their end before, by the restored state, and have no entry here."""
-        self._finished_before.update(keys)
-
-    def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
-        """Apply a complete listing of a stream. Return the shards that it lacks and that must not count as expired for that alone (S5).
-
-        These are own shards that have ended, and the parents for which own shards wait.
-        """
-        listed = list(listed)
-        now = {shard.key for shard in listed}
-        before = self._last_listing.get(stream, ())
-        for shard in listed:
-            if shard.key not in before and shard.key in self._listed:
-                self._listener.on_listed(shard, is_in_listing=True)
-        missing = self._last_listing.get(stream, set()) - now
-        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
-        # it were removed, the next listing would find it again, and it would be read from its start.
-        young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
-        self._unlisted = (self._unlisted | missing) - now - young
-        self._last_listing[stream] = now | young
-        of_stream = [entry for entry in self if entry.shard.stream == stream]
-        ended = {entry.key for entry in of_stream if entry.stage is ShardStage.ENDED}
-        waiting = [entry.shard for entry in of_stream if entry.stage is ShardStage.WAITING and entry.key in now]
-        awaited = {key for shard in waiting for key in parent_keys(shard)}
-        return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
-
-    def removable(self) -> list[str]:
-        """Return the unlisted shards that may be removed now (S5).
-
-        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
-        they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
-
-        An own shard may be removed once it has ended and expired and its children in this subtask have started. A shard
-        of another subtask may be removed at once, because it does not decide whether its children may start.
-        """
-        awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
-        archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
-        return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether no more records can come: every listed shard was closed when listed, and the own ones were read to their ends.
-
-        A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
-        finite size become exhausted.
-        """
-        all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
-        if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
-            return False
-        return not any(map(self._is_endless, {shard.stream for shard in self._listed.values()}))
-
-    def states(self) -> dict[str, ShardState]:
-        """Return the state of every own shard, for a snapshot."""
-        return {entry.key: entry.snapshot_state for entry in self}
-
-    def remove(self, key: str) -> None:
-        """Remove a shard, own or only listed."""
-        if key in self._entries:
-            if self._entries[key].stage is ShardStage.ENDED:
-                self._finished_before.add(key)
-            self._remove_entry(key)
-        if key in self._listed:
-            self._children.remove(self._listed.pop(key))
-        self._unlisted.discard(key)
-
-    def remove_stream(self, stream: str) -> dict[str, ShardState]:
-        """Forget every shard of a stream that is no longer read. Return the states of the own ones."""
-        states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
-        for key in states:
-            self._remove_entry(key)
-        for shard in [shard for shard in self._listed.values() if shard.stream == stream]:
-            self._children.remove(self._listed.pop(shard.key))
-        self._last_listing.pop(stream, None)
-        return states
-
-    def forget_finished(self, stream: str) -> None:
-        """Forget the finished shards of a deleted stream, because the shards of a later stream of its name are different."""
-        self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
-
-    def _remember(self, shard: Shard) -> None:
-        if shard.key not in self._listed:
-            self._listed[shard.key] = shard
-            self._children.add(shard)
-            self._listener.on_listed(shard, is_in_listing=False)
-
-    def _remove_entry(self, key: str) -> None:
-        entry = self._entries.pop(key)
-        self._removed.update({counter: read(entry) for counter, read in TOTALS.items()})
-        entry.remove()
-        self._listener.on_removed(key)
-
-    def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
-        own = self._entries.get(key)
-        return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
-
-    def _is_succeeded(self, entry: ShardEntry) -> bool:
-        """Return whether a shard has ended and each of its children is read here. Others may not know yet that it has ended."""
-        children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
-        are_read = [child is not None and child.stage is not ShardStage.WAITING for child in children]
-        return entry.stage is ShardStage.ENDED and bool(are_read) and all(are_read)
-
-    def _is_finished(self, key: str, child: Shard) -> bool:
-        own = self._entries.get(key)
-        if own is not None:
-            return own.stage is ShardStage.ENDED
-        if key in self._finished_before or self._has_others:
-            return True
-        was_listed = child.key in self._last_listing.get(child.stream, ())
-        return was_listed and key not in self._listed and self._is_expired(key)
+"""Counters whose sum since the worker's start is reported."""
 
 
 # MissingShards finds out whether a shard that a listing lacks has expired, or is only missing in that listing (S2,
@@ -538,7 +538,7 @@ def _prefix(key: str) -> str:
 
 
 class OwnedShards:
-    """Owns what is known of shards that this subtask does not read now.
+    """Owns what is known of shards that this worker does not read now.
 
     These are shards that a listing lacks, and shards of streams that left the list of streams.
     """

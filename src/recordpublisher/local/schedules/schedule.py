@@ -1,5 +1,7 @@
 """Reads schedules from TOML files, plays them, and judges what the client has read."""
 
+from __future__ import annotations
+
 import asyncio
 import re
 import time
@@ -28,18 +30,6 @@ Number = Annotated[int, Meta(ge=1, le=100_000)]
 _LINE = re.compile(r"(?:\S+ )?(?P<number>\d{1,9}) (?P<put>\d{1,12}\.\d{3})(?: (?P<seen>\d{1,12}(?:\.\d{1,9})?))?\s*")
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The events of a moment: faults by rules for some seconds, a reshard, or an action of the client."""
-
-    at: Seconds
-    faults: str | None = None
-    seconds: Seconds = 0
-    """How long the faults last."""
-    reshard: Literal["split", "merge"] | None = None
-    client: Literal["restart"] | None = None
-    """The program that runs the client kills it and starts it again."""
-
-
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Steps and the records that are put. Times are in seconds after the start."""
 
@@ -56,6 +46,18 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def record_count(self) -> int:
         """Number of all records: two of each key at the start, and those put at the rate."""
         return 2 * self.keys + int(self.seconds * self.records_a_second)
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The events of a moment: faults by rules for some seconds, a reshard, or an action of the client."""
+
+    at: Seconds
+    faults: str | None = None
+    seconds: Seconds = 0
+    """How long the faults last."""
+    reshard: Literal["split", "merge"] | None = None
+    client: Literal["restart"] | None = None
+    """The program that runs the client kills it and starts it again."""
 
 
 def load_schedule(name: str) -> Schedule:

@@ -49,19 +49,6 @@ DOCUMENT_SECONDS = 60.0
 """How long the documents are kept before they are read again. Where the files of a shard end they are always read again."""
 
 
-class LiveLister(Protocol):
-    """Lists the shards of the live stream. Finds the oldest record that a shard still has, and which records have expired."""
-
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that the stream lists."""
-
-    async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that the stream still has of a shard."""
-
-    async def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time before which the stream has dropped its records (epoch ms)."""
-
-
 class Archive:
     """Owns what was last listed of the stream, and last read of the documents.
 
@@ -195,6 +182,19 @@ class Archive:
                 "shards come after it, and records between its files may be missing"
             )
             raise ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read them nevertheless", reason=reason)
+
+
+class LiveLister(Protocol):
+    """Lists the shards of the live stream. Finds the oldest record that a shard still has, and which records have expired."""
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Return every shard that the stream lists."""
+
+    async def oldest_record(self, shard: Shard) -> OldestRecord | None:
+        """Return the oldest record that the stream still has of a shard."""
+
+    async def oldest_retained_ms(self, stream: str) -> int | None:
+        """Return the arrival time before which the stream has dropped its records (epoch ms)."""
 
 
 def _shard(document: ShardDocument) -> Shard:

@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError, RecordPublishe
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
-from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS, SUBTASK_BYTES
+from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS, WORKER_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, ARCHIVE_UNPROVEN, ARCHIVE_URI
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -73,7 +73,7 @@ class ArchiveFactory(RecordPublisherFactory):
             lister,
             order_of,
             self._clock,
-            buffer_bytes=2 * given.value(SUBTASK_BYTES),
+            buffer_bytes=2 * given.value(WORKER_BYTES),
             accepts_loss=ACCEPTS_LOSS[given.value(ON_DATA_LOSS)],
             allows_unproven=given.value(ARCHIVE_UNPROVEN),
         )

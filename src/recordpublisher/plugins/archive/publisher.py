@@ -43,10 +43,6 @@ MOST_RECORDS = 10_000
 _HOW_TO_CONTINUE = f"Set {ON_DATA_LOSS.key}=CONTINUE to continue without them"
 
 
-class _BackToFilesError(Exception):
-    """Ends a live read before a batch, because the archive has what comes before it."""
-
-
 class ArchivePublisher(RecordPublisher):
     """Owns the position of one shard, and whether its files or the live stream are read.
 
@@ -524,6 +520,10 @@ class ArchivePublisher(RecordPublisher):
             return self._position.skip_through
         number = self._position.sequence_number
         return None if number is None else SequenceNumber(number)
+
+
+class _BackToFilesError(Exception):
+    """Ends a live read before a batch, because the archive has what comes before it."""
 
 
 def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:

@@ -1,4 +1,4 @@
-"""Snapshots of a job: made from the metrics of its subtasks, made from its stored positions, or read from another process."""
+"""Snapshots of a job: made from the metrics of its workers, made from its stored positions, or read from another process."""
 
 import asyncio
 import logging
@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
-    SubtaskHealth,
-    SubtaskMetrics,
+    WorkerHealth,
+    WorkerMetrics,
 )
 from recordpublisher.fetcher.watermark_functions import is_idle
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -21,7 +21,7 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.shards import stream_name
 
-from ..lag.job_state import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, SubtaskSnapshot
+from ..lag.job_state import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, WorkerSnapshot
 from ..lag.probe import LagProbe
 from .server import SNAPSHOT_PATH, UNAVAILABLE, DashboardServer, History, Unavailable
 
@@ -61,7 +61,7 @@ class LiveDashboard(MetricsExporter):
 
 
 class LiveSnapshots:
-    """Makes snapshots of a running job from the metrics of its subtasks on this machine. Without readers nothing is computed.
+    """Makes snapshots of a running job from the metrics of its workers on this machine. Without readers nothing is computed.
 
     Owns the last snapshot, and the counters of earlier ones for the rates.
 
@@ -78,7 +78,7 @@ class LiveSnapshots:
         self._last: tuple[float, JobSnapshot] | None = None
 
     async def snapshot(self) -> JobSnapshot:
-        """Return the current state of the job. Raises: RecordPublisherError while no subtask responds."""
+        """Return the current state of the job. Raises: RecordPublisherError while no worker responds."""
         async with self._making:  # Readers that come at the same time share one snapshot.
             if self._last is None or self._clock.monotonic() - self._last[0] >= OLD_SECONDS:
                 made = await self._make()
@@ -86,36 +86,36 @@ class LiveSnapshots:
             return self._last[1]
 
     async def _make(self) -> JobSnapshot:
-        subtasks = sorted(await self._source.metrics(), key=lambda each: each.subtask)
-        if not subtasks:
-            raise RecordPublisherError("no subtask of the job responds")
+        workers = sorted(await self._source.metrics(), key=lambda each: each.process)
+        if not workers:
+            raise RecordPublisherError("no worker of the job responds")
         health = await self._source.health()
         written = {
             key: (of["records"] - of["unfinishedRecords"], of["bytes"])
-            for each in subtasks
+            for each in workers
             for key, of in each.shards.items()
         }
         self._rates.add(self._clock.monotonic(), written)
-        values_of = {each.subtask: each.values for each in subtasks}
+        values_of = {each.process: each.values for each in workers}
         values = [*values_of.values()]
-        # Subtasks learn the global watermark at different times. It never falls, so the highest value is the newest.
+        # Workers learn the global watermark at different times. It never falls, so the highest value is the newest.
         watermarks = [value["globalWatermark"] for value in values if value["globalWatermark"] is not None]
         return JobSnapshot(
             job=self._job,
             time_ms=self._clock.now_ms(),
-            shards=[self._shard(key, each, of) for each in subtasks for key, of in each.shards.items()],
-            subtasks=[_subtask(each, values_of.get(each.subtask, {})) for each in health],
+            shards=[self._shard(key, each, of) for each in workers for key, of in each.shards.items()],
+            workers=[_worker(each, values_of.get(each.process, {})) for each in health],
             global_watermark=max(watermarks, default=None),
-            alignment=alignment_sentence(subtasks),
+            alignment=alignment_sentence(workers),
         )
 
-    def _shard(self, key: str, reader: SubtaskMetrics, values: dict[str, Any]) -> ShardSnapshot:
+    def _shard(self, key: str, reader: WorkerMetrics, values: dict[str, Any]) -> ShardSnapshot:
         stream, _, shard = key.rpartition("/")
         records, payload = self._rates.per_second(key) or (None, None)
         return ShardSnapshot(
             stream=stream,
             shard=shard,
-            subtask=reader.subtask,
+            process=reader.process,
             worker=reader.values["worker"],
             stage=values["stage"],
             lag_ms=values["lagMs"],
@@ -136,38 +136,38 @@ class LiveSnapshots:
         )
 
 
-def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
+def _worker(health: WorkerHealth, values: dict[str, Any]) -> WorkerSnapshot:
     age_ms, worker, files = values.get("checkpointAgeMs"), values.get("worker"), values.get("committedFiles")
     commit = None
     if files is not None:
         commit = CommitSnapshot(files, values["committedBytes"], values["committedAgeMs"], values["uncommittedRecords"])
     left_out = values.get("skippedRecords"), values.get("deadLetters")
-    return SubtaskSnapshot(
-        health.subtask, health.responds, health.not_ready, age_ms, worker, commit, values.get("alarms"), *left_out
+    return WorkerSnapshot(
+        health.process, health.responds, health.not_ready, age_ms, worker, commit, values.get("alarms"), *left_out
     )
 
 
-def alignment_sentence(subtasks: Sequence[SubtaskMetrics]) -> str:
+def alignment_sentence(workers: Sequence[WorkerMetrics]) -> str:
     """Return which shard alignment waits for now and why, in one sentence."""
     # 1. Count the shards that alignment holds back.
-    held = sum(each.values["heldShards"] for each in subtasks)
-    shards = sum(each.values["openShards"] for each in subtasks)
+    held = sum(each.values["heldShards"] for each in workers)
+    shards = sum(each.values["openShards"] for each in workers)
     if not held:
         return "Alignment holds no shard back."
     held_back = "is held back: it waits" if held == 1 else "are held back: they wait"
     beginning = f"{held} of {shards} shards {held_back} for"
     # 2. Find the shard with the lowest watermark. Another process may read it.
-    blocking = _lowest_shard(subtasks)
+    blocking = _lowest_shard(workers)
     if blocking is None:
         return f"{beginning} a shard of another process."
-    subtask, shard, values = blocking
-    return f"{beginning} {shard} of subtask {subtask}, {_reason(values)}."
+    worker, shard, values = blocking
+    return f"{beginning} {shard} of worker {worker}, {_reason(values)}."
 
 
-def _lowest_shard(subtasks: Sequence[SubtaskMetrics]) -> tuple[int, str, Mapping[str, Any]] | None:
+def _lowest_shard(workers: Sequence[WorkerMetrics]) -> tuple[int, str, Mapping[str, Any]] | None:
     found = [
-        (each.subtask, shard, each.shards[shard])
-        for each in subtasks
+        (each.process, shard, each.shards[shard])
+        for each in workers
         if (shard := each.values["blockingShard"]) in each.shards
     ]
     return min(found, key=lambda one: _counting_watermark(one[2]), default=None)
@@ -255,10 +255,10 @@ def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool
     return JobSnapshot(
         time_ms=time_ms,
         shards=shards,
-        subtasks=_newest(
-            SubtaskSnapshot(shard.subtask, checkpoint_age_ms=shard.checkpoint_age_ms, worker=shard.worker)
+        workers=_newest(
+            WorkerSnapshot(shard.process, checkpoint_age_ms=shard.checkpoint_age_ms, worker=shard.worker)
             for shard in shards
-            if shard.subtask is not None or shard.worker is not None
+            if shard.process is not None or shard.worker is not None
         ),
         global_watermark=None if lowest is None else lowest.watermark,
         alignment=None if lowest is None else _lowest_sentence(lowest, counted),
@@ -273,28 +273,28 @@ def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
     return JobSnapshot(
         time_ms=min(snapshot.time_ms for snapshot in snapshots),
         shards=[shard for snapshot in snapshots for shard in snapshot.shards],
-        subtasks=_newest(subtask for snapshot in snapshots for subtask in snapshot.subtasks or ()),
+        workers=_newest(worker for snapshot in snapshots for worker in snapshot.workers or ()),
         global_watermark=None if lowest is None else lowest.global_watermark,
         alignment=None if lowest is None else lowest.alignment,
     )
 
 
-def _newest(readers: Iterable[SubtaskSnapshot]) -> list[SubtaskSnapshot] | None:
-    """Return each subtask or worker once, with its newest checkpoint; None if none is known.
+def _newest(readers: Iterable[WorkerSnapshot]) -> list[WorkerSnapshot] | None:
+    """Return each worker once, with its newest checkpoint; None if none is known.
 
-    Whether a subtask or worker is still running is not known.
+    Whether a worker is still running is not known.
     """
-    newest: dict[tuple[str, int], SubtaskSnapshot] = {}
+    newest: dict[tuple[str, int], WorkerSnapshot] = {}
     for reader in readers:
-        key = (reader.worker or "", reader.subtask or 0)
+        key = (reader.worker or "", reader.process or 0)
         # Shards of one worker may have been stored by different checkpoints.
         if key not in newest or _age(reader) < _age(newest[key]):
             newest[key] = reader
     return [newest[key] for key in sorted(newest)] or None
 
 
-def _age(subtask: SubtaskSnapshot) -> float:
-    return float("inf") if subtask.checkpoint_age_ms is None else subtask.checkpoint_age_ms
+def _age(worker: WorkerSnapshot) -> float:
+    return float("inf") if worker.checkpoint_age_ms is None else worker.checkpoint_age_ms
 
 
 def _watermark(shard: ShardSnapshot) -> int:

@@ -19,6 +19,14 @@ ROW = "row of the schema"
 """The name of the type in messages about values that do not fit it."""
 
 
+def parse_columns(text: str) -> Any:
+    """Return the type of rows with the columns of a text, such as `id BIGINT, address STRUCT<country: STRING>, tags ARRAY<STRING>`.
+
+    Raises: ValueError, which names the place, if the text is wrong.
+    """
+    return object_type(_Parser(text).fields(""))
+
+
 def _whole(bits: int, column: str | None = None) -> Any:
     least, extra = -(2 ** (bits - 1)), column and {COLUMN: column}
     return Annotated[int, msgspec.Meta(ge=least, le=-least - 1, extra=extra or None)]
@@ -61,14 +69,6 @@ _PLAIN: dict[str, Any] = {"boolean": bool, "integer": PLAIN["BIGINT"], "number":
 _FORMATS: dict[str, Any] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID}
 _CHOICES = ("anyOf", "oneOf")
 _MOST_SCHEMA_LEVELS = 64
-
-
-def parse_columns(text: str) -> Any:
-    """Return the type of rows with the columns of a text, such as `id BIGINT, address STRUCT<country: STRING>, tags ARRAY<STRING>`.
-
-    Raises: ValueError, which names the place, if the text is wrong.
-    """
-    return object_type(_Parser(text).fields(""))
 
 
 class _Parser:

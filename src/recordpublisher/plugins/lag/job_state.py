@@ -33,6 +33,44 @@ ATTEMPTS = 5
 """How often positions are read again because shards have moved between workers while they were read."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
+
+    - `workers`: the worker that stored the state.
+    - `taken_ms`: when the state was stored (epoch ms).
+    - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
+    """
+
+    states: Mapping[str, ShardState] = field(default_factory=dict)
+    lost: Mapping[str, ShardState] = field(default_factory=dict)
+    workers: Mapping[str, str] = field(default_factory=dict)
+    taken_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
+        """Read snapshots. A shard without a stored state begins where the job would begin it.
+
+        Raises: StateError if a snapshot cannot be read.
+        """
+        snapshots = list(snapshots)
+        restored = merge_snapshots(snapshots)
+        starts = Starts(start).begun_at(restored.pinned_ms)
+        stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
+        workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
+        taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
+        shards = list(listed)
+        lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
+        lost_states = {key: restored.shards[key] for key in lost}
+        return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
+
+    def lowest_shard(self) -> str | None:
+        """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
+        known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
+        lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
+        return None if lowest is None else lowest[1]
+
+
 class JobStateReader:
     """Reads the positions that a job has stored, while the job may run. It writes nothing, and never opens the sink.
 
@@ -105,44 +143,6 @@ def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
     return f"no positions are stored: each start {loss.get(start, other)}; set {STATE_URI.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
-    """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
-
-    - `workers`: the worker that stored the state.
-    - `taken_ms`: when the state was stored (epoch ms).
-    - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
-    """
-
-    states: Mapping[str, ShardState] = field(default_factory=dict)
-    lost: Mapping[str, ShardState] = field(default_factory=dict)
-    workers: Mapping[str, str] = field(default_factory=dict)
-    taken_ms: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
-        """Read snapshots. A shard without a stored state begins where the job would begin it.
-
-        Raises: StateError if a snapshot cannot be read.
-        """
-        snapshots = list(snapshots)
-        restored = merge_snapshots(snapshots)
-        starts = Starts(start).begun_at(restored.pinned_ms)
-        stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
-        workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
-        taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
-        shards = list(listed)
-        lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
-        lost_states = {key: restored.shards[key] for key in lost}
-        return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
-
-    def lowest_shard(self) -> str | None:
-        """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
-        known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
-        lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
-        return None if lowest is None else lowest[1]
-
-
 async def snapshots_of_workers(
     group: GroupStore, read: PositionsLoader, entries: GroupStore | None = None
 ) -> list[State] | None:
@@ -199,7 +199,7 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One shard. Times are in ms.
 
-    - `subtask`: the subtask that reads the shard. `worker`: the worker (GROUP), if its name is known.
+    - `worker`: the worker that reads the shard. `worker`: the worker (GROUP), if its name is known.
     - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
     - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged into it.
     - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint covers.
@@ -216,7 +216,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     stream: str
     shard: str
-    subtask: int | None = None
+    process: int | None = None
     worker: str | None = None
     stage: str | None = None
     position: str | None = None
@@ -255,17 +255,17 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     waiting_records: int
 
 
-class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask, or in a group one `worker`.
+class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """One worker, or in a group one `worker`.
 
     - `responds`: whether its event loop responds. `not_ready`: why it is not ready; empty if it is ready.
     - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
-    - `commit`: the last commit, if the subtask is running and its sink commits.
+    - `commit`: the last commit, if the worker is running and its sink commits.
     - `alarms`: number of active alarms.
     - `skipped_records`, `dead_letters`: counted since it started, in all shards that it had.
     """
 
-    subtask: int | None = None
+    process: int | None = None
     responds: bool | None = None
     not_ready: list[str] | None = None
     checkpoint_age_ms: int | None = None
@@ -285,7 +285,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     job: str | None = None
     time_ms: int
     shards: list[ShardSnapshot]
-    subtasks: list[SubtaskSnapshot] | None = None
+    workers: list[WorkerSnapshot] | None = None
     global_watermark: int | None = None
     alignment: str | None = None
 

@@ -1,1 +1,1 @@
-"""Exports metrics from the process: exporters, and one page for all subtasks of a machine. Start at `export.py`."""
+"""Exports metrics from the process: exporters, and one page for all workers of a machine. Start at `export.py`."""

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import structs
 
 from recordpublisher.fetcher.alarms import Metric, MetricType, SinkMetric
-from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import (
     CLOUDWATCH_FILE,
@@ -31,7 +31,7 @@ _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
 
 class CloudWatchExporter(PeriodicExporter):
-    """Writes a line for each subtask, and with `flink.metrics.cloudwatch.shards` a line for each shard, whose metrics are billed.
+    """Writes a line for each worker, and with `flink.metrics.cloudwatch.shards` a line for each shard, whose metrics are billed.
 
     Owns the last value of each counter. CloudWatch adds values up, so a line has the difference to the line before.
     """
@@ -45,7 +45,7 @@ class CloudWatchExporter(PeriodicExporter):
         self._clock = clock or SystemClock()
         self._counted: dict[tuple[str, ...], int] = {}
 
-    async def send(self, subtasks: list[SubtaskMetrics]) -> None:
+    async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.
 
         Raises: OSError if they cannot be written. Then the next lines have the difference to the last lines that were written.
@@ -53,21 +53,21 @@ class CloudWatchExporter(PeriodicExporter):
         before = dict(
             self._counted
         )  # Restored if the lines cannot be written, so that the next lines have these counts too.
-        lines = b"".join(msgspec.json.encode(line) + b"\n" for each in subtasks for line in self._lines_of(each))
+        lines = b"".join(msgspec.json.encode(line) + b"\n" for each in workers for line in self._lines_of(each))
         try:
             await asyncio.to_thread(self._write, lines)
         except OSError:
             self._counted = before
             raise
 
-    def _lines_of(self, subtask: SubtaskMetrics) -> Iterable[dict[str, Any]]:
-        own = {"Job": self._job, "Subtask": str(subtask.subtask)}
-        if subtask.producer:
-            own = {"Job": self._job, "Producer": subtask.producer}
-        sink = [structs.replace(each, name=_sink_name(each)) for each in subtask.sink]
-        yield self._line(own, [*SUBTASK_METRICS, *sink], subtask.values | {each.name: each.value for each in sink})
+    def _lines_of(self, worker: WorkerMetrics) -> Iterable[dict[str, Any]]:
+        own = {"Job": self._job, "Process": str(worker.process)}
+        if worker.producer:
+            own = {"Job": self._job, "Producer": worker.producer}
+        sink = [structs.replace(each, name=_sink_name(each)) for each in worker.sink]
+        yield self._line(own, [*WORKER_METRICS, *sink], worker.values | {each.name: each.value for each in sink})
         if self._with_shards:
-            for origin, values in shard_rows(subtask):
+            for origin, values in shard_rows(worker):
                 of_shard = {"Job": self._job, "Stream": origin.stream, "Shard": origin.shard}
                 yield self._line(of_shard, SHARD_METRICS, values)
 
@@ -92,7 +92,7 @@ class CloudWatchExporter(PeriodicExporter):
             return int(value)
         key = (*dimensions.values(), metric.name)
         before, self._counted[key] = self._counted.get(key, 0), value
-        # The counters of a shard that comes back to this subtask begin at 0.
+        # The counters of a shard that comes back to this worker begin at 0.
         return value - before if value >= before else value
 
     def _write(self, lines: bytes) -> None:
@@ -105,5 +105,5 @@ class CloudWatchExporter(PeriodicExporter):
 
 
 def _sink_name(metric: SinkMetric) -> str:
-    """Return the name of a sink's metric next to the metrics of its subtask, for example `sinkRequests`."""
+    """Return the name of a sink's metric next to the metrics of its worker, for example `sinkRequests`."""
     return f"sink{metric.name[0].upper()}{metric.name[1:]}"

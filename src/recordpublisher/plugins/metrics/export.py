@@ -19,11 +19,11 @@ from recordpublisher.fetcher.alarms import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
-    SubtaskHealth,
-    SubtaskMetrics,
+    WorkerHealth,
+    WorkerMetrics,
 )
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -31,7 +31,7 @@ from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
 
 log = logging.getLogger("recordpublisher.metrics")
-Scope = Literal["subtask", "shard", "sink"]
+Scope = Literal["worker", "shard", "sink"]
 _STEMS = {
     "numberOfAggregatedRecords": "aggregated_records",
     "numberOfDeaggregatedRecords": "deaggregated_records",
@@ -54,7 +54,7 @@ async def export_metrics(
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
     - `properties`: `flink.metrics.exporters` says where to export.
-    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. A producer or sink counts as a subtask. Its number
+    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. A producer or sink counts as a worker. Its number
       follows those of the fetchers, in the order of the arguments.
 
     `recordpublisher run` calls this itself.
@@ -130,7 +130,7 @@ class _ProducerAsFetcher:
 
     def metrics(self) -> dict[str, Any]:
         """Return no metrics of shards, because a producer reads none."""
-        return {"subtask": {}, "shards": {}}
+        return {"worker": {}, "shards": {}}
 
 
 class FetchersHere:
@@ -142,26 +142,26 @@ class FetchersHere:
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
         self._fetchers = fetchers
 
-    async def metrics(self) -> list[SubtaskMetrics]:
+    async def metrics(self) -> list[WorkerMetrics]:
         """Return the metrics of each fetcher."""
         return self.measure()
 
-    async def health(self) -> list[SubtaskHealth]:
+    async def health(self) -> list[WorkerHealth]:
         """Return the health of each fetcher."""
         return self.check()
 
-    def measure(self) -> list[SubtaskMetrics]:
+    def measure(self) -> list[WorkerMetrics]:
         """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
-            SubtaskMetrics(number, metrics["subtask"], metrics["shards"], fetcher.sink_metrics(), _name(fetcher))
+            WorkerMetrics(number, metrics["worker"], metrics["shards"], fetcher.sink_metrics(), _name(fetcher))
             for number, (fetcher, metrics) in enumerate(read)
         ]
 
-    def check(self) -> list[SubtaskHealth]:
+    def check(self) -> list[WorkerHealth]:
         """Return the health of each fetcher."""
         return [
-            SubtaskHealth(number, True, each.reasons_not_ready(), _name(each))
+            WorkerHealth(number, True, each.reasons_not_ready(), _name(each))
             for number, each in enumerate(self._fetchers)
         ]
 
@@ -188,7 +188,7 @@ class PeriodicExporter(MetricsExporter):
         self._sending: asyncio.Task[None] | None = None
 
     @abstractmethod
-    async def send(self, subtasks: list[SubtaskMetrics]) -> None:
+    async def send(self, workers: list[WorkerMetrics]) -> None:
         """Send the current metrics. Raises: any error if that fails; the caller logs it."""
 
     async def open(self, source: MetricsSource) -> None:
@@ -279,14 +279,14 @@ def _export_metric(scope: Scope, metric: Metric[Any] | SinkMetric) -> ExportedMe
     return ExportedMetric(scope, metric.name, stem, unit, divisor, metric.type, metric.description)
 
 
-EXPORTED_SUBTASK_METRICS = tuple(_export_metric("subtask", metric) for metric in SUBTASK_METRICS)
+EXPORTED_WORKER_METRICS = tuple(_export_metric("worker", metric) for metric in WORKER_METRICS)
 EXPORTED_SHARD_METRICS = tuple(_export_metric("shard", metric) for metric in SHARD_METRICS)
 
 
 class Origin(NamedTuple):
-    """The origin of values: a subtask and its sink, a shard that the subtask reads (if `shard` is not empty), or a producer."""
+    """The origin of values: a worker and its sink, a shard that the worker reads (if `shard` is not empty), or a producer."""
 
-    subtask: int
+    process: int
     stream: str = ""
     shard: str = ""
     producer: str = ""
@@ -296,27 +296,27 @@ Row = tuple[Origin, dict[str, Any]]
 """The values of one origin, by the names of its metrics."""
 
 
-def shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
-    """Return the rows of the shards of a subtask."""
-    for key, values in subtask.shards.items():
+def shard_rows(worker: WorkerMetrics) -> Iterator[Row]:
+    """Return the rows of the shards of a worker."""
+    for key, values in worker.shards.items():
         stream, _, shard = key.rpartition("/")
-        yield Origin(subtask.subtask, stream, shard), values
+        yield Origin(worker.process, stream, shard), values
 
 
-def exported_tables(subtasks: Sequence[SubtaskMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
-    """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table.
+def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
+    """Return the metrics of workers, of their sinks (each metric once), and of shards, with the rows of each table.
 
     A program that only produces has those of sinks alone.
     """
-    jobs = [each for each in subtasks if not each.producer]
-    of_sinks = {metric.name: _export_metric("sink", metric) for each in subtasks for metric in each.sink}
+    jobs = [each for each in workers if not each.producer]
+    of_sinks = {metric.name: _export_metric("sink", metric) for each in workers for metric in each.sink}
     in_sinks = [
-        (Origin(each.subtask, producer=each.producer), {one.name: one.value for one in each.sink}) for each in subtasks
+        (Origin(each.process, producer=each.producer), {one.name: one.value for one in each.sink}) for each in workers
     ]
-    if subtasks and not jobs:
+    if workers and not jobs:
         return [(of_sinks.values(), in_sinks)]
     return [
-        (EXPORTED_SUBTASK_METRICS, [(Origin(each.subtask), each.values) for each in jobs]),
+        (EXPORTED_WORKER_METRICS, [(Origin(each.process), each.values) for each in jobs]),
         (of_sinks.values(), in_sinks),
         (EXPORTED_SHARD_METRICS, [row for each in jobs for row in shard_rows(each)]),
     ]

@@ -1,5 +1,7 @@
 """Serves a few pages over HTTP, on TCP or on a Unix socket. No client can disturb the job through this server."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -22,20 +24,6 @@ CLOSE_SECONDS = 1.0
 BROWSER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 """Headers of servers for this machine. Browsers then store no response, and use only the given content type."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One response."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = "text/plain; charset=utf-8"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-Pages = Mapping[str, Callable[[], Awaitable[Page]]]
-"""A function for each path. It returns the response to GET and HEAD."""
 
 
 class HttpPages:
@@ -96,6 +84,20 @@ class HttpPages:
             return web.Response(status=500, text="the page cannot be made; see the log of the job\n")
         headers = {**(BROWSER_HEADERS if self._is_local else {}), **made.headers, "Content-Type": made.content_type}
         return web.Response(body=made.body, status=made.status, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One response."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Pages = Mapping[str, Callable[[], Awaitable[Page]]]
+"""A function for each path. It returns the response to GET and HEAD."""
 
 
 def _name_of(host: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.alarms import MetricType
-from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, WorkerMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
@@ -34,7 +34,7 @@ except ImportError as error:
     ) from error
 
 Row = tuple[dict[str, str | int], dict[str, Any]]
-"""The attributes of a subtask or shard, and its values."""
+"""The attributes of a worker or shard, and its values."""
 
 SYSTEM = "aws_kinesis"
 """The value of `messaging.system`. The conventions define no value for Kinesis."""
@@ -59,12 +59,12 @@ class OpenTelemetryExporter(PeriodicExporter):
         self._started_ms = self._clock.now_ms()
         await super().open(source)
 
-    async def send(self, subtasks: list[SubtaskMetrics]) -> None:
+    async def send(self, workers: list[WorkerMetrics]) -> None:
         """Send the current metrics. Raises: OSError if the collector did not accept them."""
-        # The exporter of the SDK blocks, so it runs in a thread. Without subtasks there is nothing to send yet.
+        # The exporter of the SDK blocks, so it runs in a thread. Without workers there is nothing to send yet.
         if (
-            subtasks
-            and await asyncio.to_thread(self._exporter.export, self._data(subtasks)) is not MetricExportResult.SUCCESS
+            workers
+            and await asyncio.to_thread(self._exporter.export, self._data(workers)) is not MetricExportResult.SUCCESS
         ):
             raise ConnectionError("the collector did not accept them; the log of opentelemetry says why")
 
@@ -73,9 +73,9 @@ class OpenTelemetryExporter(PeriodicExporter):
         await super().close()
         await asyncio.to_thread(self._exporter.shutdown)
 
-    def _data(self, subtasks: list[SubtaskMetrics]) -> MetricsData:
+    def _data(self, workers: list[WorkerMetrics]) -> MetricsData:
         metrics = []
-        for exported, rows in exported_tables(subtasks):
+        for exported, rows in exported_tables(workers):
             with_attributes = [(_attributes(origin), values) for origin, values in rows]
             metrics += [self._metric(metric, with_attributes) for metric in exported]
         scope = ScopeMetrics(InstrumentationScope("recordpublisher"), metrics, "")
@@ -99,13 +99,13 @@ def _attributes(origin: Origin) -> dict[str, str | int]:
     if origin.producer:
         return {"messaging.system": SYSTEM, "messaging.operation.name": "send", "messaging.client.id": origin.producer}
     if not origin.shard:
-        return {"recordpublisher.subtask": origin.subtask}
+        return {"recordpublisher.process": origin.process}
     return {
         "messaging.system": SYSTEM,
         "messaging.operation.name": "poll",
         "messaging.destination.name": origin.stream,
         "messaging.destination.partition.id": origin.shard,
-        "recordpublisher.subtask": origin.subtask,
+        "recordpublisher.process": origin.process,
     }
 
 

@@ -13,8 +13,8 @@ import msgspec
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
-    SubtaskHealth,
-    SubtaskMetrics,
+    WorkerHealth,
+    WorkerMetrics,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -27,6 +27,31 @@ T = TypeVar("T")
 RESPONSE_SECONDS = 5.0
 """A worker that takes longer counts as not responding. Prometheus itself waits 10 s by default."""
 METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
+
+
+class WorkerProcesses:
+    """The workers of a supervisor, numbered from 0, as a MetricsSource."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._paths = [_socket_path(folder, number) for number in range(count)]
+
+    async def metrics(self) -> list[WorkerMetrics]:
+        """Return the metrics of every worker that responds."""
+        found = await asyncio.gather(*(_read(path, METRICS_PATH, WorkerMetrics) for path in self._paths))
+        return [
+            msgspec.structs.replace(metrics, process=number)
+            for number, answer in enumerate(found)
+            for metrics in answer or ()
+        ]
+
+    async def health(self) -> list[WorkerHealth]:
+        """Return the health of every worker, including workers that do not respond."""
+        found = await asyncio.gather(*(_read(path, HEALTH_PATH, WorkerHealth) for path in self._paths))
+        return [
+            msgspec.structs.replace(health, process=number)
+            for number, answer in enumerate(found)
+            for health in answer or [WorkerHealth(number, False, [])]
+        ]
 
 
 @asynccontextmanager
@@ -73,31 +98,6 @@ class WorkerSocket(MetricsExporter):
 
     async def _health(self) -> Page:
         return Page(msgspec.json.encode(await self._source.health()))
-
-
-class WorkerProcesses:
-    """The workers of a supervisor, numbered from 0, as a MetricsSource."""
-
-    def __init__(self, folder: Path, count: int) -> None:
-        self._paths = [_socket_path(folder, number) for number in range(count)]
-
-    async def metrics(self) -> list[SubtaskMetrics]:
-        """Return the metrics of every worker that responds."""
-        found = await asyncio.gather(*(_read(path, METRICS_PATH, SubtaskMetrics) for path in self._paths))
-        return [
-            msgspec.structs.replace(metrics, subtask=number)
-            for number, answer in enumerate(found)
-            for metrics in answer or ()
-        ]
-
-    async def health(self) -> list[SubtaskHealth]:
-        """Return the health of every worker, including workers that do not respond."""
-        found = await asyncio.gather(*(_read(path, HEALTH_PATH, SubtaskHealth) for path in self._paths))
-        return [
-            msgspec.structs.replace(health, subtask=number)
-            for number, answer in enumerate(found)
-            for health in answer or [SubtaskHealth(number, False, [])]
-        ]
 
 
 async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:

@@ -34,34 +34,6 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis import KinesisClient
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPositions:
-    """The positions in the sink and in the state store. If both have a shard, the job resumes at the sink's position."""
-
-    in_sink: RestoredState
-    in_store: RestoredState
-
-    @property
-    def merged(self) -> RestoredState:
-        """The state from which the job would be restored."""
-        return overlay(self.in_store, self.in_sink)
-
-    def check_unused(self, is_forced: bool) -> None:
-        """Check that no positions exist that imported ones would replace, or that take precedence over them.
-
-        Raises: StateError if the sink has positions, or if the state store has some and `is_forced` is False.
-        """
-        if self.in_sink.shards:
-            raise StateError(
-                f"the sink has positions of {_streams(self.in_sink)} with its rows, and the job continues from these: "
-                "give the job a new name or place"
-            )
-        if self.in_store.shards and not is_forced:
-            raise StateError(
-                f"the job has positions of {_streams(self.in_store)}. --force puts the imported ones in their place"
-            )
-
-
 class JobPositions:
     """Reads a job's positions while the job may run, without taking anything over. Writes the first positions of a job that is not running.
 
@@ -203,6 +175,34 @@ class JobPositions:
         """
         uri = self._properties.value(STATE_URI)
         return None if uri is not None and missing_folder(uri) is not None else self._opened_store()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPositions:
+    """The positions in the sink and in the state store. If both have a shard, the job resumes at the sink's position."""
+
+    in_sink: RestoredState
+    in_store: RestoredState
+
+    @property
+    def merged(self) -> RestoredState:
+        """The state from which the job would be restored."""
+        return overlay(self.in_store, self.in_sink)
+
+    def check_unused(self, is_forced: bool) -> None:
+        """Check that no positions exist that imported ones would replace, or that take precedence over them.
+
+        Raises: StateError if the sink has positions, or if the state store has some and `is_forced` is False.
+        """
+        if self.in_sink.shards:
+            raise StateError(
+                f"the sink has positions of {_streams(self.in_sink)} with its rows, and the job continues from these: "
+                "give the job a new name or place"
+            )
+        if self.in_store.shards and not is_forced:
+            raise StateError(
+                f"the job has positions of {_streams(self.in_store)}. --force puts the imported ones in their place"
+            )
 
 
 async def end_group(group: GroupStore, settings: LeaseSettings) -> None:

@@ -77,7 +77,7 @@ class PositionsReset:
         return sorted(known.values(), key=lambda position: position.shard)
 
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions. Running subtasks are fenced off. Raises: StateError if a worker of the group is running."""
+        """Store the planned positions. Running workers are fenced off. Raises: StateError if a worker of the group is running."""
         await self.job.store_over(imported_states(plan))
 
     async def _start_of(self, stream: str) -> StartingPosition:
@@ -139,7 +139,7 @@ async def reset_positions(
     - `dry_run`: write nothing.
 
     Return a dict with each `stream/shard`: the record after which, or the place from where, it is read now; None if it was read to its end.
-    Running subtasks are fenced off.
+    Running workers are fenced off.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
     group is running, or if a group's positions are stored with its rows; KinesisError if the shards cannot be listed.

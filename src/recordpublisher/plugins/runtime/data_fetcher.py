@@ -1,4 +1,4 @@
-"""`rp.DataFetcher`: the job of a program. `job_assembly.py` builds its parts; `fetcher/subtask_fetcher.py` does the reading."""
+"""`rp.DataFetcher`: the job of a program. `job_assembly.py` builds its parts; `fetcher/shard_fetcher.py` does the reading."""
 
 from __future__ import annotations  # the reference and help() show types by their names
 
@@ -12,7 +12,7 @@ from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener, SinkMetric
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
+from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -244,14 +244,14 @@ class DataFetcher(Generic[V]):
         return await self._fetcher.checkpoint()
 
     def metrics(self) -> dict[str, Any]:
-        """Return `{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md."""
+        """Return `{"worker": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md."""
         return self._fetcher.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
         """Return how long a stream keeps its records (ms), as last requested (every five minutes); None while that is not known."""
         return self._fetcher.retention_ms(stream)
 
-    def progress(self) -> SubtaskProgress:
+    def progress(self) -> WorkerProgress:
         """Return the figures of a progress line, such as `records` read, `open_shards`, `lag_ms`, and `unfinished` records of the sink.
 
         The others are `idle_shards`, `held_shards`, and `skipped` and `dead_letters`, whose records count as read. `lag_ms` is the lag of

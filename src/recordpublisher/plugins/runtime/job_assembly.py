@@ -16,10 +16,10 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import CommittingSink, Sink, entries_of, stores_positions
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
@@ -60,19 +60,6 @@ if TYPE_CHECKING:
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 
 log = logging.getLogger("recordpublisher.fetcher")
-
-
-class JobParts(msgspec.Struct, frozen=True):
-    """The parts of a job.
-
-    - `lister`: None for a queue.
-    - `state_place`: where the job stores its positions, or "".
-    """
-
-    fetcher: SubtaskFetcher | QueueJob
-    lister: StreamLister | None
-    streams: Sequence[str]
-    state_place: str
 
 
 def build_job(
@@ -170,6 +157,19 @@ def build_job(
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+class JobParts(msgspec.Struct, frozen=True):
+    """The parts of a job.
+
+    - `lister`: None for a queue.
+    - `state_place`: where the job stores its positions, or "".
+    """
+
+    fetcher: ShardFetcher | QueueJob
+    lister: StreamLister | None
+    streams: Sequence[str]
+    state_place: str
 
 
 def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:

@@ -30,6 +30,48 @@ from recordpublisher.publishers.user_code import cause_in_user_code, describe_er
 NOTICE_SECONDS, LOOK_SECONDS = 10.0, 1.0
 
 
+class StopSignals:
+    """The `stop` functions to call at the first signal, each in its own event loop. A process needs only one instance."""
+
+    def __init__(self) -> None:
+        self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
+        self._replaced: dict[signal.Signals, Any] = {}
+        self._first = FirstSignal()
+
+    def add(self, stop: Callable[[], None]) -> None:
+        """Call `stop` in the running loop at the first signal.
+
+        Raises: ConfigurationError outside the main thread, because Python can set a signal handler only there.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            reason = "Python handles signals in the main thread only"
+            raise ConfigurationError("handle_signals", True, "False in another thread", reason=reason)
+        self._stops.append((stop, asyncio.get_running_loop()))
+        for number in _NUMBERS:
+            if number not in self._replaced:
+                self._replaced[number] = signal.signal(number, self._on_signal)
+
+    def remove(self, stop: Callable[[], None]) -> None:
+        """Forget `stop`. When none is left, restore the previous signal handlers."""
+        self._stops = [each for each in self._stops if each[0] != stop]
+        if not self._stops:
+            self._restore()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self._first.is_this():
+            for stop, loop in self._stops:
+                loop.call_soon_threadsafe(_stop, stop, signal.Signals(number).name)
+        elif not self._first.is_repeated():
+            self._restore()
+            signal.raise_signal(number)
+
+    def _restore(self) -> None:
+        for number, before in self._replaced.items():
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+        self._replaced, self._first = {}, FirstSignal()
+
+
 async def tell_what_drains(
     sink: str,
     unfinished: Callable[[], Unfinished | None],
@@ -163,48 +205,6 @@ class FirstSignal:
     def is_repeated(self) -> bool:
         """Return whether this signal repeats the first one, because it came within half a second."""
         return self._at is not None and time.monotonic() - self._at < REPEATED_SECONDS
-
-
-class StopSignals:
-    """The `stop` functions to call at the first signal, each in its own event loop. A process needs only one instance."""
-
-    def __init__(self) -> None:
-        self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
-        self._replaced: dict[signal.Signals, Any] = {}
-        self._first = FirstSignal()
-
-    def add(self, stop: Callable[[], None]) -> None:
-        """Call `stop` in the running loop at the first signal.
-
-        Raises: ConfigurationError outside the main thread, because Python can set a signal handler only there.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            reason = "Python handles signals in the main thread only"
-            raise ConfigurationError("handle_signals", True, "False in another thread", reason=reason)
-        self._stops.append((stop, asyncio.get_running_loop()))
-        for number in _NUMBERS:
-            if number not in self._replaced:
-                self._replaced[number] = signal.signal(number, self._on_signal)
-
-    def remove(self, stop: Callable[[], None]) -> None:
-        """Forget `stop`. When none is left, restore the previous signal handlers."""
-        self._stops = [each for each in self._stops if each[0] != stop]
-        if not self._stops:
-            self._restore()
-
-    def _on_signal(self, number: int, _frame: object) -> None:
-        if self._first.is_this():
-            for stop, loop in self._stops:
-                loop.call_soon_threadsafe(_stop, stop, signal.Signals(number).name)
-        elif not self._first.is_repeated():
-            self._restore()
-            signal.raise_signal(number)
-
-    def _restore(self) -> None:
-        for number, before in self._replaced.items():
-            if signal.getsignal(number) == self._on_signal:
-                signal.signal(number, signal.SIG_DFL if before is None else before)
-        self._replaced, self._first = {}, FirstSignal()
 
 
 def _stop(stop: Callable[[], None], name: str) -> None:

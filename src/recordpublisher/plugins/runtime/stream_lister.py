@@ -54,177 +54,6 @@ _VALID_FUNCTION = "a function that returns names or ARNs"
 _LINE = re.compile(r"[\w.:/=+@-]+")
 
 
-def stream_names(streams: GivenStreams) -> dict[str, str]:
-    """Return a dict from each stream's name to the given text: a name, an ARN or NAME=ARN.
-
-    Raises: ConfigurationError if a text is not a valid name or ARN, or if a name occurs twice.
-    """
-    if isinstance(streams, Mapping):  # The error does not show the mapping, because its values may be secrets.
-        raise ConfigurationError("streams", "a mapping", _VALID, reason=_PROPERTIES_FIRST)
-    given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
-    if not given or not all(isinstance(each, str) and each.strip() for each in given):
-        raise ConfigurationError("streams", streams or None, _VALID)
-    if wrong := next((each for each in given if not _LINE.fullmatch(each.strip())), None):
-        valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment stands on a line of its own"
-        raise ConfigurationError("streams", wrong, valid)
-    names = {stream_name(each.strip()): each.strip() for each in given}
-    if len(names) != len(given):
-        valid = "each stream once; for streams of the same name a name of its own: eu=arn:aws:kinesis:eu-west-1:..."
-        raise ConfigurationError("streams", given, valid)
-    return names
-
-
-class StreamNames:
-    """Owns the last valid list of streams, and what each name stands for that was ever in the list.
-
-    The constructor calls the function once, if one is given. Raises: ConfigurationError if the function fails or does not return a valid
-    list of streams.
-    """
-
-    def __init__(self, streams: StreamsArgument) -> None:
-        self.function = streams if callable(streams) else None
-        first = streams if self.function is None else _called(self.function)
-        self.given: dict[str, str] = stream_names(cast("GivenStreams", first))
-        """The given text for the name of each stream. Streams that were removed from the list stay here."""
-        self._last = tuple(self.given)
-        self._failure: str | None = None
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """Distinguishes jobs that set no group. It is the same in all processes of a job, even if their lists differ for a moment."""
-        if self.function is None:
-            return self._last
-        function = self.function
-        name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-        return (str(function) if isinstance(function, StreamsFile) else name,)
-
-    def stream_list(self, check: Callable[[Sequence[str]], None], properties: Properties) -> StreamList:
-        """Return the list of streams for the fetcher. A function is called again at each `flink.shard.discovery.intervalmillis`.
-
-        - `check`: raises an error for streams that the job's publisher cannot read.
-        """
-        interval_ms = properties.value(DISCOVERY_INTERVAL)
-        if self.function is None or interval_ms < 0:
-            return StreamList(self._last)
-        return StreamList(self._last, lambda: self._look(check), interval_ms / 1000)
-
-    async def _look(self, check: Callable[[Sequence[str]], None]) -> Sequence[str]:
-        """Return the current streams. If the list cannot be used, warn once and return the last valid list."""
-        assert self.function is not None
-        try:
-            # A UserFunction, because the function may read a file or call a service.
-            found = await UserFunction("streams", self.function, _VALID_FUNCTION)()
-            names = stream_names(cast("GivenStreams", found))
-            self._check_same(names)
-            check(list(names.values()))
-        except Exception as error:
-            self._on_failure(str(error) if isinstance(error, ConfigurationError) else describe_error(error))
-            return self._last
-        if self._failure is not None:
-            log.info("the list of streams can be used again: %s", ", ".join(names))
-        self._failure = None
-        self.given |= names
-        self._last = tuple(names)
-        return self._last
-
-    def _on_failure(self, reason: str) -> None:
-        if reason != self._failure:
-            log.warning(
-                "the list of streams cannot be used, the job continues with %s: %s", ", ".join(self._last), reason
-            )
-        self._failure = reason
-
-    def _check_same(self, names: Mapping[str, str]) -> None:
-        for name, given in names.items():
-            if self.given.get(name, given) != given:
-                valid = f"{self.given[name]}, as before: positions belong to the name; another stream needs a name of its own, NAME=ARN"
-                raise ConfigurationError("streams", given, valid)
-
-
-class StreamsFile:
-    """A file with the name, the ARN or NAME=ARN of a stream on each line. Empty lines and lines that begin with # are ignored."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __str__(self) -> str:
-        return self._path
-
-    def __call__(self) -> list[str]:
-        """Return the streams that are in the file now.
-
-        Raises: ConfigurationError if the file cannot be read, or has an invalid line or no stream.
-        """
-        valid = "a file with the name or ARN of a stream on each line"
-        try:
-            lines = [line.strip() for line in Path(self._path).read_text(encoding="utf-8-sig").splitlines()]
-        except (OSError, UnicodeError) as error:
-            raise ConfigurationError(STREAMS_FILE.key, self._path, valid, reason=str(error)) from error
-        found = [line for line in lines if line and not line.startswith("#")]
-        wrong = [line for line in found if not _LINE.fullmatch(line)]
-        if wrong or not found:
-            reason = f"it has the line {wrong[0][:100]!r}" if wrong else "it has none"
-            raise ConfigurationError(STREAMS_FILE.key, self._path, valid, reason=reason)
-        return found
-
-
-def streams_argument(properties: Properties) -> StreamsArgument:
-    """Return the streams that the properties give: names, or a function.
-
-    Raises: ConfigurationError unless exactly one of the three properties is set, or if a name is invalid.
-    """
-    keys = [each for each in (STREAMS, STREAMS_FILE, STREAMS_FUNCTION) if properties.is_set(each)]
-    if len(keys) > 1:
-        raise ConfigurationError.conflict(keys[1].key, keys[0].key, reason="each of them names the streams")
-    if properties.is_set(STREAMS_FILE):
-        return StreamsFile(properties.value(STREAMS_FILE) or "")
-    if properties.is_set(STREAMS_FUNCTION):
-        valid = "module:function, of a function without arguments that returns names or ARNs of streams"
-        return cast("StreamsFunction", imported_function(properties, STREAMS_FUNCTION, valid))
-    given = [name.strip() for name in (properties.value(STREAMS) or "").split(",")]
-    if not any(given):
-        valid = f"names or ARNs of streams, separated by commas, or {STREAMS_FILE.key}, or {STREAMS_FUNCTION.key}"
-        raise ConfigurationError(STREAMS.key, None, valid, reason=unknown_key_near(STREAMS.key, properties))
-    return [name for name in given if name]
-
-
-def streams_of(properties: Properties) -> list[str]:
-    """Return the current streams of the job, as given. Raises: ConfigurationError if there are none."""
-    given = streams_argument(properties)
-    return list(StreamNames(given).given.values()) if callable(given) else list(given)
-
-
-def _called(function: StreamsFunction) -> object:
-    async def call() -> object:
-        return await UserFunction("streams", function, _VALID_FUNCTION)()
-
-    try:
-        return run_sync(call())
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        name = getattr(function, "__qualname__", repr(function))
-        raise ConfigurationError("streams", name, _VALID_FUNCTION, reason=describe_error(error)) from error
-
-
-log = logging.getLogger("recordpublisher.discovery")
-T = TypeVar("T")
-COMPLETE_LISTING_TRIES = 5
-"""How often a first listing that lacks open shards is repeated, about once a second. ListShards becomes consistent within seconds."""
-UNREACHABLE = "EndpointConnectionError"
-
-
-@runtime_checkable
-class ClientProvider(Protocol):
-    """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
-
-    def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
-        """Return the client, or None if the factory does not use Kinesis.
-
-        The client is created at the first call, for these streams (names or ARNs).
-        """
-
-
 class StreamLister:
     """The job's `ShardLister`.
 
@@ -429,3 +258,174 @@ class StreamLister:
         if self._client is None:
             self._client = kinesis.KinesisClient(self._properties, streams)
         return self._client
+
+
+def stream_names(streams: GivenStreams) -> dict[str, str]:
+    """Return a dict from each stream's name to the given text: a name, an ARN or NAME=ARN.
+
+    Raises: ConfigurationError if a text is not a valid name or ARN, or if a name occurs twice.
+    """
+    if isinstance(streams, Mapping):  # The error does not show the mapping, because its values may be secrets.
+        raise ConfigurationError("streams", "a mapping", _VALID, reason=_PROPERTIES_FIRST)
+    given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
+    if not given or not all(isinstance(each, str) and each.strip() for each in given):
+        raise ConfigurationError("streams", streams or None, _VALID)
+    if wrong := next((each for each in given if not _LINE.fullmatch(each.strip())), None):
+        valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment stands on a line of its own"
+        raise ConfigurationError("streams", wrong, valid)
+    names = {stream_name(each.strip()): each.strip() for each in given}
+    if len(names) != len(given):
+        valid = "each stream once; for streams of the same name a name of its own: eu=arn:aws:kinesis:eu-west-1:..."
+        raise ConfigurationError("streams", given, valid)
+    return names
+
+
+class StreamNames:
+    """Owns the last valid list of streams, and what each name stands for that was ever in the list.
+
+    The constructor calls the function once, if one is given. Raises: ConfigurationError if the function fails or does not return a valid
+    list of streams.
+    """
+
+    def __init__(self, streams: StreamsArgument) -> None:
+        self.function = streams if callable(streams) else None
+        first = streams if self.function is None else _called(self.function)
+        self.given: dict[str, str] = stream_names(cast("GivenStreams", first))
+        """The given text for the name of each stream. Streams that were removed from the list stay here."""
+        self._last = tuple(self.given)
+        self._failure: str | None = None
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Distinguishes jobs that set no group. It is the same in all processes of a job, even if their lists differ for a moment."""
+        if self.function is None:
+            return self._last
+        function = self.function
+        name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+        return (str(function) if isinstance(function, StreamsFile) else name,)
+
+    def stream_list(self, check: Callable[[Sequence[str]], None], properties: Properties) -> StreamList:
+        """Return the list of streams for the fetcher. A function is called again at each `flink.shard.discovery.intervalmillis`.
+
+        - `check`: raises an error for streams that the job's publisher cannot read.
+        """
+        interval_ms = properties.value(DISCOVERY_INTERVAL)
+        if self.function is None or interval_ms < 0:
+            return StreamList(self._last)
+        return StreamList(self._last, lambda: self._look(check), interval_ms / 1000)
+
+    async def _look(self, check: Callable[[Sequence[str]], None]) -> Sequence[str]:
+        """Return the current streams. If the list cannot be used, warn once and return the last valid list."""
+        assert self.function is not None
+        try:
+            # A UserFunction, because the function may read a file or call a service.
+            found = await UserFunction("streams", self.function, _VALID_FUNCTION)()
+            names = stream_names(cast("GivenStreams", found))
+            self._check_same(names)
+            check(list(names.values()))
+        except Exception as error:
+            self._on_failure(str(error) if isinstance(error, ConfigurationError) else describe_error(error))
+            return self._last
+        if self._failure is not None:
+            log.info("the list of streams can be used again: %s", ", ".join(names))
+        self._failure = None
+        self.given |= names
+        self._last = tuple(names)
+        return self._last
+
+    def _on_failure(self, reason: str) -> None:
+        if reason != self._failure:
+            log.warning(
+                "the list of streams cannot be used, the job continues with %s: %s", ", ".join(self._last), reason
+            )
+        self._failure = reason
+
+    def _check_same(self, names: Mapping[str, str]) -> None:
+        for name, given in names.items():
+            if self.given.get(name, given) != given:
+                valid = f"{self.given[name]}, as before: positions belong to the name; another stream needs a name of its own, NAME=ARN"
+                raise ConfigurationError("streams", given, valid)
+
+
+class StreamsFile:
+    """A file with the name, the ARN or NAME=ARN of a stream on each line. Empty lines and lines that begin with # are ignored."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return self._path
+
+    def __call__(self) -> list[str]:
+        """Return the streams that are in the file now.
+
+        Raises: ConfigurationError if the file cannot be read, or has an invalid line or no stream.
+        """
+        valid = "a file with the name or ARN of a stream on each line"
+        try:
+            lines = [line.strip() for line in Path(self._path).read_text(encoding="utf-8-sig").splitlines()]
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(STREAMS_FILE.key, self._path, valid, reason=str(error)) from error
+        found = [line for line in lines if line and not line.startswith("#")]
+        wrong = [line for line in found if not _LINE.fullmatch(line)]
+        if wrong or not found:
+            reason = f"it has the line {wrong[0][:100]!r}" if wrong else "it has none"
+            raise ConfigurationError(STREAMS_FILE.key, self._path, valid, reason=reason)
+        return found
+
+
+def streams_argument(properties: Properties) -> StreamsArgument:
+    """Return the streams that the properties give: names, or a function.
+
+    Raises: ConfigurationError unless exactly one of the three properties is set, or if a name is invalid.
+    """
+    keys = [each for each in (STREAMS, STREAMS_FILE, STREAMS_FUNCTION) if properties.is_set(each)]
+    if len(keys) > 1:
+        raise ConfigurationError.conflict(keys[1].key, keys[0].key, reason="each of them names the streams")
+    if properties.is_set(STREAMS_FILE):
+        return StreamsFile(properties.value(STREAMS_FILE) or "")
+    if properties.is_set(STREAMS_FUNCTION):
+        valid = "module:function, of a function without arguments that returns names or ARNs of streams"
+        return cast("StreamsFunction", imported_function(properties, STREAMS_FUNCTION, valid))
+    given = [name.strip() for name in (properties.value(STREAMS) or "").split(",")]
+    if not any(given):
+        valid = f"names or ARNs of streams, separated by commas, or {STREAMS_FILE.key}, or {STREAMS_FUNCTION.key}"
+        raise ConfigurationError(STREAMS.key, None, valid, reason=unknown_key_near(STREAMS.key, properties))
+    return [name for name in given if name]
+
+
+def streams_of(properties: Properties) -> list[str]:
+    """Return the current streams of the job, as given. Raises: ConfigurationError if there are none."""
+    given = streams_argument(properties)
+    return list(StreamNames(given).given.values()) if callable(given) else list(given)
+
+
+def _called(function: StreamsFunction) -> object:
+    async def call() -> object:
+        return await UserFunction("streams", function, _VALID_FUNCTION)()
+
+    try:
+        return run_sync(call())
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigurationError("streams", name, _VALID_FUNCTION, reason=describe_error(error)) from error
+
+
+log = logging.getLogger("recordpublisher.discovery")
+T = TypeVar("T")
+COMPLETE_LISTING_TRIES = 5
+"""How often a first listing that lacks open shards is repeated, about once a second. ListShards becomes consistent within seconds."""
+UNREACHABLE = "EndpointConnectionError"
+
+
+@runtime_checkable
+class ClientProvider(Protocol):
+    """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
+
+    def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
+        """Return the client, or None if the factory does not use Kinesis.
+
+        The client is created at the first call, for these streams (names or ARNs).
+        """

@@ -18,7 +18,7 @@ import msgspec
 
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
+from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.publishers.errors import ConfigurationError, FencedError
@@ -44,9 +44,117 @@ _REPORT_SECONDS = 1.0
 UNBOUNDED = Bounds()
 
 
+class Supervisor:
+    """Owns the processes of the workers and the pipes to them.
+
+    - A worker reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
+      supervisor.
+    - A worker reads its properties from its stdin, so no secret is on a command line. The pipe stays open, and its end of file means
+      drain. This works even if the supervisor dies, so no worker keeps running.
+    - Each worker has a session of its own, so Ctrl-C reaches only the supervisor.
+
+    The argument `command` starts a worker when `--number N --supervised DESCRIPTOR` is added.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        properties: Properties,
+        count: int,
+        report: Callable[[WorkerProgress], None],
+    ) -> None:
+        self._command = command
+        self._properties = properties
+        self._count = count
+        self._report = report
+        self._drain_seconds = properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS
+        self._processes: dict[int, Process] = {}
+        self._progress: dict[int, asyncio.StreamReader] = {}
+        self._is_draining = False
+
+    async def run(self) -> None:
+        """Run until every worker has ended. Raises: WorkerFailedError for the first worker that failed, after all have ended."""
+        stop_on_signals(self._drain, self._kill)
+        try:
+            for number in range(self._count):
+                if not self._is_draining:
+                    await self._start(number)
+            await self._wait_for_all()
+        finally:
+            self._kill()
+
+    async def _start(self, number: int) -> None:
+        ours, theirs = os.pipe()
+        self._progress[number] = await _reader_of(ours)
+        arguments = ("--number", str(number), "--supervised", str(theirs))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, *arguments, stdin=PIPE, pass_fds=(theirs,), start_new_session=True
+            )
+        finally:
+            # Closed here, because otherwise the pipe would not end when the worker ends.
+            os.close(theirs)
+        self._processes[number] = process
+        if process.stdin is not None:
+            process.stdin.write(json.dumps(dict(self._properties)).encode() + b"\n")
+        if self._is_draining:
+            self._drain()
+
+    async def _wait_for_all(self) -> None:
+        watching = {asyncio.create_task(self._watch(number)) for number in self._processes}
+        failed: WorkerFailedError | None = None
+        timeout = None
+        while watching:
+            done, watching = await asyncio.wait(watching, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                log.error("workers did not drain within %.0f s and are killed", self._drain_seconds)
+                self._kill()
+            for task in done:
+                failed = failed or task.result()
+            if failed and timeout is None:
+                log.error("%s", failed)
+                self._drain()
+                timeout = self._drain_seconds
+        if failed:
+            raise failed
+
+    async def _watch(self, number: int) -> WorkerFailedError | None:
+        reading = asyncio.create_task(self._read_progress(number, self._progress[number]))
+        try:
+            code = await self._processes[number].wait()
+            await asyncio.wait([reading], timeout=LAST_REPORT_SECONDS)
+        finally:
+            reading.cancel()
+        return WorkerFailedError(number, code) if code else None
+
+    async def _read_progress(self, number: int, reader: asyncio.StreamReader) -> None:
+        """Pass on each report. Ignore lines that are not valid reports."""
+        while True:
+            try:
+                line = await reader.readline()
+                if not line:
+                    return
+                progress = msgspec.json.decode(line, type=WorkerProgress)
+                self._report(msgspec.structs.replace(progress, process=number))
+            except ValueError as error:  # The line may also be too long.
+                log.debug("a worker sent an invalid report: %s", error)
+
+    def _drain(self) -> None:
+        log.info("the job is draining")
+        self._is_draining = True
+        for process in self._processes.values():
+            if process.stdin is not None:
+                process.stdin.close()
+
+    def _kill(self) -> None:
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.kill()
+
+
 async def run_process(
     properties: Properties,
-    report: Callable[[SubtaskProgress], None],
+    report: Callable[[WorkerProgress], None],
     supervisor: int | None = None,
     metrics_folder: Path | None = None,
     number: int = 0,
@@ -73,7 +181,7 @@ async def run_process(
 
 async def run_fetcher(
     fetcher: DataFetcher,
-    report: Callable[[SubtaskProgress], None],
+    report: Callable[[WorkerProgress], None],
     exporters: Sequence[MetricsExporter],
     supervisor: int | None = None,
     bounds: Bounds = UNBOUNDED,
@@ -147,7 +255,7 @@ def _freeze_heap() -> None:
     gc.freeze()
 
 
-async def _report(fetcher: DataFetcher, report: Callable[[SubtaskProgress], None]) -> None:
+async def _report(fetcher: DataFetcher, report: Callable[[WorkerProgress], None]) -> None:
     await asyncio.sleep(_REPORT_SECONDS)
     _freeze_heap()
     while True:
@@ -164,7 +272,7 @@ async def run_python_job(
     job: str,
     given: Properties,
     change: Callable[[Properties], Properties],
-    report: Callable[[SubtaskProgress], None],
+    report: Callable[[WorkerProgress], None],
     exporters: Sequence[MetricsExporter],
     bounds: Bounds = UNBOUNDED,
 ) -> None:
@@ -242,121 +350,13 @@ LAST_REPORT_SECONDS = 1.0
 """How long to wait for the last report of a worker that has ended. A process that it left behind may keep the pipe open."""
 
 
-class Supervisor:
-    """Owns the processes of the workers and the pipes to them.
-
-    - A worker reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
-      supervisor.
-    - A worker reads its properties from its stdin, so no secret is on a command line. The pipe stays open, and its end of file means
-      drain. This works even if the supervisor dies, so no worker keeps running.
-    - Each worker has a session of its own, so Ctrl-C reaches only the supervisor.
-
-    The argument `command` starts a worker when `--number N --supervised DESCRIPTOR` is added.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        properties: Properties,
-        count: int,
-        report: Callable[[SubtaskProgress], None],
-    ) -> None:
-        self._command = command
-        self._properties = properties
-        self._count = count
-        self._report = report
-        self._drain_seconds = properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS
-        self._processes: dict[int, Process] = {}
-        self._progress: dict[int, asyncio.StreamReader] = {}
-        self._is_draining = False
-
-    async def run(self) -> None:
-        """Run until every worker has ended. Raises: WorkerFailedError for the first worker that failed, after all have ended."""
-        stop_on_signals(self._drain, self._kill)
-        try:
-            for number in range(self._count):
-                if not self._is_draining:
-                    await self._start(number)
-            await self._wait_for_all()
-        finally:
-            self._kill()
-
-    async def _start(self, number: int) -> None:
-        ours, theirs = os.pipe()
-        self._progress[number] = await _reader_of(ours)
-        arguments = ("--number", str(number), "--supervised", str(theirs))
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command, *arguments, stdin=PIPE, pass_fds=(theirs,), start_new_session=True
-            )
-        finally:
-            # Closed here, because otherwise the pipe would not end when the worker ends.
-            os.close(theirs)
-        self._processes[number] = process
-        if process.stdin is not None:
-            process.stdin.write(json.dumps(dict(self._properties)).encode() + b"\n")
-        if self._is_draining:
-            self._drain()
-
-    async def _wait_for_all(self) -> None:
-        watching = {asyncio.create_task(self._watch(number)) for number in self._processes}
-        failed: WorkerFailedError | None = None
-        timeout = None
-        while watching:
-            done, watching = await asyncio.wait(watching, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                log.error("workers did not drain within %.0f s and are killed", self._drain_seconds)
-                self._kill()
-            for task in done:
-                failed = failed or task.result()
-            if failed and timeout is None:
-                log.error("%s", failed)
-                self._drain()
-                timeout = self._drain_seconds
-        if failed:
-            raise failed
-
-    async def _watch(self, number: int) -> WorkerFailedError | None:
-        reading = asyncio.create_task(self._read_progress(number, self._progress[number]))
-        try:
-            code = await self._processes[number].wait()
-            await asyncio.wait([reading], timeout=LAST_REPORT_SECONDS)
-        finally:
-            reading.cancel()
-        return WorkerFailedError(number, code) if code else None
-
-    async def _read_progress(self, number: int, reader: asyncio.StreamReader) -> None:
-        """Pass on each report. Ignore lines that are not valid reports."""
-        while True:
-            try:
-                line = await reader.readline()
-                if not line:
-                    return
-                progress = msgspec.json.decode(line, type=SubtaskProgress)
-                self._report(msgspec.structs.replace(progress, subtask=number))
-            except ValueError as error:  # The line may also be too long.
-                log.debug("a worker sent an invalid report: %s", error)
-
-    def _drain(self) -> None:
-        log.info("the job is draining")
-        self._is_draining = True
-        for process in self._processes.values():
-            if process.stdin is not None:
-                process.stdin.close()
-
-    def _kill(self) -> None:
-        for process in self._processes.values():
-            if process.returncode is None:
-                process.kill()
-
-
 def read_from_supervisor() -> tuple[Properties, int]:
     """Return the properties of this worker, and the descriptor of the pipe whose end of file means drain. Called in a worker."""
     line = sys.stdin.readline()
     return Properties(json.loads(line)), sys.stdin.fileno()
 
 
-def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]:
+def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
     """Return a function that writes one line for each report. Called in a worker.
 
     It ignores a supervisor that is gone or does not read, because the end of the other pipe drains the worker.
@@ -364,7 +364,7 @@ def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)
 
-    def report(progress: SubtaskProgress) -> None:
+    def report(progress: WorkerProgress) -> None:
         try:
             os.write(descriptor, msgspec.json.encode(progress) + b"\n")
         except (BrokenPipeError, BlockingIOError):
@@ -403,12 +403,12 @@ def as_group(properties: Properties) -> Iterator[Properties]:
         yield group.merged({STATE_URI.key: folder})
 
 
-# Adds the reports of all subtasks to the progress of the job.
+# Adds the reports of all workers to the progress of the job.
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """The progress of all subtasks together.
+    """The progress of all workers together.
 
     - `per_second`: recently finished records per second, including records that were left out; None if no time has passed.
     - `lag_ms`: age of the oldest unfinished record, in the shard that is furthest behind (ms); None if not known.
@@ -448,24 +448,24 @@ class JobProgress:
 
 
 class JobProgressMeter:
-    """Owns the last report of each subtask.
+    """Owns the last report of each worker.
 
     - `began`: when the job began (seconds of a monotonic clock).
     """
 
     def __init__(self, began: float) -> None:
-        self._last: dict[int, SubtaskProgress] = {}
+        self._last: dict[int, WorkerProgress] = {}
         self._rates = Rates()
         self._rates.add(began, {"job": (0, 0)})
 
     @property
     def has_reports(self) -> bool:
-        """Whether any subtask has reported yet."""
+        """Whether any worker has reported yet."""
         return bool(self._last)
 
-    def update(self, progress: SubtaskProgress) -> None:
-        """Keep a subtask's newest report."""
-        self._last[progress.subtask] = progress
+    def update(self, progress: WorkerProgress) -> None:
+        """Keep a worker's newest report."""
+        self._last[progress.process] = progress
 
     def sample(self, now: float) -> JobProgress:
         """Return the job's progress now, with the rate of the last seconds. `now` is in seconds of a monotonic clock."""
@@ -492,6 +492,6 @@ class JobProgressMeter:
         )
 
 
-def _finished(progress: SubtaskProgress) -> int:
+def _finished(progress: WorkerProgress) -> int:
     """Return how many records the sink has finished. A write that has not returned may count as unfinished before it counts as read."""
     return max(0, progress.records - (progress.unfinished or 0) - progress.left)

@@ -1,5 +1,7 @@
 """Knows in which ranges the files of an archive are complete, and writes one document for each archived shard."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,58 +39,6 @@ BEGIN = "BEGIN"
 AT = "AT"
 """A range begins with its first record: whether the shard had records before is not known."""
 _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
-
-
-class Range(msgspec.Struct, frozen=True):
-    """The range of a file, which has every record of one shard behind `after`, up to and including `through`.
-
-    Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
-    """
-
-    after: str
-    through: str
-
-    def __str__(self) -> str:
-        """Return the range as it stands in the name of a file."""
-        return f"{self.after}_{self.through}"
-
-
-class ShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of an archived shard: the position where its files end, as in `Range`, and the ids of its children."""
-
-    through: str
-    children: tuple[str, ...] = ()
-
-
-class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The document of one shard: its lineage and hash range, as `shard_to_json` has them.
-
-    - `open_ms`: a time at which the shard was open (epoch ms), so that the records of its children arrived later.
-    - `end`: the shard's end, if the archive has it.
-    """
-
-    stream: str
-    id: str
-    parents: tuple[str, ...] = ()
-    range: str | None = None
-    arn: str | None = None
-    open_ms: int | None = msgspec.field(default=None, name="openMs")
-    end: ShardEnd | None = None
-
-    @property
-    def name(self) -> str:
-        """The name under which the document is stored, which is also the key of the shard."""
-        return f"{self.stream}/{self.id}"
-
-    def united(self, newer: "ShardDocument") -> "ShardDocument":
-        """Return this document with what a newer one adds. A listing may lack parents that an earlier one had."""
-        parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
-        return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
-
-
-def position_text(position: SequenceNumber) -> str:
-    """Return a position as names of files have it: sequence number, dot, sub-sequence number. The last is -1 for a whole record."""
-    return f"{position.sequence}.{position.sub_sequence}"
 
 
 class ArchivedShards:
@@ -174,6 +124,58 @@ class ArchivedShards:
         if document.end is None:
             return document
         return msgspec.structs.replace(document, end=ShardEnd(self._reached.get(key, AT), document.end.children))
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The range of a file, which has every record of one shard behind `after`, up to and including `through`.
+
+    Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
+    """
+
+    after: str
+    through: str
+
+    def __str__(self) -> str:
+        """Return the range as it stands in the name of a file."""
+        return f"{self.after}_{self.through}"
+
+
+class ShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of an archived shard: the position where its files end, as in `Range`, and the ids of its children."""
+
+    through: str
+    children: tuple[str, ...] = ()
+
+
+class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The document of one shard: its lineage and hash range, as `shard_to_json` has them.
+
+    - `open_ms`: a time at which the shard was open (epoch ms), so that the records of its children arrived later.
+    - `end`: the shard's end, if the archive has it.
+    """
+
+    stream: str
+    id: str
+    parents: tuple[str, ...] = ()
+    range: str | None = None
+    arn: str | None = None
+    open_ms: int | None = msgspec.field(default=None, name="openMs")
+    end: ShardEnd | None = None
+
+    @property
+    def name(self) -> str:
+        """The name under which the document is stored, which is also the key of the shard."""
+        return f"{self.stream}/{self.id}"
+
+    def united(self, newer: ShardDocument) -> ShardDocument:
+        """Return this document with what a newer one adds. A listing may lack parents that an earlier one had."""
+        parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
+        return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
+
+
+def position_text(position: SequenceNumber) -> str:
+    """Return a position as names of files have it: sequence number, dot, sub-sequence number. The last is -1 for a whole record."""
+    return f"{position.sequence}.{position.sub_sequence}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,7 +372,7 @@ class RejectedRows:
             await sink.close()
 
     async def _open_sink(self) -> Sink:
-        """Open the sink with the number of the task as subtask."""
+        """Open the sink with the number of the task as worker."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
         await self._sink.open(SinkContext(request_checkpoint=self._request_flush))

@@ -247,7 +247,7 @@ def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | No
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
-    """Makes the fan-out publishers of one subtask. Owns one client for all shards, and the subtask's references to the stream consumers.
+    """Makes the fan-out publishers of one worker. Owns one client for all shards, and the worker's references to the stream consumers.
 
     - `streams`: names or ARNs. They are checked at once, whether given here or to `prepare`. With EAGER their consumers
       are also registered then. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
@@ -318,7 +318,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         )
 
     async def release(self, stream: str) -> None:
-        """Deregister the stream's consumer, unless another subtask of this process uses it (F8)."""
+        """Deregister the stream's consumer, unless another worker of this process uses it (F8)."""
         if self._registrar is not None:
             await self._registrar.release(stream)
 
@@ -328,7 +328,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             self._registrar.keep_registered()
 
     async def close(self) -> None:
-        """Deregister the consumers that no other subtask uses (F8), then close the client."""
+        """Deregister the consumers that no other worker uses (F8), then close the client."""
         self._is_closed = True
         try:
             if self._registrar is not None:

@@ -170,7 +170,7 @@ class ConsumerRegistrar:
 
     async def _delay_start(self) -> None:
         """Wait a little at random if the registration is LAZY."""
-        # Many subtasks start at once, and 5 registrations a second are allowed. Flink's connector waits in the same way.
+        # Many workers start at once, and 5 registrations a second are allowed. Flink's connector waits in the same way.
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)
 
@@ -280,7 +280,7 @@ class RegistrationCalls:
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
         """Return the ARN of the ACTIVE consumer; register it if it does not exist.
 
-        If the consumer is being deleted, wait until it is gone and register it again. If another subtask registers it,
+        If the consumer is being deleted, wait until it is gone and register it again. If another worker registers it,
         share it.
 
         Raises: ConsumerError after the time-out, if the stream has its maximum of consumers, or if `may_register`
@@ -315,7 +315,7 @@ class RegistrationCalls:
     async def _register(
         self, stream_arn: str, name: str, may_register: Callable[[], bool]
     ) -> ConsumerDescription | None:
-        """Register the consumer. Return None if another subtask registered it first."""
+        """Register the consumer. Return None if another worker registered it first."""
 
         def has_few(error: TransientError) -> bool:
             # The stream may have its maximum of consumers, which more time cannot fix.

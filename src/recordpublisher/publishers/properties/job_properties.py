@@ -89,9 +89,9 @@ CHECKPOINT_INTERVAL = DISCOVERY_AND_STATE.integer(
 )
 
 MEMORY = PropertyGroup("Memory")
-SUBTASK_BYTES = MEMORY.integer(
-    "flink.subtask.queue.bytes",
-    "Memory budget of everything queued in a subtask.",
+WORKER_BYTES = MEMORY.integer(
+    "flink.worker.queue.bytes",
+    "Memory budget of everything queued in a worker.",
     128 * 2**20,
     minimum=2**16,
     unit="bytes",

@@ -21,13 +21,6 @@ LONGEST_PAUSE_MS = 5_000
 """The largest back-off in an outage, unless its property is set, so that a service that has recovered is soon used again."""
 
 
-def outage_policy(
-    properties: PropertyValues, base_ms: int = 300, max_ms: int = LONGEST_PAUSE_MS, exponent: float = 1.5
-) -> RetryPolicy:
-    """Return the policy of a call that is retried for `flink.job.max.outage`."""
-    return RetryPolicy(0, base_ms, max_ms, exponent, properties.value(MAX_OUTAGE), MAX_OUTAGE.key)
-
-
 class RetryProperties(msgspec.Struct, frozen=True):
     """The four properties of one operation's retries."""
 
@@ -50,6 +43,13 @@ class RetryProperties(msgspec.Struct, frozen=True):
         if not properties.is_set(self.maximum):
             maximum = LONGEST_PAUSE_MS
         return outage_policy(properties, base, maximum, exponent)
+
+
+def outage_policy(
+    properties: PropertyValues, base_ms: int = 300, max_ms: int = LONGEST_PAUSE_MS, exponent: float = 1.5
+) -> RetryPolicy:
+    """Return the policy of a call that is retried for `flink.job.max.outage`."""
+    return RetryPolicy(0, base_ms, max_ms, exponent, properties.value(MAX_OUTAGE), MAX_OUTAGE.key)
 
 
 def retry_properties(

@@ -84,8 +84,8 @@ class ReadSettings(TypedDict, total=False):
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
     """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (GROUP:
-    the last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last worker of a process (GROUP: the
+    last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
     queue: str
     """`flink.queue.name`: The queue of the stream, as a name or an ARN; the publisher QUEUE needs it."""
     queue_name: str
@@ -176,8 +176,8 @@ class ReadSettings(TypedDict, total=False):
     `flink.deserializer.error=DEAD_LETTER`."""
     deadletter_sink: str
     """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."""
-    subtask_queue_bytes: int | str
-    """`flink.subtask.queue.bytes`: Memory budget of everything queued in a subtask. In bytes."""
+    worker_queue_bytes: int | str
+    """`flink.worker.queue.bytes`: Memory budget of everything queued in a worker. In bytes."""
     shard_queue_bytes: int | str
     """`flink.shard.queue.bytes`: Memory budget of one shard's queue. In bytes."""
     shard_queue_records: int

@@ -10,8 +10,8 @@ from recordpublisher.publishers.records import PoisonedRecord
 
 from fakes.shard_entries import entry, marker, watermarked
 
-LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=8)
-LARGE = BudgetLimits(subtask_bytes=1_000_000, shard_bytes=400_000, shard_records=8)
+LIMITS = BudgetLimits(worker_bytes=10_000, shard_bytes=4_000, shard_records=8)
+LARGE = BudgetLimits(worker_bytes=1_000_000, shard_bytes=400_000, shard_records=8)
 
 
 def full_entry(budget, shard_id="a", records=3, head=0):
@@ -132,12 +132,12 @@ def test_first_reads_reserve_their_memory():
     for one in entries:
         assert budget.reserve_read(one) == 100_000
 
-    assert budget.used == LARGE.subtask_bytes
+    assert budget.used == LARGE.worker_bytes
 
 
 @given(st.integers(2, 40), st.integers(1, 50))
 def test_shards_that_use_all_they_may_read_stay_within_the_budget(shards, records):
-    limits = BudgetLimits(subtask_bytes=shards * 65_536, shard_bytes=10**9, shard_records=10**9)
+    limits = BudgetLimits(worker_bytes=shards * 65_536, shard_bytes=10**9, shard_records=10**9)
     budget = shared(limits, shards)
     entries = [entry(str(number)) for number in range(shards)]
     first = watermarked(*range(records))
@@ -151,7 +151,7 @@ def test_shards_that_use_all_they_may_read_stay_within_the_budget(shards, record
             budget.settle_read(one, room)
             one.reading.queue.bytes += room
 
-    assert budget.used <= limits.subtask_bytes
+    assert budget.used <= limits.worker_bytes
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.booleans()), max_size=60))
@@ -168,5 +168,5 @@ def test_queued_bytes_stay_within_the_budget_and_one_batch_for_each_shard(steps)
             if records:
                 one.reading.queue.push(batch)
         queued = sum(each.reading.queue.bytes for each in entries)
-        assert queued <= LIMITS.subtask_bytes + 5 * watermarked(*range(6)).held_bytes
+        assert queued <= LIMITS.worker_bytes + 5 * watermarked(*range(6)).held_bytes
         assert budget.used == queued + sum(each.reservation.bytes for each in entries)

@@ -11,11 +11,11 @@ BATCH = watermarked(1, 2, 3)
 
 
 class Scene:
-    """A budget of two batches for the subtask, and of a little more than one for each shard."""
+    """A budget of two batches for the worker, and of a little more than one for each shard."""
 
-    def __init__(self, subtask_batches=2):
+    def __init__(self, worker_batches=2):
         size = BATCH.held_bytes
-        self.budget = MemoryBudget(BudgetLimits(subtask_batches * size, 2 * size, 100))
+        self.budget = MemoryBudget(BudgetLimits(worker_batches * size, 2 * size, 100))
         self.reads = PendingReads(self.budget)
         self.entries = {}
         self.tasks = {}
@@ -61,7 +61,7 @@ async def test_a_shard_with_an_empty_queue_gets_memory():
 
 
 async def test_freed_bytes_are_granted_from_the_lowest_next_watermark_on_until_they_are_used_up():
-    async with scene(subtask_batches=3) as s:
+    async with scene(worker_batches=3) as s:
         s.full("other"), s.full("late", head=50), s.full("early", head=10)
         await s.waits("late")
         await s.waits("early")
@@ -82,7 +82,7 @@ async def test_a_held_shard_gets_no_memory_that_others_free():
 
 
 async def test_a_held_shard_is_tried_again_with_its_own_emission():
-    async with scene(subtask_batches=4) as s:
+    async with scene(worker_batches=4) as s:
         held = s.full("held")
         s.budget.settle_read(held, BATCH.held_bytes)
         held.reading.queue.push(BATCH)
@@ -95,7 +95,7 @@ async def test_a_held_shard_is_tried_again_with_its_own_emission():
 
 
 async def test_the_heartbeat_grants_memory_that_became_free_without_an_emission():
-    async with scene(subtask_batches=4) as s:
+    async with scene(worker_batches=4) as s:
         held = s.full("held")
         held.status.set_held(True, 1.0)
         await s.waits("held")
@@ -108,7 +108,7 @@ async def test_the_heartbeat_grants_memory_that_became_free_without_an_emission(
 
 
 async def test_a_cancelled_reader_gets_no_memory_and_delays_no_other():
-    async with scene(subtask_batches=3) as s:
+    async with scene(worker_batches=3) as s:
         s.full("other"), s.full("late", head=50), s.full("early", head=10)
         await s.waits("late")
         await s.waits("early")
@@ -122,7 +122,7 @@ async def test_a_cancelled_reader_gets_no_memory_and_delays_no_other():
 
 
 async def test_the_cost_of_an_emission_does_not_depend_on_the_number_of_held_shards():
-    async with scene(subtask_batches=1_000) as s:
+    async with scene(worker_batches=1_000) as s:
         looked = 0
         s.full("busy")
         for number in range(500):

@@ -12,7 +12,7 @@ from recordpublisher.testing import run_virtual
 
 from fakes.shard_entries import entry, watermarked
 
-LIMITS = BudgetLimits(subtask_bytes=10_000, shard_bytes=4_000, shard_records=3)
+LIMITS = BudgetLimits(worker_bytes=10_000, shard_bytes=4_000, shard_records=3)
 
 
 def queued(*watermarks):

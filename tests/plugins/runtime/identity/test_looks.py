@@ -15,7 +15,7 @@ from fakes.stored_job import alone_worker, snapshot_at, store_alone
 
 @pytest.fixture(autouse=True)
 def _is_asked_often(monkeypatch):
-    monkeypatch.setattr("recordpublisher.fetcher.subtask_fetcher.OWNER_SECONDS", 0.01)
+    monkeypatch.setattr("recordpublisher.fetcher.shard_fetcher.OWNER_SECONDS", 0.01)
 
 
 @pytest.fixture

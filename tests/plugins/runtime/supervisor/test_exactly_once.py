@@ -78,7 +78,7 @@ def written(sink, folder):
 def strikes_on(job, rows, is_alone):
     strikes = {"kill": job.kill_supervisor, "suspend and replace": job.suspend_and_replace, "drain": job.drain}
     if not is_alone:
-        strikes |= {"kill a subtask": job.kill_subtask, "kill everything": job.kill_everything}
+        strikes |= {"kill a worker": job.kill_worker, "kill everything": job.kill_everything}
     return strikes | ({"cut the connections": rows.cut_connections} if isinstance(rows, WrittenTable) else {})
 
 

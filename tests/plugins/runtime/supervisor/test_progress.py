@@ -1,12 +1,12 @@
-"""The sum of the subtasks' progress reports."""
+"""The sum of the workers' progress reports."""
 
-from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
+from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
 
 
-def word(subtask, records, behind=None, **more):
+def word(worker, records, behind=None, **more):
     given = {"open_shards": 2, "idle_shards": 0, "held_shards": 0, "skipped": 0, "dead_letters": 0, **more}
-    return SubtaskProgress(subtask, records, lag_ms=behind, **given)
+    return WorkerProgress(worker, records, lag_ms=behind, **given)
 
 
 def test_the_newest_reports_are_summed_and_the_rate_is_of_the_last_seconds():

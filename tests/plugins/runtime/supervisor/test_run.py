@@ -108,7 +108,7 @@ def test_a_second_sigterm_exits_at_once(properties, tmp_path):
     assert end(job, seconds=60) == 1
 
 
-def test_a_failed_subtask_ends_the_job_with_its_error(properties, tmp_path):
+def test_a_failed_worker_ends_the_job_with_its_error(properties, tmp_path):
     path = job_file(tmp_path, {**properties, "flink.watermark.timestamp.field": "missing"})
     job = start_job(path, "--parallelism", "2")
 
@@ -120,7 +120,7 @@ def test_a_failed_subtask_ends_the_job_with_its_error(properties, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_subtask_ends_the_job_and_the_others_drain(properties, tmp_path):
+def test_a_killed_worker_ends_the_job_and_the_others_drain(properties, tmp_path):
     path = job_file(tmp_path, properties)
     job = start_job(path, "--parallelism", "2")
     wait_until(lambda: len(numbers(tmp_path)) == COUNT)
@@ -133,15 +133,15 @@ def test_a_killed_subtask_ends_the_job_and_the_others_drain(properties, tmp_path
 
 
 @pytest.mark.slow
-def test_subtasks_do_not_outlive_their_supervisor(properties, tmp_path):
+def test_workers_do_not_outlive_their_supervisor(properties, tmp_path):
     path = job_file(tmp_path, properties)
     job = start_job(path, "--parallelism", "2")
     wait_until(lambda: len(numbers(tmp_path)) == COUNT)
-    subtasks = children_of(job.pid)
+    workers = children_of(job.pid)
     kill(job.pid)
     job.wait()
 
-    wait_until(lambda: not any(is_alive(pid) for pid in subtasks))
+    wait_until(lambda: not any(is_alive(pid) for pid in workers))
     assert path.with_suffix(".err").read_text().count("ended: STOPPED") == 2, "they drained"
 
 
@@ -166,7 +166,7 @@ def test_a_bad_property_is_one_line_and_exit_code_2(properties, tmp_path, wrong,
 
 
 @pytest.mark.slow
-def test_several_subtasks_exit_with_2_for_a_bad_property_too(properties, tmp_path):
+def test_several_workers_exit_with_2_for_a_bad_property_too(properties, tmp_path):
     job = start_job(job_file(tmp_path, {**properties, "flink.sink": "nowhere"}), "--parallelism", "2")
     assert job.wait(timeout=60) == 2
 
@@ -181,7 +181,7 @@ def test_json_logs_are_json_to_the_last_line(properties, tmp_path):
 
     last = json_lines(path)[-1]
     assert {"time", "level", "logger", "message"} <= set(last)
-    assert (last["level"], last["subtask"]) == ("ERROR", 0)
+    assert (last["level"], last["process"]) == ("ERROR", 0)
     assert "cannot be deserialised" in last["message"]
 
 

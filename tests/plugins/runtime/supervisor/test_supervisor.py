@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
+from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.plugins.runtime.supervisor import Supervisor, as_group
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -34,7 +34,7 @@ def test_processes_that_receive_from_a_queue_are_no_group():
         assert given is queue
 
 
-PROGRESS = SubtaskProgress(0, 7, 1, 0, 0, 0, 0, None)
+PROGRESS = WorkerProgress(0, 7, 1, 0, 0, 0, 0, None)
 PRINTING_WORKER = """
 import os, sys
 print("hello from a handler")
@@ -54,7 +54,7 @@ async def test_what_user_code_prints_is_no_report_and_what_is_no_report_ends_not
     assert capfd.readouterr().out == "hello from a handler\n5\n"
 
 
-async def test_a_process_that_a_subtask_leaves_behind_does_not_keep_the_job(tmp_path):
+async def test_a_process_that_a_worker_leaves_behind_does_not_keep_the_job(tmp_path):
     script = "import os, sys, time\nif not os.fork():\n    time.sleep(20)"
 
     await Supervisor([sys.executable, "-c", script], Properties(), 1, [].append).run()

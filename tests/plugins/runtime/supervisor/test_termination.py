@@ -53,7 +53,7 @@ def test_a_loop_that_is_closed_leaves_no_handler_behind():
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_subtask_that_a_real_time_signal_killed_is_named_by_its_number():
+def test_a_worker_that_a_real_time_signal_killed_is_named_by_its_number():
     number = signal.SIGRTMIN + 3
 
     assert f"was killed by signal {int(number)};" in str(termination.WorkerFailedError(1, -number))

@@ -248,8 +248,8 @@ async def test_a_start_that_was_replaced_adds_no_file(tmp_path, kind):  # S6
 
 
 async def test_positions_of_an_earlier_version_are_refused_with_the_way_to_take_them_along(tmp_path, kind):
-    (tmp_path / ".recordpublisher" / "subtasks" / "subtask-0.versions").mkdir(parents=True)
-    with pytest.raises(rp.StateError, match=r"subtasks has the positions .* positions import JOB --from"):
+    (tmp_path / ".recordpublisher" / "workers" / "worker-0.versions").mkdir(parents=True)
+    with pytest.raises(rp.StateError, match=r"workers has the positions .* positions import JOB --from"):
         await sink_in(tmp_path, kind).open(rp.SinkContext())
 
 

@@ -146,8 +146,8 @@ async def test_entries_of_delta_lie_beside_the_table(url, tmp_path):
     sink = DeltaOnS3(url, tmp_path).sink()
     store = sink.entries()
     assert store.place == f"s3://bucket/{tmp_path.name}/_recordpublisher/positions"
-    await store.put_if_absent("subtask-0", b"{}")
-    assert objects(url, f"{tmp_path.name}/") == ["_recordpublisher/positions/subtask-0"]
+    await store.put_if_absent("worker-0", b"{}")
+    assert objects(url, f"{tmp_path.name}/") == ["_recordpublisher/positions/worker-0"]
     await store.close()
     await sink.close()
 

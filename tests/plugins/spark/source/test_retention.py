@@ -152,7 +152,7 @@ def test_progress_has_the_time_until_the_worst_shard_loses_records(kinesis, tmp_
 
 
 def test_a_quiet_stream_that_was_read_to_its_end_has_its_whole_retention_left(kinesis, tmp_path):
-    """As `timeToRetentionLossMs` of a subtask."""
+    """As `timeToRetentionLossMs` of a worker."""
     kinesis.kept_ms = 24 * 3_600_000
     job = query(kinesis, tmp_path)
     job.run(3)

@@ -145,7 +145,7 @@ def test_f4_with_registration_none_a_vanished_consumer_is_an_error():
         run_virtual(main())
 
 
-def test_f8_a_stopping_subtask_does_not_register_again():
+def test_f8_a_stopping_worker_does_not_register_again():
     ports = ScriptedPorts()
 
     async def main():
@@ -165,12 +165,12 @@ def test_f8_the_last_user_deregisters_once(properties):
     ports, ref_counts = ScriptedPorts(), ConsumerRefCounts()
 
     async def main():
-        subtasks = [registrar(ports, ref_counts, **properties) for _ in range(3)]
-        for subtask in subtasks:
-            await subtask.ensure("orders")
-        for subtask in subtasks:
+        workers = [registrar(ports, ref_counts, **properties) for _ in range(3)]
+        for worker in workers:
+            await worker.ensure("orders")
+        for worker in workers:
             assert ports.consumers.count("deregister") == 0
-            await subtask.close()
+            await worker.close()
 
     run_virtual(main())
     assert ports.consumers.count("deregister") == 1

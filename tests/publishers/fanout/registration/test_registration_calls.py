@@ -92,7 +92,7 @@ def test_the_wait_for_a_deleting_consumer_does_not_shorten_the_wait_for_the_new_
     run_virtual(main())
 
 
-def test_many_subtasks_at_once_register_one_consumer():
+def test_many_workers_at_once_register_one_consumer():
     ports = ScriptedPorts()
     ports.consumers.creating_seconds = 10
 
@@ -141,7 +141,7 @@ def test_access_denied_is_not_retried():
         run_virtual(active(ports))
 
 
-def test_a_stopping_subtask_never_registers():
+def test_a_stopping_worker_never_registers():
     ports = ScriptedPorts()
     with pytest.raises(ConsumerError, match="stopping"):
         run_virtual(active(ports, may_register=lambda: False))

@@ -33,7 +33,7 @@ def test_forty_shards_share_one_client_without_waiting_for_each_other():
     run_fast(main())
 
 
-def test_f8_the_last_subtask_deregisters():
+def test_f8_the_last_worker_deregisters():
     async def main():
         async with endpoint_with(2) as endpoint:
             stream, ref_counts = endpoint.stream("orders"), ConsumerRefCounts()

@@ -29,7 +29,7 @@ const signed = (ms) => (ms > 0 ? "+" : "") + duration(ms);
 // name, title, what it sorts by, its text; text columns are aligned to the left
 const COLUMNS = [
   ["shard", "Shard", (s) => s.stream + "/" + s.shard, (s) => (isOneStream() ? "" : s.stream + "/") + s.shard],
-  ["subtask", "Subtask", (s) => s.worker ?? s.subtask, (s) => s.worker ?? (known(s.subtask) ? String(s.subtask) : "-")],
+  ["worker", "Worker", (s) => s.worker ?? s.process, (s) => s.worker ?? (known(s.process) ? String(s.process) : "-")],
   ["lag", "Lag", (s) => s.lagMs, (s) => duration(s.lagMs)],
   ["records", "Records/s", (s) => s.recordsPerSecond, (s) => number(s.recordsPerSecond)],
   ["bytes", "Bytes/s", (s) => s.bytesPerSecond, (s) => bytes(s.bytesPerSecond)],
@@ -54,13 +54,13 @@ const most = (name) => { const all = knownValues(name); return all.length ? all.
 const least = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.min(a, b)) : null; };
 
 function drawTotals() {
-  const alarms = sum("alarms", snapshot.subtasks ?? []) ?? sum("hasAlarm"), mark = snapshot.globalWatermark;
+  const alarms = sum("alarms", snapshot.workers ?? []) ?? sum("hasAlarm"), mark = snapshot.globalWatermark;
   const totals = [
     ["Shards", number(snapshot.shards.length)], ["Largest lag", duration(most("lagMs"))],
     ["Records/s", number(sum("recordsPerSecond"))], ["Bytes/s", bytes(sum("bytesPerSecond"))],
     ["Watermark age", known(mark) ? duration(snapshot.timeMs - mark) : "-"],
     ["Idle", number(sum("isIdle"))], ["Held", number(sum("isHeld"))],
-    ["Skipped", number(sum("skippedRecords", snapshot.subtasks))], ["Dead letters", number(sum("deadLetters", snapshot.subtasks))],
+    ["Skipped", number(sum("skippedRecords", snapshot.workers))], ["Dead letters", number(sum("deadLetters", snapshot.workers))],
     ...(sum("inFlight") ? [["In flight", number(sum("inFlight")), "", "records of a queue that are not acknowledged"]] : []),
     ["First loss in", duration(least("lossMs")), "", LOSS], ["Alarms", number(alarms), alarms ? "bad" : ""],
   ];
@@ -71,20 +71,20 @@ function drawTotals() {
     return pair;
   }));
 }
-function drawSubtasks() {
+function drawWorkers() {
   const owned = new Map();
-  const readerOf = (shard) => shard.worker ?? shard.subtask;
+  const readerOf = (shard) => shard.worker ?? shard.process;
   for (const each of snapshot.shards) if (known(readerOf(each))) owned.set(readerOf(each), (owned.get(readerOf(each)) ?? 0) + 1);
-  const listed = snapshot.subtasks ?? [...owned.keys()].sort((a, b) => a < b ? -1 : 1).map((subtask) => ({ subtask }));
+  const listed = snapshot.workers ?? [...owned.keys()].sort((a, b) => a < b ? -1 : 1).map((worker) => ({ worker }));
   const lines = listed.map((each) => {
-    const shards = owned.get(each.worker ?? each.subtask) ?? 0, reasons = each.notReady ?? [];
+    const shards = owned.get(each.worker ?? each.process) ?? 0, reasons = each.notReady ?? [];
     const health = !known(each.responds) ? "health -" : !each.responds ? "does not respond" : reasons.length ? "not ready: " + reasons.join("; ") : "ready";
     const checkpoint = known(each.checkpointAgeMs) ? `checkpoint ${duration(each.checkpointAgeMs)} ago` : "checkpoint -";
     const last = each.commit, files = last?.files ? ` (${number(last.files)} ${last.files === 1 ? "file" : "files"}, ${bytes(last.bytes)})` : "";
     const commit = last ? `, last commit ${known(last.ageMs) ? `${duration(last.ageMs)} ago${files}` : "-"}, ${number(last.waitingRecords)} records wait` : "";
-    return make("li", `${each.worker ?? each.subtask}: ${shards} ${shards === 1 ? "shard" : "shards"}, ${checkpoint}${commit}, ${health}`, each.responds === false || reasons.length ? "bad" : "");
+    return make("li", `${each.worker ?? each.process}: ${shards} ${shards === 1 ? "shard" : "shards"}, ${checkpoint}${commit}, ${health}`, each.responds === false || reasons.length ? "bad" : "");
   });
-  element("subtasks").replaceChildren(...(lines.length ? lines : [make("li", "-")]));
+  element("workers").replaceChildren(...(lines.length ? lines : [make("li", "-")]));
 }
 function drawChart(name, index, text) {
   const values = history.map((point) => point[index]), last = values.at(-1);
@@ -176,7 +176,7 @@ function draw() {
   document.title = name + " - recordpublisher";
   element("alignment").textContent = snapshot.alignment ?? "What alignment waits for: -";
   drawTotals();
-  drawSubtasks();
+  drawWorkers();
   drawChart("rate", "recordsPerSecond", number);
   drawChart("lag", "lagMs", duration);
   drawTree();

@@ -10,8 +10,8 @@ from recordpublisher.fetcher.alarms import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
-    SubtaskHealth,
-    SubtaskMetrics,
+    WorkerHealth,
+    WorkerMetrics,
 )
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
@@ -34,9 +34,9 @@ PORTS = 20
 """Number of ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
 _VALID = "host:port, for example 127.0.0.1:9249, or 0.0.0.0:9249 for other machines"
 Row = tuple[str, dict[str, Any]]
-"""The labels of a subtask or shard, and its values."""
-_UP = "recordpublisher_subtask_up", "gauge", "1 while the event loop of the subtask responds"
-_READY = "recordpublisher_subtask_ready", "gauge", "1 while the subtask reads and its checkpoints are stored"
+"""The labels of a worker or shard, and its values."""
+_UP = "recordpublisher_worker_up", "gauge", "1 while the event loop of the worker responds"
+_READY = "recordpublisher_worker_ready", "gauge", "1 while the worker reads and its checkpoints are stored"
 _PRODUCER_READY = "recordpublisher_producer_ready", "gauge", "1 until an error ends the producer"
 
 
@@ -117,7 +117,7 @@ class PrometheusExporter(MetricsExporter):
         return b"%.1f s behind\n" % (max(known) / 1000) if known else b""
 
 
-def _silence(health: SubtaskHealth) -> str:
+def _silence(health: WorkerHealth) -> str:
     return f"{health.name}: its event loop does not respond"
 
 
@@ -145,19 +145,19 @@ def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
     return page_of(here.measure(), here.check())
 
 
-def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth]) -> str:
-    """Return the page /metrics: each metric once, with a line for each subtask, shard or producer."""
+def page_of(workers: Iterable[WorkerMetrics], health: Iterable[WorkerHealth]) -> str:
+    """Return the page /metrics: each metric once, with a line for each worker, shard or producer."""
     found = list(health)
     healths, producers = [each for each in found if not each.producer], [each for each in found if each.producer]
     lines: list[str] = []
     if healths or not producers:
-        lines += family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths])
-        lines += family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths])
+        lines += family(*_UP, [f'{{process="{each.process}"}} {int(each.responds)}' for each in healths])
+        lines += family(*_READY, [f'{{process="{each.process}"}} {int(each.is_ready)}' for each in healths])
     if producers:
         lines += family(
             *_PRODUCER_READY, [f"{{{_producer(each.producer)}}} {int(each.is_ready)}" for each in producers]
         )
-    for metrics, rows in exported_tables(list(subtasks)):
+    for metrics, rows in exported_tables(list(workers)):
         labelled = [(_labels(origin), values) for origin, values in rows]
         for metric in metrics:
             kind = "counter" if metric.type is MetricType.COUNTER else "gauge"
@@ -189,7 +189,7 @@ def _labels(origin: Origin) -> str:
     if origin.producer:
         return _producer(origin.producer)
     stream, shard = escaped_label(origin.stream), escaped_label(origin.shard)
-    return (f'stream="{stream}",shard="{shard}",' if shard else "") + f'subtask="{origin.subtask}"'
+    return (f'stream="{stream}",shard="{shard}",' if shard else "") + f'process="{origin.process}"'
 
 
 def escaped_label(text: str) -> str:

@@ -1,5 +1,7 @@
 """Sends queued records with PutRecords calls, and applies the result of each record (K2, K4)."""
 
+from __future__ import annotations
+
 import asyncio
 import weakref
 from collections import deque
@@ -46,19 +48,6 @@ TIMER_TOLERANCE_SECONDS = 0.001
 """Timers are rounded, so a call that is due this soon counts as due."""
 COALESCE_SECONDS = 0.01
 """Shards whose next send is this close go into the same call: one call instead of many small ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardBatch:
-    """The records of one shard in a call, and the seconds that the shard needs for them at its rate limit."""
-
-    queue: ShardQueue
-    records: list[PendingRecord]
-    limit_seconds: float
-
-
-PutRequest = list[ShardBatch]
-"""The records of one call, shard by shard, in the order in which they are sent."""
 
 
 class RecordSending:
@@ -284,7 +273,7 @@ class RecordSending:
             self._complete_batch(batch.queue, outcome)
         self._on_progress()
 
-    def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: "PutOutcome") -> None:
+    def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
         """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
         policy, waiting = self._settings.retries, outcome.to_retry
         if outcome.acknowledged or not waiting:
@@ -299,7 +288,7 @@ class RecordSending:
             self._failing_since = min(self._failing.values())
             OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
 
-    def _adapt_rate(self, batch: ShardBatch, outcome: "PutOutcome") -> None:
+    def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:
         queue = batch.queue
         now = self._clock.monotonic()
         queue.mark_completed(len(batch.records), batch.limit_seconds, now)
@@ -313,7 +302,7 @@ class RecordSending:
             queue.next_send_at = max(queue.next_send_at, now + backoff)
             queue.consecutive_failures += 1
 
-    def _complete_batch(self, queue: ShardQueue, outcome: "PutOutcome") -> None:
+    def _complete_batch(self, queue: ShardQueue, outcome: PutOutcome) -> None:
         self._metrics.add("kinesisRecords", len(outcome.acknowledged))
         self._metrics.add("retries", len(outcome.to_retry))
         self._metrics.add("throttles", outcome.throttles)
@@ -417,6 +406,19 @@ class RecordSending:
         if error is not None and not self._is_closed:
             self._failures.fail(error)
             self._on_progress()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardBatch:
+    """The records of one shard in a call, and the seconds that the shard needs for them at its rate limit."""
+
+    queue: ShardQueue
+    records: list[PendingRecord]
+    limit_seconds: float
+
+
+PutRequest = list[ShardBatch]
+"""The records of one call, shard by shard, in the order in which they are sent."""
 
 
 class KeyOrder:

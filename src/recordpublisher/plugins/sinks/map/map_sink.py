@@ -32,34 +32,6 @@ MAX_BYTES = 64 * 1024 * 1024
 _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
 
 
-class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` other than `batch_size`, which a handler of lists needs."""
-
-    concurrency: int
-    ordering: OrderingName
-    batch_wait: Seconds
-    retries: int
-    retry_for: Seconds
-    timeout: Seconds | None
-    max_age: Seconds | None
-    on_failure: OnFailureName
-    max_bytes: int
-
-
-class MapOptions(ListOptions, total=False):
-    """The settings of `MapSink` that `lambda_handler` takes."""
-
-    batch_size: int
-
-
-class _ListOptions(ListOptions, total=False):
-    clock: Clock | None
-
-
-class _MapOptions(MapOptions, total=False):
-    clock: Clock | None
-
-
 class MapSink(Sink[V]):
     """Calls a handler for each record, up to `concurrency` at a time. Each record is handled at least once.
 
@@ -254,6 +226,34 @@ class MapSink(Sink[V]):
         """Return the values of `metrics` with type, unit and meaning."""
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in MAP_SINK_METRICS.items()]
+
+
+class ListOptions(TypedDict, total=False):
+    """The settings of `MapSink` other than `batch_size`, which a handler of lists needs."""
+
+    concurrency: int
+    ordering: OrderingName
+    batch_wait: Seconds
+    retries: int
+    retry_for: Seconds
+    timeout: Seconds | None
+    max_age: Seconds | None
+    on_failure: OnFailureName
+    max_bytes: int
+
+
+class MapOptions(ListOptions, total=False):
+    """The settings of `MapSink` that `lambda_handler` takes."""
+
+    batch_size: int
+
+
+class _ListOptions(ListOptions, total=False):
+    clock: Clock | None
+
+
+class _MapOptions(MapOptions, total=False):
+    clock: Clock | None
 
 
 class MapSinkFromProperties(MapSink):

@@ -37,7 +37,7 @@ BUFFER_BYTES = 16 * 2**20
 """Default of `flink.sink.buffer.bytes` for this sink."""
 MAX_JOB_NAME = 200
 EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
-"""Tables of positions of versions before 26 November 2026: for a fixed number of subtasks, and for groups of workers."""
+"""Tables of positions of versions before 26 November 2026: for a fixed number of workers, and for groups of workers."""
 
 
 class SqlSink(CommittingSink):

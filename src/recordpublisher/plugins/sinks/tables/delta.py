@@ -200,7 +200,7 @@ class DeltaLakeTable(LakeTable):
                 break
             try:
                 table.alter.add_columns(new)
-            except DeltaError:  # another subtask may have added them
+            except DeltaError:  # another worker may have added them
                 if attempt:
                     raise
             table = self.load()
@@ -245,7 +245,7 @@ class DeltaLakeTable(LakeTable):
             DeltaTable.create(
                 self._storage.uri, schema, "ignore", partition_by=names, storage_options=options, configuration=_KEPT
             )
-        except DeltaError:  # another subtask has created it at the same time
+        except DeltaError:  # another worker has created it at the same time
             self.load()
         return self.load()
 

@@ -347,7 +347,7 @@ class IcebergTable(LakeTable):
                 names = {part.column: part.name for part in partitions.parts if part.is_derived and part.form is None}
                 for column, transform in _transforms(partitions).items():
                     spec.add_field(column, transform, names.get(column) or f"{column}_{transform}".replace(".", "_"))
-        except (CommitFailedException, TableAlreadyExistsError):  # another subtask has created it at the same time
+        except (CommitFailedException, TableAlreadyExistsError):  # another worker has created it at the same time
             pass
         return catalog.load_table(self._name)
 
@@ -361,7 +361,7 @@ class IcebergTable(LakeTable):
         if check_columns(wanted, there, self._name, TABLE_COLUMNS, self._columns, may_widen=True) and may_change:
             try:
                 change.commit_transaction()
-            except CommitFailedException:  # another subtask may have added them
+            except CommitFailedException:  # another worker may have added them
                 there = _types(catalog.load_table(self._name).schema())
                 check_columns(wanted, there, self._name, TABLE_COLUMNS, "FIXED")
             return catalog.load_table(self._name)

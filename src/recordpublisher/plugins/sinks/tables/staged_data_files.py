@@ -39,6 +39,51 @@ Describe = Callable[[Any], str | None]
 """Returns what a table format stores about a file, from the footer of the Parquet file."""
 
 
+class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The files of one stage.
+
+    - `life`: the name of the run of a worker that wrote them.
+    - `positions`: how far each shard was read, for people to read.
+    - `columns`: the types of the table's columns that the rows need, with the names that the table format has for types.
+    - `ranges`: the ranges of an archive in which the files are complete.
+    - `shards`: the documents of an archive's shards that the commit has to store.
+    """
+
+    life: Life
+    stage: int
+    files: tuple[DataFile, ...]
+    positions: Mapping[str, str]
+    columns: Mapping[str, str] = {}
+    ranges: Sequence[CoveredFiles] = ()
+    shards: Sequence[ShardDocument] = ()
+
+    @property
+    def mark(self) -> str:
+        """The path of the mark, which exists until the files are published."""
+        return mark_of(self.life, self.stage)
+
+    def name(self, file: DataFile) -> str:
+        """Return the path of a file, relative to the table."""
+        return f"{folder_of(self.life, self.stage)}/{file.folder}{file.number}.parquet"
+
+    def proofs(self) -> list[str]:
+        """Return the paths of the empty files that say in which ranges the files are complete. They must be there before the files."""
+        rows = {file.number: file.rows for file in self.files}
+        return [
+            f"{RANGES}/{each.shard}/"
+            + str(RangeProof(Range(each.after, each.through), part, len(each.files), self._id(number), rows[number]))
+            for each in self.ranges
+            for part, number in enumerate(each.files, 1)
+        ]
+
+    def empty_ranges(self) -> list[str]:
+        """Return the paths of the empty files for ranges without records."""
+        return [f"{RANGES}/{each.shard}/{Range(each.after, each.through)}" for each in self.ranges if not each.files]
+
+    def _id(self, number: int) -> str:
+        return _id_of(self.life, str(self.stage), str(number))
+
+
 @dataclass(slots=True)
 class _OpenFile:
     """The file of one partition. `output` is opened with the first row group."""
@@ -282,51 +327,6 @@ class RangeProof(msgspec.Struct, frozen=True):
             return None
         after, through, part, parts, file, rows = found.groups()
         return cls(Range(after, through), int(part), int(parts), file, int(rows))
-
-
-class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The files of one stage.
-
-    - `life`: the name of the run of a worker that wrote them.
-    - `positions`: how far each shard was read, for people to read.
-    - `columns`: the types of the table's columns that the rows need, with the names that the table format has for types.
-    - `ranges`: the ranges of an archive in which the files are complete.
-    - `shards`: the documents of an archive's shards that the commit has to store.
-    """
-
-    life: Life
-    stage: int
-    files: tuple[DataFile, ...]
-    positions: Mapping[str, str]
-    columns: Mapping[str, str] = {}
-    ranges: Sequence[CoveredFiles] = ()
-    shards: Sequence[ShardDocument] = ()
-
-    @property
-    def mark(self) -> str:
-        """The path of the mark, which exists until the files are published."""
-        return mark_of(self.life, self.stage)
-
-    def name(self, file: DataFile) -> str:
-        """Return the path of a file, relative to the table."""
-        return f"{folder_of(self.life, self.stage)}/{file.folder}{file.number}.parquet"
-
-    def proofs(self) -> list[str]:
-        """Return the paths of the empty files that say in which ranges the files are complete. They must be there before the files."""
-        rows = {file.number: file.rows for file in self.files}
-        return [
-            f"{RANGES}/{each.shard}/"
-            + str(RangeProof(Range(each.after, each.through), part, len(each.files), self._id(number), rows[number]))
-            for each in self.ranges
-            for part, number in enumerate(each.files, 1)
-        ]
-
-    def empty_ranges(self) -> list[str]:
-        """Return the paths of the empty files for ranges without records."""
-        return [f"{RANGES}/{each.shard}/{Range(each.after, each.through)}" for each in self.ranges if not each.files]
-
-    def _id(self, number: int) -> str:
-        return _id_of(self.life, str(self.stage), str(number))
 
 
 def file_id(path: str) -> str | None:

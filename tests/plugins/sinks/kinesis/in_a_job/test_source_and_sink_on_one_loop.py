@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
-from recordpublisher.fetcher.subtask_fetcher import build_fetcher
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.registration import ConsumerRefCounts

@@ -1,4 +1,4 @@
-"""W3, W7: a subtask that was stopped or starved reads its shards and refreshes the global watermark before it judges idleness or emits."""
+"""W3, W7: a worker that was stopped or starved reads its shards and refreshes the global watermark before it judges idleness or emits."""
 
 import asyncio
 

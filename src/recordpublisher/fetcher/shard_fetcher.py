@@ -1,4 +1,4 @@
-"""Reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
+"""Reads the shards of one worker in parallel, emits their records in order, and keeps exact state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .leases.lease_counts import LeaseCounts
 from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung, reasons_not_ready
 from .monitoring.metrics_exporter import SinkMetrics
 from .monitoring.status_log import StatusLogger
-from .monitoring.subtask_view import SubtaskProgress, SubtaskView, progress_of
+from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import (
@@ -51,179 +51,8 @@ if TYPE_CHECKING:
     from .elastic.group_place import ElasticGroup
 
 
-def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
-    """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
-
-    The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
-    that only a group needs are imported only if there is a group, because most jobs run alone.
-    """
-
-    def on_resume(gap_seconds: float) -> None:
-        shards.on_resume(gap_seconds)
-
-    def on_children_found(children: Sequence[Shard]) -> None:
-        ownership.add_children(children)
-
-    def on_reader_failed(entry: ShardEntry, error: BaseException) -> None:
-        shards.on_reader_failed(entry, error)
-
-    if group is not None:
-        from .elastic.group_place import job_of
-        from .elastic.leased_ownership import GroupTracker
-        from .pipeline.reading import CurrentWorker, LeaseGate
-
-        current = CurrentWorker()
-        # No process of a group sees the end of a finite source, because other processes may still read.
-        job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
-    settings, clock, tracker = job.settings, job.clock, job.tracker
-    completion, leases = RunCompletion(), LeaseCounts()
-    scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
-    missing = MissingShards(job.shard_exists)
-    table = ShardTable(tracker.has_others, missing.is_expired, job.is_endless, settings.idle_intervals)
-    suspension = SuspensionDetector(clock, on_resume)
-    may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
-
-    alignment = Alignment(tracker, settings.alignment, clock, suspension)
-    gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)
-    budget = MemoryBudget(settings.budget)
-    intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
-    dead_letters = DeadLetterHandler(table.count, settings.on_poison, job.dead_letters)
-    emitter = Emitter(
-        job.sink,
-        alignment,
-        intake,
-        clock,
-        suspension,
-        settings,
-        dead_letters.handle_undeserialized,
-        may_write_now,
-        job.traced,
-    )
-    readers = ReadTasks(
-        job.factory,
-        table,
-        intake,
-        job.decorator_for,
-        job.use_continuations,
-        gaps,
-        ShardEnds(job.factory, clock),
-        on_reader_failed,
-        settings.drain_ms / 1000,
-    )
-    shards = ShardLifecycle(
-        job,
-        completion,
-        scheduler.request,
-        table=table,
-        readers=readers,
-        alignment=alignment,
-        emitter=emitter,
-        ended_parents=EndedParentHold(table, tracker.has_others, settings.tracker_timeout_ms, clock, job.is_endless),
-        stragglers=StragglerDetector(table, tracker, settings.max_lag_ms),
-    )
-    table.tell(shards)
-
-    ownership: ShardOwnership
-    checkpointer: Checkpointer
-    if group is None:
-        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
-        ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
-        snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
-        checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
-    else:
-        from .elastic.group_place import job_of
-        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership, WorkerLives
-        from .elastic.leased_shards import LeasedShards
-
-        snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
-        leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
-        lives = WorkerLives(
-            group,
-            leased,
-            current,
-            clock,
-            job=group_job,
-            counts=leases,
-            on_drain=completion.stop,
-            # A sync interval may be much longer than the two seconds in which a held worker learns of progress (W9).
-            on_advance=emitter.wake,
-        )
-        ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
-        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
-
-    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
-    retention = RetentionPeriods(job.retention_ms, job.streams)
-    return SubtaskFetcher(
-        FetcherParts(
-            job=job,
-            context=SinkContext(
-                tuple(job.streams),
-                scheduler.request,
-                may_write=may_write_now,
-                resume_writing=emitter.wake,
-                traced=job.traced,
-                value_type=job.value_type,
-            ),
-            completion=completion,
-            scheduler=scheduler,
-            shards=shards,
-            ownership=ownership,
-            snapshotter=snapshotter,
-            checkpointer=checkpointer,
-            dead_letters=dead_letters,
-            gaps=gaps,
-            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
-            view=SubtaskView(
-                table,
-                tracker,
-                alignment,
-                emitter,
-                intake,
-                alarm_monitor,
-                retention,
-                suspension,
-                checkpointer.times,
-                leases,
-                checkpointer.commit_counts,
-                WorkersWanted(clock),
-                dead_letters,
-            ),
-        )
-    )
-
-
-log = logging.getLogger("recordpublisher.fetcher")
-READY_CHECK_SECONDS = 0.02
-OWNER_SECONDS = 5.0
-"""Seconds between two checks that this start still owns its positions.
-
-Each check reads the entry, for which DynamoDB charges half a write.
-"""
-
-
-class FetcherParts(msgspec.Struct, frozen=True):
-    """The parts that `assembly.py` builds for one fetcher.
-
-    - `view`: the parts that metrics show.
-    - `context`: what the sink receives.
-    """
-
-    job: FetcherDependencies
-    context: SinkContext
-    completion: RunCompletion
-    scheduler: CheckpointScheduler
-    shards: ShardLifecycle
-    ownership: ShardOwnership
-    snapshotter: Snapshotter
-    checkpointer: Checkpointer
-    dead_letters: DeadLetterHandler
-    gaps: RetentionGaps
-    status_logger: StatusLogger
-    view: SubtaskView
-
-
-class SubtaskFetcher:
-    """One subtask of a job. Owns the runs, and the background tasks of each run.
+class ShardFetcher:
+    """One worker of a job. Owns the runs, and the background tasks of each run.
 
     `ShardOwnership` decides which shards it reads, and `shard_lifecycle.py` what follows from an event of a shard.
     """
@@ -301,14 +130,14 @@ class SubtaskFetcher:
             await self._ownership.close()
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: `subtask`, and `shards` by `stream/shard-id` (A1)."""
+        """Return the metrics as a plain dict: `worker`, and `shards` by `stream/shard-id` (A1)."""
         return self._view.collect(self._dependencies.clock, self._dependencies.sink.unfinished())
 
     def retention_ms(self, stream: str) -> int | None:
         """Return how long the stream keeps its records (ms), or None while that is not known."""
         return self._view.retention.of(stream)
 
-    def progress(self) -> SubtaskProgress:
+    def progress(self) -> WorkerProgress:
         """Return the values of a progress line, which cost far less than all metrics."""
         job = self._dependencies
         return progress_of(self._view, job.sink.unfinished(), job.clock.now_ms())
@@ -336,9 +165,9 @@ class SubtaskFetcher:
         return self._shards.hung_publishers
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the subtask is not ready, in plain words. Makes no call to a service.
+        """Return why the worker is not ready, in plain words. Makes no call to a service.
 
-        The list is empty while the subtask reads and its checkpoints are stored.
+        The list is empty while the worker reads and its checkpoints are stored.
         """
         now_ms = self._dependencies.clock.now_ms()
         alarms = self._view.alarm_monitor.active_alarms
@@ -462,3 +291,174 @@ class SubtaskFetcher:
         past = filter(run.is_past_event_time, self._table)
         self._past_event_time = {entry.key: entry.next_watermark for entry in past}
         await self._shards.end_run()
+
+
+def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> ShardFetcher:
+    """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
+
+    The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
+    that only a group needs are imported only if there is a group, because most jobs run alone.
+    """
+
+    def on_resume(gap_seconds: float) -> None:
+        shards.on_resume(gap_seconds)
+
+    def on_children_found(children: Sequence[Shard]) -> None:
+        ownership.add_children(children)
+
+    def on_reader_failed(entry: ShardEntry, error: BaseException) -> None:
+        shards.on_reader_failed(entry, error)
+
+    if group is not None:
+        from .elastic.group_place import job_of
+        from .elastic.leased_ownership import GroupTracker
+        from .pipeline.reading import CurrentWorker, LeaseGate
+
+        current = CurrentWorker()
+        # No process of a group sees the end of a finite source, because other processes may still read.
+        job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
+    settings, clock, tracker = job.settings, job.clock, job.tracker
+    completion, leases = RunCompletion(), LeaseCounts()
+    scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
+    missing = MissingShards(job.shard_exists)
+    table = ShardTable(tracker.has_others, missing.is_expired, job.is_endless, settings.idle_intervals)
+    suspension = SuspensionDetector(clock, on_resume)
+    may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
+
+    alignment = Alignment(tracker, settings.alignment, clock, suspension)
+    gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)
+    budget = MemoryBudget(settings.budget)
+    intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
+    dead_letters = DeadLetterHandler(table.count, settings.on_poison, job.dead_letters)
+    emitter = Emitter(
+        job.sink,
+        alignment,
+        intake,
+        clock,
+        suspension,
+        settings,
+        dead_letters.handle_undeserialized,
+        may_write_now,
+        job.traced,
+    )
+    readers = ReadTasks(
+        job.factory,
+        table,
+        intake,
+        job.decorator_for,
+        job.use_continuations,
+        gaps,
+        ShardEnds(job.factory, clock),
+        on_reader_failed,
+        settings.drain_ms / 1000,
+    )
+    shards = ShardLifecycle(
+        job,
+        completion,
+        scheduler.request,
+        table=table,
+        readers=readers,
+        alignment=alignment,
+        emitter=emitter,
+        ended_parents=EndedParentHold(table, tracker.has_others, settings.tracker_timeout_ms, clock, job.is_endless),
+        stragglers=StragglerDetector(table, tracker, settings.max_lag_ms),
+    )
+    table.tell(shards)
+
+    ownership: ShardOwnership
+    checkpointer: Checkpointer
+    if group is None:
+        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
+        ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
+        snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
+        checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
+    else:
+        from .elastic.group_place import job_of
+        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership, WorkerLives
+        from .elastic.leased_shards import LeasedShards
+
+        snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
+        leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
+        lives = WorkerLives(
+            group,
+            leased,
+            current,
+            clock,
+            job=group_job,
+            counts=leases,
+            on_drain=completion.stop,
+            # A sync interval may be much longer than the two seconds in which a held worker learns of progress (W9).
+            on_advance=emitter.wake,
+        )
+        ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
+        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
+
+    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
+    retention = RetentionPeriods(job.retention_ms, job.streams)
+    return ShardFetcher(
+        FetcherParts(
+            job=job,
+            context=SinkContext(
+                tuple(job.streams),
+                scheduler.request,
+                may_write=may_write_now,
+                resume_writing=emitter.wake,
+                traced=job.traced,
+                value_type=job.value_type,
+            ),
+            completion=completion,
+            scheduler=scheduler,
+            shards=shards,
+            ownership=ownership,
+            snapshotter=snapshotter,
+            checkpointer=checkpointer,
+            dead_letters=dead_letters,
+            gaps=gaps,
+            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
+            view=WorkerView(
+                table,
+                tracker,
+                alignment,
+                emitter,
+                intake,
+                alarm_monitor,
+                retention,
+                suspension,
+                checkpointer.times,
+                leases,
+                checkpointer.commit_counts,
+                WorkersWanted(clock),
+                dead_letters,
+            ),
+        )
+    )
+
+
+log = logging.getLogger("recordpublisher.fetcher")
+READY_CHECK_SECONDS = 0.02
+OWNER_SECONDS = 5.0
+"""Seconds between two checks that this start still owns its positions.
+
+Each check reads the entry, for which DynamoDB charges half a write.
+"""
+
+
+class FetcherParts(msgspec.Struct, frozen=True):
+    """The parts that `assembly.py` builds for one fetcher.
+
+    - `view`: the parts that metrics show.
+    - `context`: what the sink receives.
+    """
+
+    job: FetcherDependencies
+    context: SinkContext
+    completion: RunCompletion
+    scheduler: CheckpointScheduler
+    shards: ShardLifecycle
+    ownership: ShardOwnership
+    snapshotter: Snapshotter
+    checkpointer: Checkpointer
+    dead_letters: DeadLetterHandler
+    gaps: RetentionGaps
+    status_logger: StatusLogger
+    view: WorkerView

@@ -1,4 +1,4 @@
-"""The metrics of one subtask, and of its shards (A1)."""
+"""The metrics of one worker, and of its shards (A1)."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from .shard_view import SHARD_METRICS, ShardView, lag_ms, unread_ms
 from .workers_wanted import WorkersWanted
 
 
-class SubtaskView(msgspec.Struct, frozen=True):
+class WorkerView(msgspec.Struct, frozen=True):
     """The parts of a fetcher that these metrics are read from. Without a group (ALONE), the lease metrics are 0 or not known."""
 
     table: ShardTable
@@ -46,11 +46,11 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @property
     def entries(self) -> list[ShardEntry]:
-        """Every shard that the subtask owns."""
+        """Every shard that the worker owns."""
         return list(self.table)
 
     def collect(self, clock: Clock, unfinished: Unfinished | None) -> dict[str, Any]:
-        """Return `{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`. Makes no call to the service."""
+        """Return `{"worker": {...}, "shards": {"stream/shard-id": {...}}}`. Makes no call to the service."""
         now_ms, now, alarms = clock.now_ms(), clock.monotonic(), self.alarm_monitor.active_alarms
         shards: dict[str, Any] = {}
         of_shards = {} if unfinished is None else unfinished.shards
@@ -61,7 +61,7 @@ class SubtaskView(msgspec.Struct, frozen=True):
                 entry, now_ms, now, retention_ms, entry.key in alarms, why_blocked, of_shards.get(entry.key)
             )
             shards[entry.key] = {metric.name: metric.read(view) for metric in SHARD_METRICS}
-        return {"subtask": {metric.name: metric.read(self) for metric in SUBTASK_METRICS}, "shards": shards}
+        return {"worker": {metric.name: metric.read(self) for metric in WORKER_METRICS}, "shards": shards}
 
     def undecided_commit(self) -> str | None:
         """Return the entry of a commit without an answer, or None."""
@@ -87,7 +87,7 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(TEXT)
     def blocking_shard(self) -> str | None:
-        """The shard with this subtask's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
+        """The shard with this worker's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
         return self.alignment.blocking_shard
 
     @metric(TEXT)
@@ -147,7 +147,7 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def shards(self) -> int:
-        """Shards that the subtask owns, including ended ones."""
+        """Shards that the worker owns, including ended ones."""
         return len(self.entries)
 
     @metric(GAUGE, "shards")
@@ -180,12 +180,12 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def skipped_records(self) -> int:
-        """Records that were skipped, including those of shards that the subtask no longer owns."""
+        """Records that were skipped, including those of shards that the worker no longer owns."""
         return self.table.total("skipped_records")
 
     @metric(COUNTER, "records")
     def dead_letters(self) -> int:
-        """Records written as dead letters, including those of shards that the subtask no longer owns."""
+        """Records written as dead letters, including those of shards that the worker no longer owns."""
         return self.table.total("dead_letters")
 
     @metric(COUNTER, "records")
@@ -200,7 +200,7 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "alarms")
     def alarms(self) -> int:
-        """Active alarms, including those for shards of other subtasks."""
+        """Active alarms, including those for shards of other workers."""
         return len(self.alarm_monitor.active_alarms)
 
     @metric(COUNTER, "shards")
@@ -255,15 +255,15 @@ class SubtaskView(msgspec.Struct, frozen=True):
         return None if self.tracker.worker is None else round(self.wanted.part, 2)
 
 
-SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = metrics_of(SubtaskView)
-"""All metrics of a subtask. The reference page is generated from them, and exporters export them."""
+WORKER_METRICS: tuple[Metric[WorkerView], ...] = metrics_of(WorkerView)
+"""All metrics of a worker. The reference page is generated from them, and exporters export them."""
 
 
-# The few figures of a subtask that a progress line shows. They cost a fraction of the cost of all metrics (A1).
+# The few figures of a worker that a progress line shows. They cost a fraction of the cost of all metrics (A1).
 
 
-class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask's report.
+class WorkerProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """One worker's report.
 
     - `records`: records that were read, which the sink got or which were left out (`skipped`, `dead_letters`).
     - `lag_ms`: age of the oldest unfinished record (ms), of the shard that is furthest behind. None if it is not known.
@@ -273,7 +273,7 @@ class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
     - `left`: number of records that the sink has dropped, and that the next start reads again.
     """
 
-    subtask: int
+    process: int
     records: int
     open_shards: int
     idle_shards: int
@@ -287,7 +287,7 @@ class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
     left: int = 0
 
 
-def progress_of(view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -> SubtaskProgress:
+def progress_of(view: WorkerView, unfinished: Unfinished | None, now_ms: int) -> WorkerProgress:
     """Return a report, from one pass over the shards."""
     open_shards = idle = held = 0
     most_ms, longest_ms, failure = -1, -1, None
@@ -302,7 +302,7 @@ def progress_of(view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -
         age_ms = unread_ms(entry, now_ms)
         if age_ms is not None and age_ms > longest_ms:
             longest_ms, failure = age_ms, entry.metrics.last_failure
-    return SubtaskProgress(
+    return WorkerProgress(
         0,
         view.records_read,
         open_shards,

@@ -58,7 +58,7 @@ def test_checkpoints_are_stored_in_the_interval_and_flush_the_sink_first():  # S
     assert [flushed.state for flushed in sink.flushed] == store.kept
 
 
-def test_a_fenced_subtask_stops_emitting():  # S6
+def test_a_fenced_worker_stops_emitting():  # S6
     source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), KeptSnapshots()
     source.add("a", *range(100))
 
@@ -85,7 +85,7 @@ class CountedReads(set):
         return False
 
 
-def test_a_subtask_that_is_fenced_between_two_checkpoints_stops_reading_at_once_also_while_a_write_lasts():  # S6
+def test_a_worker_that_is_fenced_between_two_checkpoints_stops_reading_at_once_also_while_a_write_lasts():  # S6
     source, store, owner = ScriptedSource(per_read=1, latency=1.0), KeptSnapshots(), []
     source.add("a", *range(100))
     source.silent = CountedReads()

@@ -1,4 +1,4 @@
-"""Sixty-four subtasks share one consumer: they start together and stop one by one (F4, F8)."""
+"""Sixty-four workers share one consumer: they start together and stop one by one (F4, F8)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 GIVEN = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "app"}
-SUBTASKS = 64
+WORKERS = 64
 
 
 class CountingTransport(MemoryTransport):
@@ -35,9 +35,9 @@ class CountingTransport(MemoryTransport):
 
 
 class Job:
-    """Subtasks over one account, in one process (one table of ref_counts) or in many."""
+    """Workers over one account, in one process (one table of ref_counts) or in many."""
 
-    def __init__(self, *, rules: str = "", shards: int = SUBTASKS, processes: int = 1, **properties: Any) -> None:
+    def __init__(self, *, rules: str = "", shards: int = WORKERS, processes: int = 1, **properties: Any) -> None:
         self.account = Account(VirtualClock(), "us-east-1", Delays(consumer=5_000), None)
         self.stream = self.account.create_stream("orders", shards)
         self.account.faults.start_random(rules, 5)
@@ -46,15 +46,15 @@ class Job:
         self._given = Properties({**GIVEN, **properties})
         self.taken: Counter[str] = Counter()
 
-    def factory(self, subtask: int) -> FanOutRecordPublisherFactory:
+    def factory(self, worker: int) -> FanOutRecordPublisherFactory:
         transport = CountingTransport(self.account)
         transport.calls = self.calls
         client = KinesisClient(self._given, transport=transport)
-        ref_counts = self._ref_counts[subtask % len(self._ref_counts)]
+        ref_counts = self._ref_counts[worker % len(self._ref_counts)]
         return FanOutRecordPublisherFactory(self._given, ports=client, clock=VirtualClock(), ref_counts=ref_counts)
 
-    async def read(self, factory: FanOutRecordPublisherFactory, subtask: int) -> None:
-        shard = Shard("orders", f"shardId-{subtask:012d}")
+    async def read(self, factory: FanOutRecordPublisherFactory, worker: int) -> None:
+        shard = Shard("orders", f"shardId-{worker:012d}")
         publisher = await factory.create(shard, StartingPosition.trim_horizon(), ShardMetrics())
 
         async def take(batch):
@@ -76,11 +76,11 @@ class Job:
 @pytest.mark.parametrize(
     "rules", ["", "throttle@RegisterStreamConsumer=0.5,throttle@DescribeStreamConsumer=0.2", "deleting=0.9*5"]
 )
-def test_f8_subtasks_that_start_together_register_one_consumer(rules):
+def test_f8_workers_that_start_together_register_one_consumer(rules):
     async def main():
         job = Job(rules=rules)
         job.put("one")
-        factories = [job.factory(subtask) for subtask in range(SUBTASKS)]
+        factories = [job.factory(worker) for worker in range(WORKERS)]
         tasks = [asyncio.create_task(job.read(factory, number)) for number, factory in enumerate(factories)]
         await asyncio.sleep(120)
         assert not any(task.done() for task in tasks)
@@ -88,13 +88,13 @@ def test_f8_subtasks_that_start_together_register_one_consumer(rules):
             task.cancel()
         return job.taken["one"], job.statuses, len(job.account.subscriptions._last_success_ms)
 
-    assert run_virtual(main()) == (SUBTASKS, ["ACTIVE"], SUBTASKS)
+    assert run_virtual(main()) == (WORKERS, ["ACTIVE"], WORKERS)
 
 
-def test_f8_the_last_subtask_to_stop_deregisters():
+def test_f8_the_last_worker_to_stop_deregisters():
     async def main():
         job = Job()
-        factories = [job.factory(subtask) for subtask in range(SUBTASKS)]
+        factories = [job.factory(worker) for worker in range(WORKERS)]
         tasks = [asyncio.create_task(job.read(factory, number)) for number, factory in enumerate(factories)]
         await asyncio.sleep(30)
         seen = set()
@@ -106,15 +106,15 @@ def test_f8_the_last_subtask_to_stop_deregisters():
             await asyncio.gather(task, return_exceptions=True)
             await factory.close()
         await asyncio.sleep(10)
-        # while subtask n stops, n others have stopped and 64 - n still read
+        # while worker n stops, n others have stopped and 64 - n still read
         return (
             seen,
-            [job.taken[f"{number}"] for number in range(SUBTASKS)],
+            [job.taken[f"{number}"] for number in range(WORKERS)],
             job.statuses,
             job.calls["DeregisterStreamConsumer"],
         )
 
-    assert run_virtual(main()) == ({("ACTIVE", 0)}, list(range(SUBTASKS, 0, -1)), [], 1)
+    assert run_virtual(main()) == ({("ACTIVE", 0)}, list(range(WORKERS, 0, -1)), [], 1)
 
 
 def test_f4_after_one_process_deregistered_the_consumer_the_others_register_it_again():
@@ -122,7 +122,7 @@ def test_f4_after_one_process_deregistered_the_consumer_the_others_register_it_a
 
     async def main():
         job = Job(shards=3, processes=3)
-        factories = [job.factory(subtask) for subtask in range(3)]
+        factories = [job.factory(worker) for worker in range(3)]
         tasks = [asyncio.create_task(job.read(factory, number)) for number, factory in enumerate(factories)]
         await asyncio.sleep(30)
         tasks[0].cancel()
