@@ -47,14 +47,14 @@ def test_the_process_that_looks_for_the_names_of_formats_does_not_import_options
 def test_the_process_that_only_sends_the_reader_to_the_tasks_does_not_read_the_options():
     found = imported_by("from recordpublisher.plugins.spark import KinesisSource; KinesisSource({}).streamReader(None)")
     assert "plugins.spark.stream_reader" in found
-    assert "plugins.spark.options.spark_options" not in found
+    assert not found & {"plugins.spark.options.spark_options", "plugins.spark.source.offset"}
 
 
 def test_the_process_that_plans_imports_no_fetcher_and_without_fan_out_none_of_it():
     modules = ("source.query_planner", "source.kinesis_service", "options.checks")
     found = imported_by("import " + ", ".join(f"recordpublisher.plugins.spark.{name}" for name in modules))
     assert "plugins.spark.source.batch_planner" in found
-    assert not found & {"fetcher.assembly", "plugins.runtime.streaming", "publishers.fanout"}
+    assert not found & {"fetcher.shard_fetcher", "plugins.runtime.streaming", "publishers.fanout"}
 
 
 LOADED = """
@@ -91,7 +91,7 @@ def test_a_query_whose_schema_is_given_is_checked_although_load_was_not_asked(tm
 def test_the_process_that_plans_a_batch_read_imports_no_fetcher_and_the_range_alone_no_arrow():
     found = imported_by("import recordpublisher.plugins.spark.batch_read, recordpublisher.plugins.spark.read_range")
     assert "plugins.spark.arrow_rows" in found
-    assert not found & {"fetcher.assembly", "plugins.runtime.streaming", "publishers.fanout"}
+    assert not found & {"fetcher.shard_fetcher", "plugins.runtime.streaming", "publishers.fanout"}
     assert "plugins.spark.arrow_rows" not in imported_by("import recordpublisher.plugins.spark.read_range")
 
 
