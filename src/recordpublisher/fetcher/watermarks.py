@@ -401,7 +401,7 @@ def watermark_of(entry: ShardEntry) -> int | None:
 
 
 class WatermarkTracker(ABC):
-    """Tells the global watermark, which never falls (W6). No call waits for a service."""
+    """Provides the global watermark, which never falls (W6). No call waits for a service."""
 
     @abstractmethod
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:

@@ -38,7 +38,7 @@ from .lease_table import AloneOwner, GroupJob, LeaseTable, is_begun, lease_of, t
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
     """Return the state of every shard of a job that runs alone, from the positions of its worker.
 
-    Positions of another epoch are of a take that did not take effect.
+    Positions with another epoch belong to a take-over that did not take effect.
     """
     return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
 
@@ -173,7 +173,7 @@ async def store_as_group(
         await group.delete_worker(worker)
         raise exists from error
     except StoreUnavailableError:
-        raise  # the table may be stored, and name this worker
+        raise  # nothing is deleted, because the table may be stored and name this worker
     except StateError:
         await group.delete_worker(worker)
         raise
@@ -296,7 +296,7 @@ T = TypeVar("T")
 
 
 class SealableDocument(Protocol):
-    """A document that other workers may seal."""
+    """A document that other workers may seal, after which it is never written again."""
 
     @property
     def is_sealed(self) -> bool:
@@ -345,7 +345,7 @@ class OwnDocument(Generic[D]):
 
 
 def part_name(worker: str, number: int) -> str:
-    """Return the name of a part."""
+    """Return the name of the worker's part with this number."""
     return f"{PARTS}{worker}/{number}"
 
 
@@ -358,7 +358,7 @@ MAX_PARTS = 10_000
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
-    """The record of one life of a worker. A process that seals it ends that life: the record is never written again.
+    """The record of one worker. A process that seals the record ends the worker: the record is never written again.
 
     - `beat`: the number of the heartbeat, which makes each stored value unique.
     - `is_leaving`: the worker releases all shards and takes none.
@@ -366,20 +366,20 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `table_version`: the newest version of the lease table that the worker knows.
     - `released`: the epoch of each shard that the worker has released, with its last position stored.
     - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
-    - `is_active`: whether at least one of its shards counts.
+    - `is_active`: whether at least one of its shards counts for the watermark.
     - `max_watermark`: the highest watermark of its shards (W12).
     - `group_watermark`: the highest watermark of the group that the worker knows (E8).
     - `loads`: the load level of each shard (`shard_loads.py`); a missing shard has the lowest level.
-    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
-      it.
+    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision
+      depends on it.
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
     - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs, for people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
-    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second how far
-      they are, if that has changed (E8).
-    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
-      not.
+    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second
+      how far they are, if that has changed (E8).
+    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if
+      it did not.
     """
 
     worker: WorkerName
@@ -459,7 +459,7 @@ Positions that did not change should not be in the same item as those that did. 
 than 1 KB. Other stores have all positions of a worker in one part.
 """
 TIP_MS = 300_000
-"""A change of the time of the last read at the tip is stored after this time only (ms).
+"""The time of a shard's last read at the tip is stored again only after this time (ms).
 
 That time changes with each read of a shard at rest, and is only compared with retentions of a day and more.
 """

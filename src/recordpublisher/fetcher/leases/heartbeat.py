@@ -55,7 +55,7 @@ class Heartbeat:
             return record
 
     async def seal(self) -> None:
-        """End this life, so that nothing of it can be written later.
+        """End this worker (seal its record), so that it can write nothing later.
 
         A sealed record never changes, so each attempt writes the same one. Raises: FencedError if another process has sealed this worker;
         StoreUnavailableError if the store does not answer.

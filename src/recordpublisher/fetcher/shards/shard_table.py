@@ -46,7 +46,10 @@ class ShardTable:
         self._removed: Counter[str] = Counter()
         """The totals of shards that were removed."""
         self._has_others = has_others
-        """Whether parents without an entry are read by others, and have ended: their child has a lease (E7)."""
+        """Whether other processes read shards of the job.
+
+        A parent without an entry then counts as ended, because its child has a lease (E7).
+        """
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
@@ -360,11 +363,11 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
     what follows for the ancestors of a shard that has started. `is_ended` decides for one parent. An unknown parent
     means different things, so each caller decides:
 
-    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before
-      a worker says so.
+    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker
+      says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
-    - A restored job (`initial_states.py`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or
-      is past retention.
+    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past
+      retention.
     """
     return all(map(is_ended, parents))
 
