@@ -113,7 +113,8 @@ class CallableDeserializer:
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the function's result for each record. Raises: TypeError if a result is a coroutine or a generator."""
         try:
-            values = [self._function(record) for record in batch]  # `map` would take StopIteration for the end
+            # with `map`, a StopIteration of the function would look like the end of the batch
+            values = [self._function(record) for record in batch]
         except TypeError as error:
             if "Record" not in (reason := describe_error(error)):
                 raise
