@@ -112,7 +112,7 @@ class RecordHandling:
         self._call_handler = context.traced(self._handler.call)
 
     async def close(self) -> None:
-        """Cancel the handlers that run, and forget all records. A handler that swallows its cancellation is left behind."""
+        """Cancel the handlers that run, and forget all records. The sink does not wait for a handler that swallows its cancellation."""
         for timer in (*self._retry_timers, self._warning_timer):
             if timer is not None:
                 timer.cancel()
@@ -513,7 +513,7 @@ class RecordHandling:
     async def report(self, *, is_draining: bool) -> None:
         """Pass rejected records on to the job, without waiting for handlers. Raises: SinkError if a record has failed the job.
 
-        `is_draining`: whether lists wait for no more records from now on.
+        `is_draining`: whether incomplete lists are handled from now on, without waiting for more records.
         """
         self._is_draining = is_draining
         self._wake()
