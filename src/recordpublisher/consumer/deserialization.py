@@ -177,7 +177,8 @@ def deserializer_of(given: Any) -> Deserializer:
 
 VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
 
-_NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))  # the second since Python 3.12
+# TypeAliasType exists since Python 3.12.
+_NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))
 _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
 
 

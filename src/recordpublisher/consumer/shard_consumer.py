@@ -307,7 +307,7 @@ class BatchDecorator:
                 break
             try:
                 payloads += decompressor.decompress([payload])
-            except Exception:  # poisoned: it gets a part of its own, where the policy finds it
+            except Exception:  # The payload is poisoned. It gets a part of its own, where the policy finds it.
                 break
             size += len(payloads[-1])
         stop = start + max(len(payloads), 1)

@@ -71,7 +71,7 @@ class ShardOwnership(ABC):
         return False
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
-        """Close the resources used to own shards. Called last."""
+        """Close the resources with which shards are owned, such as the group's store. Called last."""
 
 
 # Owns the shards of a process that reads every shard (ALONE), and begins and stops whole streams as their list

@@ -108,7 +108,7 @@ class Subscription:
         return self.opened_ms + LIFETIME_MS
 
     def next_step(self, now_ms: int) -> Send | Wait | None:
-        """Return what comes next: a frame, a wait, or None for the regular end after five minutes."""
+        """Return the next step: to send a frame or to wait; None for the regular end after five minutes."""
         error = self._error_frame()
         if error is not None:
             return Send(error, last=True)

@@ -345,7 +345,8 @@ class QueueJob:
     async def _flush_last(self, reason: EndReason, hung: Unfinished | None) -> None:
         """Flush everything. After a stop the sink drops the records that it has not begun, which are then released.
 
-        A stop, and `max_time`, do not wait for a call of user code without end. A call that `hung` already is not waited for again.
+        After a stop or `max_time`, the wait for a call of user code has a limit. Calls that already hung (`hung`) are not waited
+        for again.
         """
         stopped = [each.shard.key for each in self._receivers] if reason is EndReason.STOPPED else ()
         flush = partial(self._flush, stopped=stopped, is_last=True)

@@ -117,7 +117,8 @@ class AloneWorker:
             running = await self._check(found)
             if await self._rivals.wait(running):
                 continue
-            # A predecessor that was suspended within a transaction may hold locks on the documents that this start seals next.
+            # A predecessor that was suspended within a transaction may hold locks on the documents that this start seals
+            # (closes to it) next.
             await self._group.store.end_sessions("alone")
             if table.alone is not None and isinstance(self._sink, CommittingSink):
                 await self._sink.end_life(table.alone.worker)
@@ -220,7 +221,10 @@ class AloneWorker:
         return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
-        """Check that the positions belong to the rows of this sink. Nothing is sealed yet, so a running job is not replaced."""
+        """Check that the positions belong to the rows of this sink.
+
+        A running job is not replaced by this, because no document is sealed yet.
+        """
         if not isinstance(self._sink, CommittingSink):
             return
         target, entries = self._sink.target(), entries_of(self._sink)
@@ -276,9 +280,9 @@ class AloneWorker:
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
-        """Delete the documents of sealed workers.
+        """Delete the documents of workers that were declared dead (sealed).
 
-        The table was written after their seals and names none of them, so nothing needs these.
+        The table was written after their seals and names none of them, so no process needs these documents.
         """
         before = self._clock.now_ms() - LEFT_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():
@@ -423,7 +427,7 @@ class RivalStarts:
 
 
 def _may_be_running(record: WorkerRecord) -> bool:
-    """Return whether a worker may be running: it was not sealed, and this host does not know that its process has ended."""
+    """Return whether a worker may be running: it was not declared dead (sealed), and this host does not know that its process has ended."""
     return not record.is_sealed and (record.host != HOST or is_process(record.pid))
 
 

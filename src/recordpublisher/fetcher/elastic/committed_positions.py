@@ -180,7 +180,7 @@ class CommittedPositions(PositionStore):
         return part
 
     def _check_time(self, error: StoreUnavailableError) -> None:
-        """Check how long the commit has been undecided. Raises: FencedError if that is a lease duration."""
+        """Check how long the outcome of the commit has been unknown. Raises: FencedError if that is longer than a lease duration."""
         now = self._clock.monotonic()
         if not self._commits.is_undecided:
             self._undecided_since = None

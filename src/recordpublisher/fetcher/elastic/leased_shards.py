@@ -118,8 +118,8 @@ class LeasedShards:
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         """Begin to read a shard from this state.
 
-        `is_taken_over`: whether another worker held the shard and it was not idle. If that worker was sealed, it may have read
-        further, so records may be late (E8).
+        `is_taken_over`: whether another worker held the shard and it was not idle. If that worker was declared dead (sealed), it
+        may have read further, so records may be late (E8).
         """
         with naming_sink(self._sink, "assigned"):
             self._sink.assigned([shard])

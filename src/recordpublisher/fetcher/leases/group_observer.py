@@ -63,7 +63,7 @@ class GroupObserver:
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers that were first seen sealed longer than the tracker timeout ago. They no longer hold back the watermark (E8)."""
+        """The workers found declared dead (sealed) more than the tracker timeout ago. They no longer hold back the watermark (E8)."""
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
@@ -104,7 +104,8 @@ class GroupObserver:
         for worker in sorted(self._silent(view, 1)):
             try:
                 sealed[worker] = await self._group.seal_record(self._records[worker])
-            except ConflictError:  # it has sent a heartbeat, or another process has sealed it
+            # The worker has sent a heartbeat, or another process has declared it dead (sealed it).
+            except ConflictError:
                 continue
             log.warning(
                 "worker %s sent no heartbeat for %g s: it counts as ended (it was sealed), and other workers take its shards",
@@ -193,12 +194,11 @@ def _order(record: WorkerRecord) -> tuple[int, bool]:
     return record.beat, record.is_sealed
 
 
-# The work that one worker does for its group: add listed shards, and remove what deleted streams and sealed workers
-# left (E7, E12).
+# The work that one worker does for its group: add listed shards, and remove documents of deleted streams and dead workers (E7, E12).
 
 
 class GroupUpkeep:
-    """Owns which version of the table was the first to be read after a worker was seen sealed.
+    """Owns which version of the table was the first to be read after a worker was found declared dead (sealed).
 
     A sealed worker may still be writing the table to take shards. That write can take effect only on the version of the table
     that the worker has read. Once the table has a later version that does not name the worker, it never will.
@@ -256,7 +256,10 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete the documents of sealed workers, or prepare to do so. Raises: StateError if the documents cannot be used."""
+        """Delete the documents of workers that were declared dead (sealed), or prepare to do so.
+
+        Raises: StateError if the documents cannot be used.
+        """
         sealed = {worker for worker, record in view.records.items() if record.is_sealed}
         left = sealed - view.table.owners
         self._first_versions = {worker: each for worker, each in self._first_versions.items() if worker in left}

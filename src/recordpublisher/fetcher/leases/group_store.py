@@ -132,9 +132,8 @@ class TableCache:
             self._stored = stored
 
 
-# Stores the first positions of a job.
-#
-# They belong to a worker that is sealed from the start, so any worker that joins can take its shards.
+# Stores the first positions of a job.  They belong to a worker that counts as dead (sealed) from the start, so any worker that
+# joins can take its shards.
 
 FIRST_VERSION = 1
 
@@ -234,7 +233,7 @@ class GroupStore:
         return None if found is None else self._record_of(name, found)
 
     async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
-        """Seal a worker if its record is still the one that was read, and return the sealed record."""
+        """Declare a worker dead (seal it) if its record is still the one that was read, and return the sealed record."""
         sealed = msgspec.structs.replace(record.document, is_sealed=True)
         await self.write(f"{WORKERS}{sealed.worker}", sealed.to_bytes(), record.version)
         return sealed
@@ -250,7 +249,7 @@ class GroupStore:
         return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, if it is still the one that was read."""
+        """Replace a part by its sealed version, which its worker cannot replace, if the part is still the one that was read."""
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
@@ -258,12 +257,12 @@ class GroupStore:
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
-        """Delete a sealed worker's parts, and then its record, because without the record no process looks for the parts."""
+        """Delete the parts of a worker declared dead (sealed), and then its record, because only the record leads to the parts."""
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def delete_parts(self, worker: str) -> None:
-        """Delete a sealed worker's parts."""
+        """Delete the positions (parts) of a worker that was declared dead (sealed)."""
         parts = await self._call(self._store.list_names(f"{PARTS}{worker}/"))
         await self._call(self._store.delete(*parts))
 
@@ -296,7 +295,7 @@ T = TypeVar("T")
 
 
 class SealableDocument(Protocol):
-    """A document that other workers may seal, after which it is never written again."""
+    """A document that other workers may seal (mark as ended), after which it is never written again."""
 
     @property
     def is_sealed(self) -> bool:

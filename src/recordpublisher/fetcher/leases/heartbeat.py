@@ -36,7 +36,8 @@ class Heartbeat:
     async def write(self) -> WorkerRecord:
         """Write a heartbeat, and return the written record.
 
-        Raises: FencedError if the worker was sealed or has left; StoreUnavailableError if the store does not answer.
+        Raises: FencedError if the worker was declared dead (sealed) or has left; StoreUnavailableError if the store does not
+        answer.
         """
         async with self._lock:
             if self._sealed is not None:

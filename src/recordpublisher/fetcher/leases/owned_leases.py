@@ -302,7 +302,7 @@ class PositionCommits:
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker, and return it. A record that was deleted counts as sealed.
+    """Declare a worker dead (seal its record), and return the record. A record that was deleted counts as sealed.
 
     Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
     """
@@ -326,7 +326,7 @@ async def sealed_alone(
     StateError if the positions belong to rows in another target.
     """
     record = await seal_worker(group, alone.worker)
-    found = await positions.seal(record)  # the positions are final, because everything is sealed
+    found = await positions.seal(record)  # The positions are final, because a sealed worker can store nothing more.
     return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
 
 

@@ -26,13 +26,13 @@ class GroupView:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The workers among which shards are shared: neither sealed, nor leaving, nor asked to leave."""
+        """The workers among which shards are shared. They are neither declared dead (sealed), nor leaving, nor asked to leave."""
         members = (name for name, record in self.records.items() if not record.is_sealed and not record.is_leaving)
         return tuple(sorted(set(members) - self.table.drained))
 
     @property
     def unsealed(self) -> set[str]:
-        """The workers that are not sealed."""
+        """The workers that were not declared dead (sealed)."""
         return {name for name, record in self.records.items() if not record.is_sealed}
 
     @property
@@ -73,7 +73,7 @@ class GroupView:
         return [shard for shard in self.table.leases if self.is_free(shard)]
 
     def plan(self) -> dict[str, str]:
-        """Return the worker that should have each shard. Shards of a worker that is leaving and not sealed yet are not planned."""
+        """Return the worker that should have each shard. Shards of a worker that is leaving and has not ended yet are left out."""
         members = set(self.members)
         owners: dict[str, str | None] = {}
         for shard, lease in self.table.leases.items():

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class PositionStore(ABC):
     """Stores the positions of this worker, and reads those of other workers.
 
-    Every write is conditional: it fails if the worker was sealed or deleted (E1). A sealed part never changes, except when a commit is
-    taken back.
+    Every write is conditional: it fails if the worker was declared dead (sealed) or deleted (E1). A sealed part never changes,
+    except when a commit is taken back.
 
     - `pinned_ms`, `taken_ms`: the values that the next write stores in the part of a worker that runs alone (`PositionPart`).
     """
@@ -60,7 +60,8 @@ class PositionStore(ABC):
     async def settle(self) -> None:  # noqa: B027 - optional on purpose
         """Find out the outcome of a commit without an answer, before the next commit.
 
-        Raises: FencedError if another process has sealed or replaced the positions; StateError if the outcome cannot be found.
+        Raises: FencedError if another process has replaced the positions, or sealed them against further writes; StateError if
+        the outcome cannot be found.
         """
 
     async def stage(self) -> None:  # noqa: B027 - optional on purpose
@@ -85,7 +86,7 @@ class PositionStore(ABC):
 
     @abstractmethod
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal the positions of a worker whose record is sealed, then return them."""
+        """Return the positions of a worker declared dead (its record is sealed), after sealing them against further writes."""
 
     async def delete(self, worker: str) -> bool:
         """Delete the positions of a sealed worker that the lease table does not name.
@@ -137,7 +138,10 @@ class PartPositionStore(PositionStore):
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal every part that the record names. If a part changes in the meantime, its newest version is sealed."""
+        """Seal every part that the record names, so that its worker can no longer write it.
+
+        If a part changes before that, its newest version is sealed.
+        """
         return await seal_parts(self._group, record)
 
     def _place(self, positions: Positions) -> None:

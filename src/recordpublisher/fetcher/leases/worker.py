@@ -116,8 +116,8 @@ class Worker:
     async def run(self) -> None:
         """Take part in the group. Return after `leave`.
 
-        Raises: FencedError if other workers have sealed this one; LateJoinError if they may have done so before it joined; StateError if
-        stored documents cannot be used.
+        Raises: FencedError if other workers have declared this one dead (sealed it); LateJoinError if they may have done so
+        before it joined; StateError if stored documents cannot be used.
         """
         first = functools.partial(self._retry, self._join)
         await join_group(first, self._heartbeat, self._clock, self._settings.duration)
@@ -192,9 +192,9 @@ class Worker:
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
         """Store how far each shard was emitted or, if `may_be_partial`, finished by the sink. Do nothing before the worker has joined.
 
-        Raises: FencedError if this worker was sealed; StoreUnavailableError if the store does not answer; StateError if the positions
-        cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a StoreUnavailableError, because other
-        workers may have replaced this one, and deleted what the sink writes to.
+        Raises: FencedError if this worker was declared dead (sealed); StoreUnavailableError if the store does not answer;
+        StateError if the positions cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a
+        StoreUnavailableError, because other workers may have replaced this one, and deleted what the sink writes to.
         """
         if not self._has_joined:
             return
@@ -590,7 +590,7 @@ class LeaseTaker:
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
         """Prepare the shards that can still be read, and return those that were read to their end (E7).
 
-        Return None if the table has changed in the meantime.
+        Return None if the table has changed during the call.
         """
         ended: dict[str, ShardEnd] = {}
         by_owner: dict[str | None, list[str]] = {}

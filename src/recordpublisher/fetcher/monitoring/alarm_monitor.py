@@ -303,7 +303,7 @@ class LineageProgress:
             else:
                 self._waited_for[key] = (
                     frozenset()
-                )  # preliminary, until its parents are visited; also ends a cycle in a stored document
+                )  # This value is preliminary until the parents are visited. It also ends a cycle in a stored document.
                 to_visit += unvisited
         return frozenset().union(*(self._waited_for[parent] for parent in parents))
 

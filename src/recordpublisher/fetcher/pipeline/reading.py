@@ -202,8 +202,7 @@ class ReadTasks:
                 if not self._gaps.accept(entry, error):
                     raise
                 if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
-                    # Not even the oldest record is there, so the whole shard is past retention. Its children, if any,
-                    # are listed.
+                    # The shard has not even an oldest record, so the whole shard is past retention. Its children, if any, are listed.
                     self._intake.end(entry, ())
                     return RunResult.COMPLETE
                 position = StartingPosition.trim_horizon()

@@ -143,7 +143,7 @@ class ShardTable:
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
         """Apply a complete listing of a stream. Return the shards that it lacks and that must not count as expired for that alone (S5).
 
-        These are own shards that have ended, and the parents for which own shards wait.
+        These are this worker's shards that have ended, and the parents for which its shards wait.
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
@@ -169,8 +169,8 @@ class ShardTable:
         A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
         they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
 
-        An own shard may be removed once it has ended and expired and its children in this worker have started. A shard
-        of another worker may be removed at once, because it does not decide whether its children may start.
+        A shard that this worker owns may be removed once it has ended and expired and its children in this worker have started. A
+        shard of another worker may be removed at once, because it does not decide whether its children may start.
         """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
@@ -178,7 +178,7 @@ class ShardTable:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no more records can come: every listed shard was closed when listed, and the own ones were read to their ends.
+        """Whether no more records can come: every listed shard was closed then, and those of this worker were read to their ends.
 
         A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
         finite size become exhausted.
@@ -189,11 +189,11 @@ class ShardTable:
         return not any(map(self._is_endless, {shard.stream for shard in self._listed.values()}))
 
     def states(self) -> dict[str, ShardState]:
-        """Return the state of every own shard, for a snapshot."""
+        """Return the state of every shard that this worker owns, for a snapshot."""
         return {entry.key: entry.snapshot_state for entry in self}
 
     def remove(self, key: str) -> None:
-        """Remove a shard, own or only listed."""
+        """Remove a shard, whether this worker owns it or it is only listed."""
         if key in self._entries:
             if self._entries[key].stage is ShardStage.ENDED:
                 self._finished_before.add(key)
@@ -203,7 +203,7 @@ class ShardTable:
         self._unlisted.discard(key)
 
     def remove_stream(self, stream: str) -> dict[str, ShardState]:
-        """Forget every shard of a stream that is no longer read. Return the states of the own ones."""
+        """Forget every shard of a stream that is no longer read. Return the states of those that this worker owns."""
         states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
         for key in states:
             self._remove_entry(key)
@@ -560,7 +560,7 @@ class OwnedShards:
         self._unlisted_states: dict[str, ShardState] = {}
         """The restored states of shards that the first listing lacked."""
         self._kept_states: dict[str, ShardState] = {}
-        """The states of own shards whose stream is no longer read (S10)."""
+        """The states of this worker's shards whose stream is no longer read (S10)."""
         self._is_ours = is_ours
         self._clock = clock
 
@@ -607,7 +607,7 @@ class OwnedShards:
         self.add_initial(listed, states, unlisted)
 
     def remove_stream(self, stream: str) -> None:
-        """Remove every shard of a stream that is no longer read. Keep the states of own shards, unless the stream was deleted."""
+        """Remove every shard of a stream that is no longer read. Keep the states of this worker's shards, unless the stream was deleted."""
         states = self._table.remove_stream(stream)
         if stream not in self._discovery.deleted:
             self._kept_states |= states

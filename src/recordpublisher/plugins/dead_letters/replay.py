@@ -169,7 +169,7 @@ class StreamTarget(AsyncExitStack):
         self._sinks: dict[str, KinesisSink] = {}
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Return when all letters are acknowledged.
+        """Put the letters, wait until all are acknowledged, and return no failures.
 
         Raises: ConfigurationError if the job does not read a letter's stream; SinkError if a record cannot be put.
         """

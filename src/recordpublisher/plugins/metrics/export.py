@@ -171,7 +171,7 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
     """Keep exporters open while the block runs."""
     async with AsyncExitStack() as opened:
         for exporter in exporters:
-            # The callback comes first, so that an exporter whose `open` fails halfway is closed as well.
+            # The callback comes first, so that an exporter whose `open` fails is closed as well.
             opened.push_async_callback(exporter.close)
             await exporter.open(source)
         yield

@@ -276,7 +276,7 @@ def no_archive_of_fields() -> ConfigurationError:
 
 
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
-    """Store what the documents add to those that are there. Several processes may do so at the same time, and again.
+    """Add the content of these documents to the stored ones. Several processes may do so at the same time, and again.
 
     Raises: StoreUnavailableError if the store cannot be reached now; StateError if a stored document cannot be read.
     """

@@ -337,7 +337,7 @@ async def create_table(service: StoreService, table: str, keys: Mapping[str, str
 
 
 def _nothing(response: dict[str, Any]) -> None:
-    """Take nothing from the response."""
+    """Return None, because nothing in the response is needed."""
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -323,7 +323,7 @@ _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
     (types.Integer, _integer),
-    (types.Float, _number),  # a kind of Numeric
+    (types.Float, _number),  # It comes first, because a Float is a Numeric.
     (types.Numeric, _decimal),
     (types.String, _text),
 )
@@ -403,7 +403,7 @@ class RowBuilder:
         declared: FieldColumns | None = None,
     ) -> None:
         self._latest = latest
-        self._nan_is_null = nan_is_null  # True for SQLite
+        self._nan_is_null = nan_is_null  # SQLite stores NaN as NULL.
         self._must_know = set(table.columns.keys()) if stores_all else None
         self._is_of_fields = is_of_fields(table)
         self._owned = (
