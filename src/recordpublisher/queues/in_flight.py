@@ -137,7 +137,7 @@ class InFlight:
                 delivery.with_sink = max(0, delivery.with_sink - 1)
 
     def told(self, number: str) -> None:
-        """Finish one part of the record, because the sink has reported it."""
+        """Finish one part of the record with this number, because the sink has reported the part as handled."""
         if (delivery := self._open.get(number)) is not None:
             delivery.with_sink = max(0, delivery.with_sink - 1)
             self.finish((number,))

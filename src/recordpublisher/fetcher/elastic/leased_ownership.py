@@ -245,7 +245,7 @@ class GroupTracker(WatermarkTracker):
         self._highest: int | None = None
 
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Return the global watermark of the group."""
+        """Return the global watermark of the group. The arguments are not used, because heartbeats report the shards of this worker."""
         return self.current()
 
     def current(self) -> int | None:

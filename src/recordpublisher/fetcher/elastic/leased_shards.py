@@ -171,7 +171,10 @@ class LeasedShards:
         yield found
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
-        """Return the watermark with which each shard counts. A shard that has ended counts until the lease table has its children."""
+        """Return the watermark with which each shard counts for the group's watermark.
+
+        A shard that has ended counts until the lease table has its children.
+        """
         return {key: self._watermark(key) for key in self._begun}
 
     @property

@@ -116,7 +116,7 @@ class SilenceObserver:
 
     @property
     def never_moved(self) -> set[str]:
-        """The workers whose heartbeat has been the same since it was first read."""
+        """The workers whose heartbeat number has not changed since it was first read."""
         return {worker for worker, heartbeat in self._heartbeats.items() if not heartbeat.has_moved}
 
     def silent_for(self, leases: Mapping[str, float]) -> set[str]:

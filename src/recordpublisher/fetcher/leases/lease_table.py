@@ -1,4 +1,4 @@
-"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7). Pure."""
+"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7)."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
     }
 
 
-# The job that all processes of a group have in common (E10). Pure.
+# The job that all processes of a group have in common (E10).
 
 
 class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

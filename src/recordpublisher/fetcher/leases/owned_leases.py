@@ -159,7 +159,7 @@ class OwnedLeases:
             self._stopped.setdefault(shard, None)
 
     def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
-        """Prepare a write that takes the shard and replaces this version of the table.
+        """Remember the position with which a write will take the shard and replace this version of the table.
 
         `had_owner`: whether another worker has held the shard.
         """

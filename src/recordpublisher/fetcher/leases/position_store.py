@@ -86,7 +86,7 @@ class PositionStore(ABC):
 
     @abstractmethod
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Return the positions of a worker declared dead (its record is sealed), after sealing them against further writes."""
+        """Seal the positions of a worker declared dead (whose record is sealed) against further writes, and return them."""
 
     async def delete(self, worker: str) -> bool:
         """Delete the positions of a sealed worker that the lease table does not name.

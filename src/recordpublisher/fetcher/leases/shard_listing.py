@@ -119,8 +119,8 @@ class ListedChanges:
     - `found`: leases to add.
     - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
     - `children`: children of shards whose end did not name them.
-    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Shards of a later stream of
-      the same name would be mistaken for them.
+    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Otherwise shards of
+      a later stream of the same name would be taken for these.
     """
 
     found: Mapping[str, Lease] = field(default_factory=dict)

@@ -166,8 +166,8 @@ class ShardTable:
     def removable(self) -> list[str]:
         """Return the unlisted shards that may be removed now (S5).
 
-        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
-        they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
+        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have
+        started: the children prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
 
         A shard that this worker owns may be removed once it has ended and expired and its children in this worker have started. A
         shard of another worker may be removed at once, because it does not decide whether its children may start.

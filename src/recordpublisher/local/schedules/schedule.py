@@ -31,7 +31,7 @@ _LINE = re.compile(r"(?:\S+ )?(?P<number>\d{1,9}) (?P<put>\d{1,12}\.\d{3})(?: (?
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Steps and the records that are put. Times are in seconds after the start."""
+    """A schedule: its steps, and the records that are put. Times are in seconds after the start."""
 
     step: list[Step]
     stream: str = "orders"

@@ -169,7 +169,7 @@ class DynamoDbStore(ConditionalStore):
         self._service = StoreService("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an item consistently."""
+        """Read an item with a strongly consistent read."""
 
         def parse(response: dict[str, Any]) -> VersionedValue | None:
             return self._value(response["Item"]) if "Item" in response else None
