@@ -35,7 +35,7 @@ BAD_CONFIGURATION = 2
 ALARM = 3
 PATIENCE_SECONDS = 5.0
 NOTICE_SECONDS = 2.0
-"""A command that retries for longer says what it waits for."""
+"""A command that retries for longer than this prints what it waits for (seconds)."""
 LONGEST_LINE = 1_000
 """Most characters of an error's line. Messages of SDKs, proxies and databases can have thousands."""
 
@@ -68,7 +68,7 @@ class CommandGroup(TyperGroup):
             with exits_as_errors(is_import=False):
                 result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:  # The reader of the output has ended, as with `| head`.
+        except BrokenPipeError:  # The reader of the output has ended, as `| head` does.
             _discard_stdout()
             raise typer.Exit(0) from None
         except (RecordPublisherError, ImportError, OSError, ForeignExitError) as error:
@@ -183,7 +183,10 @@ class RetryNotice:
         self._said = False
 
     def __call__(self, error: Exception, waited: float, left: float) -> None:
-        """Called when a call failed. With the next pause it has waited `waited` seconds, and may wait for `left` seconds more."""
+        """Print the notice when a call has failed and retries take long.
+
+        `waited`: the seconds of waiting, including the next pause. `left`: the most seconds for which the command may still wait.
+        """
         if waited >= NOTICE_SECONDS and not self._said:
             self._said = True
             print_note(
@@ -203,7 +206,8 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
         if len(received) == 1:
             loop.call_soon_threadsafe(task.cancel)
         elif received[-1][0] - received[0][0] > PATIENCE_SECONDS:
-            # Another cancellation may not help: a write into a pipe without a reader may block the loop, or a thread for which it waits.
+            # Another cancellation may not help, because the loop, or a thread for which it waits, may be blocked by a write
+            # into a pipe.
             os._exit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -129,7 +129,8 @@ class PropertyOptions:
         """
         above = self.given()
         if job is not None and is_python_job(str(job)):
-            from ..plugins.runtime.supervisor import properties_of_program  # It loads the AWS SDK.
+            # Imported here because it loads the AWS SDK.
+            from ..plugins.runtime.supervisor import properties_of_program
 
             search_current_folder()
             return properties_of_program(str(job), above)
@@ -146,9 +147,9 @@ class PropertyOptions:
 JobProperties = Annotated[Properties, "job"]
 """A parameter of a command: the properties of a job's file, which is an argument, and of the options."""
 StreamProperties = Annotated[Properties, "stream"]
-"""The same for a command without a job: the file is the option `--properties`."""
+"""A parameter of a command without a job: the properties are those of a file, given by `--properties`, and of the options."""
 ProducerProperties = Annotated[Properties, "producer"]
-"""The same for a command that puts records. It waits for a service as long as a job does, because records that it drops are lost."""
+"""A parameter of a command that puts records. It retries as long as a job does, because records that it drops are lost."""
 _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": Profile}
 
 
@@ -167,7 +168,7 @@ def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) 
         return [given], with_short_outages(options.read(file))
     if file is not None:
         raise ConfigurationError.conflict("--properties", given, reason="a job has its own properties")
-    from ..plugins.runtime.stream_lister import streams_of  # It loads the AWS SDK.
+    from ..plugins.runtime.stream_lister import streams_of  # Imported here because it loads the AWS SDK.
 
     search_current_folder()  # The properties may name a function there.
     properties = with_short_outages(options.read(given))

@@ -113,7 +113,8 @@ class CallableDeserializer:
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the function's result for each record. Raises: TypeError if a result is a coroutine or a generator."""
         try:
-            values = [self._function(record) for record in batch]  # `map` would take StopIteration for the end
+            # with `map`, a StopIteration of the function would look like the end of the batch
+            values = [self._function(record) for record in batch]
         except TypeError as error:
             if "Record" not in (reason := describe_error(error)):
                 raise
@@ -176,7 +177,8 @@ def deserializer_of(given: Any) -> Deserializer:
 
 VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
 
-_NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))  # the second since Python 3.12
+# TypeAliasType exists since Python 3.12.
+_NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))
 _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
 
 

@@ -18,11 +18,11 @@ from ..publishers.properties.job_properties import FUTURE_LIMIT, OUT_OF_ORDERNES
 from .deserialization import json_field
 
 EARLIEST_MS = -62_135_596_800_000
-"""0001-01-01T00:00:00Z."""
+"""0001-01-01T00:00:00Z, the earliest valid event time (epoch ms)."""
 LATEST_MS = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z."""
+"""9999-12-31T23:59:59.999Z, the latest valid event time (epoch ms)."""
 EARLIEST_PLAUSIBLE_MS, DAY_MS = 946_684_800_000, 86_400_000
-"""2000-01-01T00:00:00Z."""
+"""2000-01-01T00:00:00Z (epoch ms), and the length of a day (ms)."""
 log = logging.getLogger("recordpublisher.consumer")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -48,7 +48,7 @@ class ArrivalTimestamps:
     times_in = None
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
-        """Return the arrival of each record."""
+        """Return the arrival time of each record (epoch ms)."""
         return batch.arrival_millis
 
 
@@ -94,7 +94,10 @@ class JsonFieldTimestamps:
 
 
 def check_times(times: Sequence[int]) -> None:
-    """Check times. Raises: ValueError if one is outside the years 1 to 9999 (UTC), which sinks, Spark and trackers cannot hold (W12)."""
+    """Check event times (epoch ms).
+
+    Raises: ValueError if one is outside the years 1 to 9999 (UTC), which sinks, Spark and trackers cannot hold (W12).
+    """
     for time in (min(times), max(times)):
         if not EARLIEST_MS <= time <= LATEST_MS:
             raise ValueError(
@@ -229,7 +232,7 @@ class ArrivalTime(BoundedOutOfOrderness):
     """The latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. It does not use event times."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """Return the arrival of each record."""
+        """Return the arrival time of each record (epoch ms)."""
         return batch.arrival_millis
 
 

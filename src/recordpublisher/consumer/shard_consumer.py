@@ -59,7 +59,7 @@ _TYPES_IN_RECORD: dict[str, tuple[type, ...]] = {
 }
 
 _ORDERED_BATCHES = 3
-"""The batches of a shard whose records are compared by an `order_of` of the plugin, which costs a call for each record."""
+"""How many batches of a shard are compared by the plugin's `order_of`, which costs a call for each record."""
 
 _TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
@@ -184,7 +184,7 @@ class ShardConsumer:
 
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         taking = self._take(batch)
-        del batch  # `_take` frees it (P6)
+        del batch  # `_take` has the only reference, and can free the batch (P6)
         try:
             return await taking
         except Exception as error:
@@ -209,7 +209,7 @@ class ShardConsumer:
         check_types(name, batch, self._keyless)
         if len(batch):
             check_arrivals(name, batch)
-        # 2. Keep what the end of the shard needs: the last batch of a publisher may be without children.
+        # 2. Keep the child shards for the end of the shard, because the publisher's last batch may have none.
         self._children = batch.child_shards or self._children
         position = batch.read_position
         self._positions.check(batch)
@@ -307,7 +307,7 @@ class BatchDecorator:
                 break
             try:
                 payloads += decompressor.decompress([payload])
-            except Exception:  # poisoned: it gets a part of its own, where the policy finds it
+            except Exception:  # The payload is poisoned. It gets a part of its own, where the policy finds it.
                 break
             size += len(payloads[-1])
         stop = start + max(len(payloads), 1)
@@ -449,7 +449,8 @@ class AdvancingPositions:
     def check(self, batch: RecordBatch) -> None:
         """Check the next batch.
 
-        Raises: PluginError if its records have no position or one before the last of them, or if it is not behind the last batch.
+        Raises: PluginError if it has records but no position, if its position is before its last record, or if it is not after
+        the last batch.
         """
         position, last = batch.read_position, self._last
         if position is None:
@@ -481,7 +482,7 @@ class AdvancingPositions:
         self._last = position
 
     def _check_records(self, batch: RecordBatch) -> None:
-        """Check that each record is behind the one before it.
+        """Check that each record comes after the one before it.
 
         Whole numbers are compared in each batch, others only in the first batches. Raises: PluginError if a record is not.
         """

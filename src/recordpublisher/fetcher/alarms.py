@@ -143,9 +143,9 @@ class SinkMetric(msgspec.Struct, frozen=True):
 
 
 class Metric(Generic[V]):
-    """One metric of a worker or a shard, whose value `read` takes from a `V`. A class attribute of this type is also a metric of `V`.
+    """One metric of a worker or a shard. `read` returns its value from a view `V`.
 
-    `attribute` is the name of the metric in snake_case.
+    A class attribute of `V` that has this type is one of the metrics of `V`. `attribute` is the name of the metric in snake_case.
     """
 
     def __init__(self, attribute: str, kind: MetricType, unit: str, description: str, read: Callable[[V], Any]) -> None:
@@ -168,7 +168,7 @@ def metric(kind: MetricType, unit: str = "") -> Callable[[Callable[[V], T]], Met
 
 
 class MetricProperty(Metric[V], Generic[V, T]):
-    """A metric that is an attribute of its view."""
+    """A metric that is also a property: the attribute of a view has the metric's value."""
 
     def __init__(self, kind: MetricType, unit: str, read: Callable[[V], T]) -> None:
         text = " ".join((read.__doc__ or "").split()).removesuffix(".")
@@ -185,5 +185,5 @@ class MetricProperty(Metric[V], Generic[V, T]):
 
 
 def metrics_of(view: type[V]) -> tuple[Metric[V], ...]:
-    """Return the metrics of a class, in order."""
+    """Return the metrics of a class, in the order in which they are declared."""
     return tuple(attribute for attribute in vars(view).values() if isinstance(attribute, Metric))

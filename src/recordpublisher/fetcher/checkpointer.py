@@ -1,4 +1,4 @@
-"""Takes checkpoints: the interface, and the implementation for a job that runs alone."""
+"""Takes checkpoints: the interface, and the implementation for a job that runs alone (in one process, without a group)."""
 
 import asyncio
 import logging
@@ -30,9 +30,9 @@ LAST_PROGRESS_SECONDS = 60.0
 
 
 class Checkpointer(ABC):
-    """Stores how far each shard was emitted, but only what the sink has confirmed (S6).
+    """Stores how far each shard was emitted, but only as far as the sink has confirmed (S6).
 
-    - `times`: the ages of its checkpoints.
+    - `times`: when its checkpoints began and were stored.
     - `commit_counts`: numbers on the last commit, for a `CommittingSink`; None for other sinks.
     """
 
@@ -56,13 +56,16 @@ class Checkpointer(ABC):
 
     @abstractmethod
     async def take_last(self, *, is_stopped: bool) -> None:
-        """Store everything at the end of a run. With `is_stopped`, records that the sink has not begun may be left to the next start."""
+        """Store everything at the end of a run.
+
+        With `is_stopped`, records that the sink has not begun to handle may be left to the next start.
+        """
 
 
 class Snapshotter:
-    """Takes snapshots, and owns their parts other than the states of the shards.
+    """Takes snapshots. Owns the parts of a snapshot that are not states of shards: the generation and the pinned start.
 
-    These parts are the generation and the pinned start. `kept_states` returns the states of shards that are not read now (S5, S10).
+    `kept_states` returns the states of shards that are not read now (S5, S10).
     """
 
     def __init__(
@@ -127,9 +130,9 @@ class SnapshotCheckpointer(Checkpointer):
             log.warning("a checkpoint was not stored, the next one tries again: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
-        """Store what the sink has finished while it still works on the rest, which it may never finish, or which may fail.
+        """Store the records that the sink has finished, repeatedly, while it works on the rest, which may never finish or may fail.
 
-        Without a store the user keeps `snapshot()`, which covers every write (S1). Nothing may be left to the next start then.
+        Without a store, the user keeps `snapshot()`, which covers every write (S1), so no record may be left to the next start.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.stores is not None else ()
@@ -164,7 +167,7 @@ class SnapshotCheckpointer(Checkpointer):
         return state
 
     async def _commit(self, commits: AloneJob) -> dict[str, Any]:
-        """Commit the snapshot with what the sink has staged.
+        """Commit the snapshot together with the rows that the sink has staged (written, but not yet visible).
 
         No write may run between taking the snapshot and staging. Writes may run while the commit is published.
         """

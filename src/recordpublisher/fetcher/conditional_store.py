@@ -1,6 +1,6 @@
 """The port of stores for small named values that are written only if no other process has changed them.
 
-State, groups and claims are kept in such a store.
+Such a store keeps the positions of jobs, the documents of groups, and the claims of Spark tasks (what each of them has read).
 """
 
 from __future__ import annotations

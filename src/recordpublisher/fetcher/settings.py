@@ -46,7 +46,7 @@ def checkpoint_interval_ms(properties: Properties) -> int:
 
 
 def sink_interval_ms(properties: Properties) -> int | None:
-    """Return the interval in ms of a sink whose files are in an object store or a table, if no other one is set, else None."""
+    """Return the default checkpoint interval (ms) of a sink that writes to an object store or a table; None for other sinks."""
     name = properties.value(SINK)
     if name in TABLE_SINKS:
         return FILES_INTERVAL_MS

@@ -257,7 +257,8 @@ class ShardFetcher:
         """End the run soon after another start has taken over the positions: both would read the same shards, and throttle each other."""
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
-            with suppress(StateError, RetriesExhaustedError):  # the checkpoints keep retrying through an outage
+            # ignored here, because the checkpoints decide how long an outage may last
+            with suppress(StateError, RetriesExhaustedError):
                 await check_owner()
 
     async def _on_look(self) -> None:
@@ -444,10 +445,10 @@ Each check reads the entry, for which DynamoDB charges half a write.
 
 
 class FetcherParts(msgspec.Struct, frozen=True):
-    """The parts that `assembly.py` builds for one fetcher.
+    """The parts that `build_fetcher` makes for one fetcher.
 
     - `view`: the parts that metrics show.
-    - `context`: what the sink receives.
+    - `context`: the context with which the sink is opened.
     """
 
     job: FetcherDependencies

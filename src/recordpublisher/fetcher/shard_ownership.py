@@ -19,7 +19,7 @@ from .sink import SinkContext
 from .startup import OpenedJob, check_for_data_loss, open_job
 
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-"""Runs the work in a background task of the run; its error ends the run."""
+"""Runs the work in a background task of the run; an error of the work ends the run."""
 
 
 class ShardOwnership(ABC):
@@ -27,7 +27,7 @@ class ShardOwnership(ABC):
 
     The fetcher calls it; methods that an implementation does not need do nothing.
 
-    `has_leases`: shards are added and removed during a run, so there are none at first (E7).
+    `has_leases`: whether shards are added and removed during a run, so that there are none at first (E7).
     """
 
     has_leases: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class ShardOwnership(ABC):
 
     @abstractmethod
     async def on_look(self) -> None:
-        """Called when the list of streams was looked at (S10)."""
+        """Called when the list of streams was read again (S10)."""
 
     @abstractmethod
     def add_children(self, children: Iterable[Shard]) -> None:
@@ -71,7 +71,7 @@ class ShardOwnership(ABC):
         return False
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
-        """Close the resources used to own shards. Called last."""
+        """Close the resources with which shards are owned, such as the group's store. Called last."""
 
 
 # Owns the shards of a process that reads every shard (ALONE), and begins and stops whole streams as their list
@@ -124,7 +124,9 @@ class FixedOwnership(ShardOwnership):
         self._owned.add_new(children)
 
     async def on_look(self) -> None:
-        """Stop the streams that were removed from the list, and begin the added ones. A failure is tried again after the next look.
+        """Stop the streams that were removed from the list, and begin the added ones.
+
+        A step that failed is tried again after the next read of the list.
 
         Raises: DataLossError if records of a stream that was added again are past retention.
         """

@@ -113,12 +113,12 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
         """Called when the job learns of a shard of its streams, whichever process reads the shard. Default: do nothing.
 
-        - `open_ms`: a time at which the shard was open (epoch ms), if a listing has shown it open. A shard that the end of its parent has
-          named is notified again when a listing has it.
+        - `open_ms`: a time at which the shard was open (epoch ms), if a listing has shown it open. If the end of the shard's
+          parent has named it first, this is called again when a listing has it.
         """
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Called before the first write of a reader: from here on the written records are complete.
+        """Called before the first write of a reader: from `start` on, the written records are complete.
 
         Also called before the write behind a gap that the job has accepted, with TRIM_HORIZON. Default: do nothing.
 
@@ -127,7 +127,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to a position and has no record to write: none there can be used here. Default: do nothing."""
+        """Called when the job has read up to a position and has no record to write, because none can be used. Default: do nothing."""
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Called when the last record of a shard was written; the next checkpoint says so. Default: do nothing."""
@@ -160,9 +160,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     def has_given_up(self, shard: str) -> bool:
-        """Return whether the sink will never get beyond the state that the last `flush` returned for a shard of `stopped`.
+        """Return whether the sink will get no further with a shard that `Checkpoint.stopped` has named.
 
-        Default: False.
+        The older state of that shard which the last `flush` returned is then final. Default: False.
         """
         return False
 
@@ -290,8 +290,8 @@ class Unfinished:
 class CommitNumber(NamedTuple):
     """Numbers what one writer stages. `n` is from 1 to 2**63 - 1 and only grows, even over restarts of the writer.
 
-    `writer` is `job/life`: the job, and the life that stages. No later life has the same name. A table that stores the last number of each
-    writer can tell which commits it already has.
+    `writer` is `job/life`: the job, and the life (one run of a worker) that stages. No later life has the same name. A table that
+    stores the last number of each writer can tell which commits it already has.
     """
 
     writer: str
@@ -315,9 +315,10 @@ class Staged:
 
 
 class Leftover(NamedTuple):
-    """Something staged that may be in no entry: its name, size in bytes, the time when it was written (epoch seconds), and its life.
+    """A staged item that perhaps no entry names: its name, size (bytes), time of writing (epoch seconds), and life.
 
-    `upload` is the id of an unfinished upload with that name, or None if the object itself exists.
+    `upload` is the id of an unfinished upload with that name, or None if the object itself exists. `life`: the run of a worker
+    that staged it.
     """
 
     name: str
@@ -360,14 +361,14 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Begin a life: drop what was written and not staged, and what was staged here and not committed.
+        """Begin a life: drop rows that were not staged, and items that were staged here and not committed.
 
         The names of everything that is staged later begin with `life`.
         """
 
     @abstractmethod
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """Make durable, but not visible, what was written since the last call. Return None if nothing was written.
+        """Make the rows written since the last call durable, but not visible. Return None if there are none.
 
         Rejected records are reported (`SinkContext.reject_all`) before this returns. Each number is used for one call only. After
         StoreUnavailableError, or a cancellation, the records stay: the next call stages them again with a higher number.
@@ -381,8 +382,9 @@ class CommittingSink(Sink[V]):
     ) -> str:
         """Write the entry if its version is `expected`, or if `expected` is None and there is no entry, and return its new version.
 
-        It is called again with the same arguments until there is an answer: an attempt may have taken effect, or may still do so. `staged`
-        is what the entry commits. A database writes these rows in the same transaction, unless the value of the entry is already stored.
+        It is called again with the same arguments until there is an answer: an attempt may have taken effect, or may still do so.
+        `staged` are the items that the entry commits. A database writes these rows in the same transaction, unless the value of
+        the entry is already stored.
 
         Raises: ConflictError, with the stored value, if the version is another one; StoreUnavailableError if the store cannot be reached
         now; StateError if waiting does not help.
@@ -391,7 +393,7 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Make visible what entries name, each item once and in this order, whichever process calls and how often.
+        """Make staged items visible, each once and in this order, however often and in whichever process this is called.
 
         Another process may be publishing the same items now.
 
@@ -424,10 +426,10 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete what ended lives have staged, except the items in `kept`, which entries still name.
+        """Delete items that ended lives have staged, except those in `kept`, which entries still name.
 
-        `has_ended` gets the name of a life. A process that was replaced may stage later; what it stages stays until the next call. Raises:
-        StoreUnavailableError if the destination cannot be reached now.
+        `has_ended` gets the name of a life. A process that was replaced may still stage items later; they stay until the next
+        call. Raises: StoreUnavailableError if the destination cannot be reached now.
         """
 
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
@@ -441,7 +443,7 @@ class CommittingSink(Sink[V]):
         return True
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Return what any life has staged, except the items in `kept`. The result may contain what is being staged now.
+        """Return the items that any life has staged, except those in `kept`. The result may contain items that are being staged now.
 
         Also called before `open`. Default: nothing, for a sink that stages in no place of its own. Raises: StoreUnavailableError if the
         destination cannot be reached now; StateError if it cannot be read.

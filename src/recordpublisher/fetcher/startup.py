@@ -47,7 +47,7 @@ class OpenedJob(msgspec.Struct, frozen=True):
     - `starts`: where new shards start.
     - `pinned_ms`: the time that replaced LATEST, if the start was pinned (P3).
     - `generation`: higher than the generation of every snapshot found.
-    - `unlisted_states`: what is known of shards that the listing lacks.
+    - `unlisted_states`: the known states of shards that the listing lacks.
     """
 
     listed: Sequence[Shard]

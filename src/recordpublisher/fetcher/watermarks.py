@@ -401,7 +401,7 @@ def watermark_of(entry: ShardEntry) -> int | None:
 
 
 class WatermarkTracker(ABC):
-    """Tells the global watermark, which never falls (W6). No call waits for a service."""
+    """Provides the global watermark, which never falls (W6). No call waits for a service."""
 
     @abstractmethod
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
@@ -436,7 +436,7 @@ class WatermarkTracker(ABC):
 
 
 class OwnWatermark(WatermarkTracker):
-    """The global watermark of a process that reads every shard: the minimum of its own shards, current at every decision."""
+    """The global watermark of a process that reads every shard: the minimum of all shards, computed at every decision."""
 
     def __init__(self) -> None:
         self._highest: int | None = None

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Account:
-    """Owns the streams by name and the registries that span them."""
+    """Owns the streams by name, and what they share: tokens, faults, rate limits, subscriptions and queues."""
 
     def __init__(
         self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None, consumer_limit: int = CONSUMER_LIMIT
@@ -46,11 +46,11 @@ class Account:
         self._streams: dict[str, Stream] = {}
 
     def call_on_change(self, on_change: Callable[[], None] | None) -> None:
-        """Set the function that is called when anything other than records has changed."""
+        """Set the function that is called at each change, except when only records have changed."""
         self._on_change = on_change
 
     def changed(self) -> None:
-        """Call the function for changes: anything other than records has changed."""
+        """Report a change of anything other than records to the function of `call_on_change`."""
         if self._on_change is not None:
             self._on_change()
 
@@ -105,19 +105,19 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long control operations take, in ms of the endpoint's clock."""
+    """The durations of control operations, in ms of the endpoint's clock."""
 
     create_stream: int = 0
     delete_stream: int = 0
     reshard: int = 0
     consumer: int = 100
-    """The time from CREATING to ACTIVE and from DELETING to gone, for consumers and queues, and the time that a queue is UPDATING."""
+    """The time that consumers and queues are CREATING or DELETING, and that a queue is UPDATING."""
     cut_stuck_reader: int = 10_000
     """The time from the end of a subscription's five minutes until a client that does not read is disconnected."""
 
 
 class Tokens:
-    """Creates and opens tokens. A token of another endpoint, or an invented one, does not open."""
+    """Creates and opens tokens. `open` returns None for a token that is invented or of another endpoint."""
 
     def __init__(self) -> None:
         self.seed = randbits(32)
@@ -140,16 +140,16 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Rates per second. None means without limit. `Quotas.service()` returns the documented rates."""
+    """The rates per second that the endpoint allows. None means without limit. `Quotas.service()` returns the documented rates."""
 
     reads: float | None = None
-    """GetRecords calls of a shard."""
+    """The rate of GetRecords calls for a shard."""
     read_bytes: float | None = None
-    """Bytes that GetRecords returns from a shard."""
+    """The rate of bytes that GetRecords returns from a shard."""
     write_records: float | None = None
     write_bytes: float | None = None
     subscribes: float | None = None
-    """SubscribeToShard calls for a consumer and shard."""
+    """The rate of SubscribeToShard calls for a consumer and shard."""
 
     @classmethod
     def service(cls) -> Quotas:
@@ -165,14 +165,14 @@ class Quotas:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket of one second's rate; the last charge may overdraw it."""
+    """A token bucket that holds the tokens of one second. The last charge may overdraw it."""
 
     rate: float
     level: float
     at_ms: int
 
     def refill(self, now_ms: int) -> None:
-        """Add the tokens since the last refill, up to one second's worth."""
+        """Add the tokens since the last refill, at most up to those of one second."""
         self.level = min(self.rate, self.level + (now_ms - self.at_ms) * self.rate / 1000)
         self.at_ms = now_ms
 
@@ -192,16 +192,19 @@ class Throttle:
             raise throughput_exceeded(f"Rate exceeded for shard {shard}.")
 
     def after_read(self, shard: Hashable, size: int) -> None:
-        """Charge the bytes that were read. A read of a second's worth or more starts from empty: 10 MiB block a shard for 5 s."""
+        """Charge the bytes that were read.
+
+        A read of at least one second's bytes empties the bucket before the charge, so a read of 10 MiB blocks a shard for 5 s.
+        """
         bucket = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if bucket is not None:
             bucket.level = bucket.level - size if size < bucket.rate else -float(size)
 
     def admit_write(self, shard: Hashable, size: int) -> bool:
-        """Take one record of `size` bytes from the shard's write rates, and return whether it fits."""
+        """Charge one record of `size` bytes to the shard's write rates if it fits, and return whether it does."""
         records = self._bucket("write_records", shard, self._quotas.write_records)
         data = self._bucket("write_bytes", shard, self._quotas.write_bytes)
-        # a record larger than a second's worth (a stream option) is admitted by a full bucket and overdraws it
+        # A record larger than the bytes of one second (a stream option) is admitted by a full bucket, and overdraws it.
         fits = (records is None or records.level >= 1) and (data is None or data.level >= min(size, data.rate))
         if fits and records is not None:
             records.level -= 1

@@ -32,7 +32,7 @@ from .requests import (
 from .shard import ShardIterator
 from .subscriptions import INITIAL_RESPONSE, Send, Subscription
 
-THROTTLE_MS = 1_000  # a throttled shard refuses reads for the rest of a second (API reference of GetRecords)
+THROTTLE_MS = 1_000  # A throttled shard refuses reads for the rest of a second (API reference of GetRecords).
 UNCHANGING = ("Get", "List", "Describe", "PutRecord")
 """Prefixes of operations that change nothing except records."""
 HTML_PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
@@ -75,7 +75,7 @@ class RequestDispatcher:
         until_ms = clock.now_ms() + request.wait_time_seconds * 1000
         now = (
             asyncio.get_running_loop().time
-        )  # a second limit, because the account's clock may not advance (`ManualClock`)
+        )  # This loop has a limit of its own, because the account's clock may not advance (`ManualClock`).
         until = now() + request.wait_time_seconds
         while response == NOTHING_VISIBLE and clock.now_ms() < until_ms and now() < until:
             await self._account.queues.find(request.queue_arn).wait_for_change(until_ms, clock)
@@ -94,7 +94,7 @@ class RequestDispatcher:
         return subscription
 
     async def _apply_fault_before(self, operation: str, body: bytes) -> DrawnFault | None:
-        """Apply the planned or drawn fault that comes before the call is carried out, and return the drawn one."""
+        """Apply the planned or drawn fault that precedes the call, and return the drawn one."""
         self._faults.before_call(operation)
         self._check_throttled(operation, body)
         drawn = self._faults.for_call(operation, lambda: self._target(body))
@@ -133,7 +133,7 @@ class RequestDispatcher:
 
     @staticmethod
     async def _apply_fault_after(operation: str, drawn: DrawnFault | None) -> None:
-        """Apply a fault to the response on its way back."""
+        """Apply a fault that delays or loses the response."""
         if drawn is not None and drawn.kind is FaultKind.LATE:
             await asyncio.sleep(drawn.seconds)
         if drawn is not None and drawn.kind is FaultKind.LOST:
@@ -167,7 +167,7 @@ class RequestDispatcher:
 
 
 class HtmlPageError(Exception):
-    """The response is an HTML page, such as a proxy sends."""
+    """Raised for a response that is an HTML page, such as a proxy sends."""
 
 
 class _RequestTarget(msgspec.Struct, rename="pascal"):
@@ -205,7 +205,7 @@ async def write_events(
     writer = EventWriter(subscription, stream, account, encode)
     try:
         await writer.run()
-    except ConnectionError:  # the client has closed the connection
+    except ConnectionError:  # The client has closed the connection.
         pass
     finally:
         account.subscriptions.close(subscription)
@@ -237,7 +237,7 @@ class EventWriter:
         while True:
             self._changed.clear()
             planned = self._faults.for_subscription(*names)
-            if planned is not None:  # at once, even when there is nothing to send
+            if planned is not None:  # A planned fault is applied at once, even when there is nothing to send.
                 await self._apply(planned.fault.value, EMPTY_EVENT, planned.code)
                 return await self._stream.end()
             now = self._clock.now_ms()
@@ -305,7 +305,7 @@ def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Opera
 
     def run(account: Account, body: bytes) -> bytes:
         result = function(account, decode(body))
-        if result is None:  # an operation without output
+        if result is None:  # This is an operation without output.
             return b""
         return result if isinstance(result, bytes) else msgspec.json.encode(result)
 
@@ -313,7 +313,7 @@ def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Opera
 
 
 def decoder(kind: type[R]) -> Callable[[bytes], R]:
-    """Return a function that decodes a body into the input. It raises ValidationException or SerializationException."""
+    """Return a function that decodes a body into the input. The function raises ValidationException or SerializationException."""
     decode = msgspec.json.Decoder(kind).decode
 
     def checked(body: bytes) -> R:

@@ -6,8 +6,8 @@ from zlib import crc32
 
 import msgspec
 
-_STRING = 7  # header value type
-_OVERHEAD = 16  # two lengths, prelude CRC, message CRC
+_STRING = 7  # The type of a header's value.
+_OVERHEAD = 16  # The overhead is two lengths, the CRC of the prelude, and the CRC of the message.
 _PRELUDE = struct.Struct(">II")
 
 
@@ -29,7 +29,7 @@ def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
 
 
 def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:
-    """Return headers and payload of one whole frame with string headers, or None if it is incomplete or a checksum is wrong."""
+    """Return the headers and the payload of one complete frame with string headers, or None if it is incomplete or a checksum is wrong."""
     if len(frame) < _OVERHEAD or _PRELUDE.unpack_from(frame)[0] != len(frame):
         return None
     if crc32(frame[:-4]).to_bytes(4, "big") != frame[-4:]:
@@ -46,7 +46,7 @@ def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:
 
 
 def event(kind: str, payload: bytes) -> bytes:
-    """Return an event frame; botocore expects an `initial-response` before the first `SubscribeToShardEvent`."""
+    """Return a frame for an event. botocore expects an `initial-response` before the first `SubscribeToShardEvent`."""
     return frame(
         payload,
         (":message-type", "event"),
@@ -68,7 +68,8 @@ def exception(code: str, message: str) -> bytes:
 def corrupted(good: bytes) -> bytes:
     """Return the frame with one character changed, so that its CRC is wrong.
 
-    In an event with records it is a character of a record's data. The payload stays valid JSON and base64: only the CRC shows the change.
+    In an event with records, it is a character of a record's data. The payload stays valid JSON and base64, so only the CRC shows
+    the change.
     """
     start = good.find(b'"Data":"')
     if start < 0:

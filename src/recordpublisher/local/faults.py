@@ -30,12 +30,12 @@ QUEUES = frozenset(
 )  # fmt: skip
 QUEUE_SETTINGS = frozenset({"CreateQueue", "DeleteQueue", "DescribeQueue", "ListQueues", "UpdateQueue"})
 CALLS = READS | CHANGES | WRITES | QUEUES | QUEUE_SETTINGS
-"""Every operation that a fault applies to."""
+"""All operations to which faults apply."""
 ANSWERS = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
-"""Operations whose response has a body."""
+"""The operations whose response has a body."""
 LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
 ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
-"""Used instead of operation names: the records of PutRecords and handles of an acknowledgement, and the frames of subscriptions."""
+"""Names that stand for no operation: `entry` for a record of PutRecords or a handle of an acknowledgement, `frame` for a frame."""
 # fmt: on
 
 
@@ -50,11 +50,11 @@ MAX_FAULTS_IN_A_ROW = 2
 MAX_TAKE_OVERS = 3
 """The most take-overs of one shard in a row. More of them would mean that another job uses the consumer, which is an error (F10)."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""The read that an operation is a step of. The success of the operation alone does not end a row of faults."""
+"""The read of which an operation is a step. The success of the operation alone does not end a row of faults."""
 
 
 class Faults:
-    """Owns the planned faults, each applied once, and the random ones. A planned fault wakes the subscriptions."""
+    """Owns the planned faults, each applied once, and the random ones. A planned fault wakes up the subscriptions."""
 
     def __init__(self) -> None:
         self.iterator_generation = 0
@@ -134,15 +134,15 @@ class Faults:
         return self._random_faults.for_call(operation, target)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """Count a call that succeeded."""
+        """End a row of random faults, because a call succeeded."""
         self._random_faults.on_success(operation, target)
 
     def keep(self, drawn: DrawnFault) -> None:
-        """Keep a fault for the operation that is carried out next, because it changes that operation's result."""
+        """Keep a fault for the operation that is carried out next, because the fault changes that operation's result."""
         self._kept[drawn.kind] = drawn
 
     def take(self, kind: FaultKind) -> DrawnFault | None:
-        """Return the fault of this kind that was kept for the operation, or None. It applies once."""
+        """Return the fault of this kind that was kept for the operation, or None. The fault is removed."""
         return self._kept.pop(kind, None)
 
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
@@ -186,7 +186,7 @@ class Faults:
 
 
 class FaultKind(StrEnum):
-    """A kind of fault: its name in a rule, what it does, what it applies to, and its longest delay or jump if a rule has no `seconds`."""
+    """A kind of fault: its name in a rule, its effect, the operations it applies to, and its longest delay or jump without `seconds`."""
 
     description: str
     targets: frozenset[str]
@@ -288,7 +288,7 @@ class StreamFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStreamFault:
-    """A fault for one subscription. None matches every shard or every consumer."""
+    """A fault for one subscription. None as `consumer` or `shard_id` matches each of them."""
 
     fault: StreamFault
     shard_id: str | None = None
@@ -359,7 +359,7 @@ class RandomFaults:
         return self._draw(rules, operation) is not None
 
     def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
-        """Draw, but not after too many faults in a row, except by rules with rate 1."""
+        """Draw a fault. After too many faults in a row, only rules with rate 1 are used."""
         if self._in_a_row[goal] >= self._max_in_a_row:
             rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
         drawn = self._draw(rules, *places)

@@ -28,7 +28,7 @@ from .dispatcher import HTML_PAGE, OPERATIONS, HtmlPageError, RequestDispatcher,
 from .requests import ApiError
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
-MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
+MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, with keys and JSON around them.
 
 KNOWN = frozenset((*OPERATIONS, "SubscribeToShard"))
 
@@ -50,7 +50,7 @@ CBOR_TYPE = "application/x-amz-cbor-1.1"
 TIMESTAMP_TAG = 1
 """The tag of a time in whole milliseconds since the epoch; in RFC 8949 the tag is for seconds (aws-sdk-java-v2 issue 4661)."""
 REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
-"""The other tags that cbor2 supports. With references to shared values a body of 288 bytes would become 790 MB."""
+"""The other tags that cbor2 supports. They are refused because with references to shared values a body of 288 bytes can become 790 MB."""
 TIMESTAMPS = frozenset(
     (
         "ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "FirstReceiveTimestamp", "QueueCreationTimestamp",
@@ -121,7 +121,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole response."""
+    """A complete response."""
 
     status: int
     headers: dict[str, str]
@@ -129,7 +129,7 @@ class Response:
 
 
 class RefusedRequestError(Exception):
-    """Raised for a request that is answered in a format of its own."""
+    """Raised for a request whose error response has another format."""
 
     def __init__(self, status: int, content_type: str | None, body: bytes) -> None:
         super().__init__(body)
@@ -149,8 +149,10 @@ def is_loopback(host: str) -> bool:
 def check_names(headers: Mapping[str, str], is_remote: bool) -> None:
     """Refuse requests of web pages of other sites, whose names may lead to this machine (DNS rebinding).
 
-    A browser sends in Host the name by which it found the endpoint, and in Origin the site whose page it shows. `is_remote`: the endpoint
-    may have any name; pages of other sites are still refused. Raises: ApiError if the request is refused.
+    A browser sends in Host the name by which it found the endpoint, and in Origin the site whose page it shows.
+
+    `is_remote`: whether the endpoint may have any name; pages of other sites are still refused. Raises: ApiError if the request
+    is refused.
     """
     host, origin = headers.get("Host"), headers.get("Origin")
     if host is not None and not is_remote and not _is_address(name := _name_in(f"//{host}")) and not _is_local(name):
@@ -196,7 +198,7 @@ def checked_operation(request: Request, operations: Container[str], secrets: Map
     error = _error(request, operation, is_known and media_type != OLD_JSON, secrets)
     if error is None:
         return operation
-    if not _is_object(request.body, format_of(media_type)):  # the service checks this before the other errors
+    if not _is_object(request.body, format_of(media_type)):  # The service checks this before it looks for other errors.
         error = ApiError("SerializationException", "The body is not an object.")
     raise _in_old_json(error) if media_type == OLD_JSON else error
 
@@ -260,7 +262,7 @@ def _xml(status: int, code: str, message: str | None = None) -> RefusedRequestEr
 def check_signature(
     headers: Mapping[str, str], query: str, body: bytes, secrets: Mapping[str, str], method: str = "POST"
 ) -> None:
-    """Raise the service's error if none of `secrets` (by access key id) has signed the request."""
+    """Raise the service's error if the request is not signed with one of `secrets` (by access key id)."""
     _check_complete(headers, dict(parse_qsl(query, keep_blank_values=True)))
     found = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
     if found is None:
@@ -331,7 +333,7 @@ def _json_of_cbor(body: bytes) -> bytes:
     decoders = {**dict.fromkeys(REFUSED_TAGS, _refuse_tag), TIMESTAMP_TAG: lambda value, _: value / 1000}
     try:
         decoded = cbor2.loads(body, tag_hook=_refuse_tag, semantic_decoders=decoders)
-        return msgspec.json.encode(decoded)  # bytes become base64 text
+        return msgspec.json.encode(decoded)  # Bytes become base64 text.
     except (cbor2.CBORDecodeError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise ApiError("SerializationException", f"The body is not CBOR: {error}") from error
 

@@ -73,7 +73,7 @@ class MemoryTransport:
             decoder = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)
             decoded = (
                 decoder(response) if response else {}
-            )  # empty for an operation without output, such as DeregisterStreamConsumer
+            )  # The response is empty for an operation without output, such as DeregisterStreamConsumer.
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
@@ -97,7 +97,7 @@ class MemoryTransport:
 class MemoryResponse:
     """A response that stays open: the endpoint writes to it, and the client reads from it. Owns the buffer in between."""
 
-    connection = None  # there is no reading ahead that the client could pause
+    connection = None  # The client does not read ahead, so it needs no connection that it could pause.
 
     def __init__(self) -> None:
         self.content = SimpleNamespace(readany=self._read)
@@ -155,7 +155,7 @@ class MemoryResponse:
 
 
 async def _as_of_a_transport(api: str, call: Any) -> Any:
-    """Raise the errors that a transport raises for an error response, an HTML page and a broken connection."""
+    """Await a call, and raise for an error response, an HTML page or a broken connection the errors that a transport raises."""
     try:
         return await call
     except ApiError as error:

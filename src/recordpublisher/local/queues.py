@@ -26,7 +26,7 @@ DEFAULT_SETTINGS = {
 }
 
 Key = tuple[str, int]
-"""A record, by its shard and its counter in that shard."""
+"""The key of a record: its shard, and its counter in that shard."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -71,7 +71,7 @@ class Queue:
             raise in_use(f"{self.arn} not ACTIVE, instead in state {self.status(now_ms)}.")
 
     def set_busy(self, status: str, until_ms: int) -> None:
-        """Show `status` until `until_ms`."""
+        """Give the queue this status until `until_ms`."""
         self.busy_status, self.busy_until_ms = status, until_ms
 
     @property
@@ -91,7 +91,7 @@ class Queue:
         return ReceiptHandle(self.id, delivery.key, delivery.receipts)
 
     def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:
-        """Return the delivery of a handle.
+        """Return the delivery to which a handle belongs.
 
         Raises: ApiError: InvalidArgumentException for a handle of another queue or of an earlier receipt; ResourceNotFoundException for a
         record that was acknowledged, is past retention, or was moved to or from the dead letters. The API model does not say which error
@@ -186,7 +186,7 @@ class QueueTable:
 
 
 class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """The content of a handle: a record, and the number of its receipt."""
+    """The content of a handle: the queue, a record, and the number of its receipt."""
 
     queue: str
     key: Key
@@ -199,7 +199,7 @@ class Delivery(msgspec.Struct, array_like=True):
     key: Key
     first_ms: int
     visible_ms: int
-    """The record is in flight until this time."""
+    """The record is hidden (in flight) until this time."""
     receive_count: int = 0
     receipts: int = 0
     """Number of handles that were issued. Only the newest one is valid."""
@@ -208,7 +208,7 @@ class Delivery(msgspec.Struct, array_like=True):
 
 @dataclass(slots=True, eq=False)
 class Deliveries:
-    """Owns what a queue knows of each record. The records themselves stay in the logs of the shards, which find them by key.
+    """Owns the state of each record in a queue. The records themselves stay in the logs of the shards, which find them by key.
 
     - `cursors`: the number of the next record to deliver, by shard. A shard that is missing starts with its first record.
     - `unacknowledged`: every record that was received and not acknowledged.
@@ -234,7 +234,7 @@ class Deliveries:
     def receive(
         self, limit: int, visible_ms: int, now_ms: int, max_receives: int | None, *, dead: bool
     ) -> list[tuple[Delivery, bytes]]:
-        """Put visible records, or dead letters, in flight until `visible_ms`, and return each with its fragment of the log.
+        """Hide visible records, or dead letters, until `visible_ms`, and return each with its fragment of the log.
 
         New records and records that became visible again take turns to come first, so that neither kind makes the other wait.
         """
@@ -255,7 +255,7 @@ class Deliveries:
         return answer.records
 
     def hide(self, delivery: Delivery, visible_ms: int) -> None:
-        """Keep a record in flight until `visible_ms`."""
+        """Hide a record until `visible_ms`."""
         for visible in self._visible:
             visible.pop(delivery.key, None)
         delivery.visible_ms = visible_ms
@@ -286,12 +286,12 @@ class Deliveries:
         return self._timeouts[0][0] if self._timeouts else None
 
     def _is_old(self, visible_ms: int, key: Key) -> bool:
-        """Return whether a record was acknowledged, or has another timeout now."""
+        """Return whether a timeout is outdated, because the record was acknowledged or has another timeout now."""
         delivery = self.unacknowledged.get(key)
         return delivery is None or delivery.visible_ms != visible_ms
 
     def _end_timeouts(self, now_ms: int, max_receives: int | None) -> None:
-        """Make records visible again whose time in flight is over. A record that was received too often becomes a dead letter."""
+        """Make records visible again whose hidden time is over. A record that was received too often becomes a dead letter."""
         while self._timeouts and self._timeouts[0][0] <= now_ms:
             visible_ms, key = heappop(self._timeouts)
             if self._is_old(visible_ms, key):
@@ -305,7 +305,7 @@ class Deliveries:
             if answer.is_full:
                 return
             delivery, fragment = self.unacknowledged[key], self._fragment(key)
-            if fragment is None:  # past retention
+            if fragment is None:  # The record is past retention.
                 self.acknowledge(delivery)
             elif not answer.add(delivery, fragment):
                 return

@@ -61,7 +61,7 @@ class StreamModeDetails(Request, frozen=True):
 
 
 class CreateStream(Request, frozen=True):
-    """A new stream; the record size option is in KiB."""
+    """The input of CreateStream. The option for the record size is in KiB."""
 
     stream_name: Name
     shard_count: Count = 4
@@ -87,7 +87,7 @@ class ListStreams(Request, frozen=True):
 
 
 class ShardFilter(Request, frozen=True):
-    """Which shards ListShards shows; timestamps are in seconds."""
+    """The filter for the shards that ListShards shows. Timestamps are in seconds."""
 
     type: Literal[
         "AFTER_SHARD_ID", "AT_TRIM_HORIZON", "FROM_TRIM_HORIZON", "AT_LATEST", "AT_TIMESTAMP", "FROM_TIMESTAMP"
@@ -114,7 +114,7 @@ class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
 
 
 class SplitShard(StreamRequest, frozen=True, kw_only=True):
-    """A shard and the hash key that its second child begins at."""
+    """A shard, and the hash key at which its second child begins."""
 
     shard_to_split: Name
     new_starting_hash_key: HashKey
@@ -190,7 +190,7 @@ class ListStreamConsumers(Request, frozen=True):
 
 
 class StartingPosition(Request, frozen=True):
-    """Where a subscription starts; the timestamp is in seconds."""
+    """The start of a subscription. The timestamp is in seconds."""
 
     type: StartType
     sequence_number: Number | None = None
@@ -210,7 +210,7 @@ Handle = Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
 class QueueStartingPosition(Request, frozen=True):
-    """Where a queue begins; the timestamp is in seconds."""
+    """The start of a queue. The timestamp is in seconds."""
 
     type: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
     timestamp: float | None = None
@@ -249,7 +249,7 @@ class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
 
 
 class StreamFilter(Request, frozen=True):
-    """A stream. The time of its creation, in seconds, distinguishes it from an earlier stream of the same name."""
+    """A stream. Its creation time (seconds) distinguishes it from an earlier stream of the same name."""
 
     stream_arn: Arn
     stream_creation_timestamp: float | None = None
@@ -262,7 +262,7 @@ class ListQueues(Request, frozen=True):
 
 
 class Receive(QueueRequest, frozen=True, kw_only=True):
-    """A long poll."""
+    """A long poll of a queue, for records or dead letters."""
 
     limit: Annotated[int, Meta(ge=1, le=10)] = 10
     wait_time_seconds: Annotated[int, Meta(ge=1, le=20)] = 9
@@ -335,7 +335,7 @@ class ChangeMonitoring(StreamRequest, frozen=True, kw_only=True):
 
 
 class UpdateMaxRecordSize(Request, frozen=True, kw_only=True):
-    """The largest record, in KiB."""
+    """The input of UpdateMaxRecordSize. The size is in KiB."""
 
     stream_arn: Arn
     max_record_size: RecordKibibytes = msgspec.field(name="MaxRecordSizeInKiB")
@@ -349,9 +349,9 @@ class UpdateStreamMode(Request, frozen=True, kw_only=True):
 MOST = 10
 """The most violations that the service names in one message."""
 ENUM_ORDER = ("AFTER_SEQUENCE_NUMBER", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON")
-"""The order in which the service shows the values of ShardIteratorType. Other values are shown by name."""
+"""The order in which the service shows the values of ShardIteratorType. Values of other fields are sorted by name."""
 ENTRY = "com.amazonaws.kinesis.v20131202.PutRecordsRequestEntry"
-"""How the service shows a record, followed by a hash.
+"""The text with which the service shows a record; a hash follows it.
 
 Structures in other lists are shown in the same way, because the service's way is not known.
 """
@@ -410,7 +410,7 @@ def _of_value(kind: inspect.Type, value: Any, path: str) -> Iterator[str]:
 def _check_type(kind: inspect.Type, value: Any, path: str) -> None:
     """Raise SerializationException for a wrong type.
 
-    Wrong types are reported before violated constraints, wherever they are in the input.
+    A wrong type anywhere in the input is reported before any violated constraint.
     """
     expected = next((types for of, types in TYPES if isinstance(kind, of)), object)
     if not isinstance(value, expected):
@@ -418,7 +418,7 @@ def _check_type(kind: inspect.Type, value: Any, path: str) -> None:
 
 
 def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values: Any) -> Iterator[str]:
-    """Return one violation for all members, which names every constraint of a member."""
+    """Return one violation for all items of a list or map, which names every constraint of an item."""
     for value in values:
         _check_type(kind, value, what)
     if any(any(_broken(kind, value)) for value in values):
@@ -464,7 +464,7 @@ def _without_none(kind: inspect.Type) -> inspect.Type:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as the service shows it; the service is written in Java."""
+    """Return a value as the service shows it. The service is written in Java."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return f"[{', '.join(f'{ENTRY}@{crc32(msgspec.json.encode(each)):x}' for each in value)}]"
     if isinstance(value, list):

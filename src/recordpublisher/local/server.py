@@ -46,15 +46,16 @@ class LocalKinesis:
     """Owns the listening socket and the account behind it, from `start` to `close` (or as `async with`).
 
     - `streams`: shard counts by stream name.
-    - `credentials`: secrets by access key id. Without it every signature is accepted; with it a request must be signed by one of them.
+    - `credentials`: secrets by access key id. Without it every signature is accepted; with it a request must be signed by one of
+      them.
     - `quotas`: rate limits, which are off unless given.
-    - `clock`: the endpoint's only time. Iterators, heartbeats, retention and the Date header follow it.
+    - `clock`: the only source of the endpoint's time. Iterators, heartbeats, retention and the Date header follow it.
     - `consumer_limit`: number of consumers that a stream may have.
     - `faults`: rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
     - `http2`: serve HTTP/2 as well. Needs the extra local.
     - `tls`: serve HTTPS, with a certificate that is created here (`certificate_file`). Needs the extra local.
-    - `data`: a folder in which streams, records, consumers and tags survive a restart. A stream that it already has takes precedence over
-      `streams`.
+    - `data`: a folder in which streams, records, consumers and tags survive a restart. A stream that it already has takes
+      precedence over `streams`.
 
     Raises: ConfigurationError if other machines can reach the host, a stream or a rule is not valid, HTTP/2 or TLS lacks the extra, or the
     folder cannot be used.
@@ -317,7 +318,7 @@ class AiohttpServer:
             handler_cancellation=True,
             access_log=None,
             logger=log,
-            shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
+            shutdown_timeout=0.05,  # After this time open subscriptions are cancelled. 0 would wait for ever.
         )
 
     async def start(self, host: str, port: int) -> int:
@@ -345,7 +346,7 @@ class AiohttpServer:
 
         try:
             body = await http.read()
-        except web.RequestPayloadError:  # aiohttp logs it when it has the response
+        except web.RequestPayloadError:  # aiohttp logs the error when it has the response.
             return web.Response(status=400, text="The body of the request cannot be read.")
         request = Request(http.method, http.headers, body, http.rel_url.raw_query_string)
         try:
@@ -427,7 +428,7 @@ class Http2Server:
     async def _answer(self, request: Request, send: Send) -> None:
         try:
             response = await self._requests.answer(request, lambda headers: _AsgiResponseStream(headers, send))
-        except ConnectionAbortedError:  # only this stream fails, because the connection has other streams
+        except ConnectionAbortedError:  # Only this HTTP/2 stream fails, because the connection has other streams.
             response = Response(500, {hdrs.CONTENT_LENGTH: "0"}, b"")
         if response is not None:
             await _respond(response, send)
@@ -464,7 +465,7 @@ class Certificate:
 
 
 def _without_traceback(entry: logging.LogRecord) -> bool:
-    """Log a malformed request, such as one with TLS, as one line. aiohttp would log a traceback."""
+    """Shorten the log entry of a malformed request, such as one with TLS, to one line. Return True, so that it is logged."""
     error = entry.exc_info[1] if entry.exc_info else None
     if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         entry.msg, entry.args, entry.exc_info = "malformed request: %.200s", (" ".join(str(error).split()),), None
@@ -508,7 +509,7 @@ def _drop(request: web.Request) -> web.Response:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Return the whole body, or None if it is too large."""
+    """Return the complete body, or None if it is too large."""
     parts, size, more = [], 0, True
     while more and size <= MAX_BODY_BYTES:
         message = await receive()
@@ -545,16 +546,16 @@ class _AsgiResponseStream:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def abort(self) -> None:
-        """Do nothing: the writer raises ConnectionAbortedError next, which ends the stream."""
+        """Do nothing, because the writer raises ConnectionAbortedError next, which ends the stream."""
 
 
 @cache
 def ignore_goaway_without_error() -> None:
     """Let hypercorn's connections of this process ignore a GOAWAY that reports no error.
 
-    The AWS SDK for JavaScript sends it with each subscription, while responses are in progress. h2 treats the first one as the end of the
-    connection, and hypercorn closes it. But in HTTP/2 open streams continue (RFC 9113, 6.8), and the client closes the connection
-    afterwards.
+    The AWS SDK for JavaScript sends it with each subscription, while responses are in progress. h2 treats the first one as the
+    end of the connection, and hypercorn closes it. But in HTTP/2, open streams continue after it (RFC 9113, 6.8), and the client
+    closes the connection when they have ended.
     """
     from hypercorn import protocol
     from hypercorn.protocol.h2 import H2Protocol

@@ -144,7 +144,7 @@ def explicit_hash(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """The result of one read: the fragments, their size in bytes (data and key), and where the next read starts."""
+    """The result of one read: the fragments, their size in bytes (data and key), and the counter at which the next read starts."""
 
     fragments: list[bytes]
     size: int
@@ -155,7 +155,7 @@ class LogSlice:
 
     @property
     def last_counter(self) -> int:
-        """The counter just before the next read: the last record of this slice, if it has any."""
+        """The counter just before the next read. It is that of the last record of this slice, if the slice has any."""
         return self.next_counter - 1
 
 
@@ -167,7 +167,8 @@ class ShardLog:
         self._fragments: list[bytes] = []
         self._counters = array("q")
         self._arrivals = array("q")
-        self._totals = array("q")  # bytes up to and including each record, so that one bisect finds where to cut
+        # The bytes up to and including each record, so that one bisection finds where to cut.
+        self._totals = array("q")
         self._trimmed_bytes = 0
         self._last_counter = 0
         self._last_arrival = 0
@@ -177,7 +178,10 @@ class ShardLog:
         return len(self._fragments)
 
     def mark(self, now_ms: int) -> int:
-        """Use up and return the next counter without a record: for the continuation of an empty event, or the end of a closed shard."""
+        """Use up the next counter without a record, and return it.
+
+        An empty event needs one to continue, and a closed shard one for its end.
+        """
         self._last_counter = max(self._last_counter + 1, now_ms * TICKS_PER_MS)
         return self._last_counter
 
@@ -230,7 +234,7 @@ class ShardLog:
                 del column[:count]
 
     def records_after(self, counter: int) -> list[tuple[int, int, int, bytes]]:
-        """Return counter, arrival, size and fragment of the records past a counter."""
+        """Return the counter, the arrival, the size and the fragment of each record after a counter."""
         first = bisect_right(self._counters, counter)
         totals = [self._totals[first - 1] if first else self._trimmed_bytes, *self._totals[first:]]
         sizes = (total - before for before, total in pairwise(totals))
@@ -266,8 +270,8 @@ class ShardLog:
 class SequenceNumbers:
     """The sequence numbers of one shard: 36 digits that identify the shard, followed by its counter.
 
-    The counter is the arrival time in ms times a million. So it fits into 64 bits, and it grows while nothing arrives, as the service's
-    continuation numbers do.
+    The counter is the time in ms times a million. So it fits into 64 bits, and it grows even while no record arrives, as the
+    service's continuation numbers do.
     """
 
     prefix: str
@@ -290,7 +294,7 @@ class SequenceNumbers:
 
 
 class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
-    """A position in a shard. Raising `generation` expires all iterators."""
+    """A position in a shard. When the current generation is raised, iterators with the earlier `generation` expire."""
 
     stream: str
     stream_created_ms: int

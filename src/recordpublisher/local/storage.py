@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS records (
 """
 
 StoredRecord = tuple[int, int, int, bytes]
-"""Counter, arrival in ms, size in bytes, and the fragment that responses are joined from."""
+"""The counter, the arrival time in ms, the size in bytes, and the fragment from which responses are joined."""
 
 
 TRIM_EVERY_MS = 60_000
@@ -60,7 +60,7 @@ class AccountStorage:
     def __init__(self, account: Account, folder: Path) -> None:
         self._account = account
         self._database = Database(folder)
-        self._stored: dict[str, int] = {}  # the last stored counter, by shard
+        self._stored: dict[str, int] = {}  # The last stored counter of each shard.
         self._unlisten: dict[str, Callable[[], None]] = {}
         self._trimmed_ms = account.clock.now_ms()
         try:
@@ -82,7 +82,7 @@ class AccountStorage:
             self._unlisten.pop(name)()
             self._stored.pop(name, None)
         self._write(lambda: self._database.save(document, shards))
-        for name, (_, shard) in shards.items():  # a new shard may have had records before it was listened to
+        for name, (_, shard) in shards.items():  # A new shard may have received records before it had a listener.
             if name not in self._stored:
                 self._store_records(name, shard)
 
@@ -181,7 +181,7 @@ class Database:
 
     @property
     def shards(self) -> set[str]:
-        """The names of all shards that have had records."""
+        """The names of all shards that have ever had records."""
         return set(self._shard_ids)
 
     def document(self) -> bytes | None:
@@ -203,7 +203,8 @@ class Database:
 
     def append(self, shard: str, records: Iterable[StoredRecord]) -> None:
         """Add records to a shard, all or none."""
-        number = self._id_of(shard)  # stored in its own transaction: if this write fails, the next one needs the shard
+        # The id is stored in its own transaction. If this write fails, the next one needs the shard.
+        number = self._id_of(shard)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             rows = ((number, *record) for record in records)
@@ -350,7 +351,7 @@ def _restore_queue(account: Account, stored: StoredQueue) -> None:
 
 def _restore_stream(stream: Stream, stored: StoredStream) -> None:
     shards: dict[str, Shard] = {}
-    for each in stored.shards:  # parents come before their children
+    for each in stored.shards:  # Parents are restored before their children.
         parents = tuple(shards[parent] for parent in each.parents if parent in shards)
         if each.id != shard_id(each.index):
             raise msgspec.ValidationError(f"shard {each.index} of {stored.name} has the id {each.id!r}")

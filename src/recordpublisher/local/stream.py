@@ -19,7 +19,7 @@ from .requests import ApiError, in_use, invalid_argument, limit_exceeded, not_fo
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 
 Busy = tuple[str, int, int | None]
-"""A status, the time until which the stream has it, and the time from which it shows its shards, or None for never (ms)."""
+"""A status, the time until which the stream has it, and the time from which the stream shows its shards, or None for never (ms)."""
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 
@@ -77,7 +77,7 @@ class Stream:
         return self._busy_status if self.clock.now_ms() < self._busy_until else "ACTIVE"
 
     def set_busy(self, status: str, duration_ms: int) -> None:
-        """Show `status` for `duration_ms` before the stream is ACTIVE again, or gone after DELETING."""
+        """Give the stream this status for `duration_ms`. After that it is ACTIVE again, or after DELETING it no longer exists."""
         if self.status == "CREATING":
             self._shards_from = inf
         self._busy_status, self._busy_until = status, self.clock.now_ms() + duration_ms
@@ -117,7 +117,7 @@ class Stream:
     def add_shards(self, planned: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
         """Close the parents and open their children, all at the same time, and return the children.
 
-        The first shards are as old as the stream. If they were younger, they would not be open at its trim horizon.
+        The first shards are as old as the stream. If they were younger, they would not be open at the stream's oldest time.
         """
         parents = {parent.id: parent for _, of_child in planned for parent in of_child}
         now = self.clock.now_ms() if parents else self.created_ms
@@ -160,7 +160,7 @@ class Stream:
         return self._open[bisect_right(self._starts, hash_key) - 1]
 
     def target_of(self, hash_key: int) -> Shard:
-        """Return the shard for a new record: the shard of its hash key or, with AUTO record distribution, the next one in turn."""
+        """Return the shard for a new record: that of its hash key, or with AUTO record distribution the next shard in turn."""
         if self.distribution != "AUTO":
             return self.shard_for(hash_key)
         self._next_target += 1
@@ -198,7 +198,7 @@ class Stream:
         return self.clock.now_ms() - self.retention_hours * HOUR_MS
 
     def apply_retention(self) -> None:
-        """Remove what is past retention: records, and shards that were closed before it."""
+        """Remove records that are past retention, and shards that were closed before the retention period began."""
         for shard in tuple(self.shards.values()):
             shard.log.trim(self.horizon_ms)
             if not self._is_kept(shard):
@@ -352,7 +352,7 @@ class TagSet:
         return dict(self._values)
 
     def describe(self, after: str = "") -> list[dict[str, str]]:
-        """Return the tags past a key, by key, as the API shows them."""
+        """Return the tags after a key, in the order of the keys, as the API shows them."""
         return [{"Key": key, "Value": self._values[key]} for key in sorted(self._values) if key > after]
 
 

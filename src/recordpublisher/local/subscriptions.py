@@ -1,4 +1,4 @@
-"""Subscriptions to shards: what each of them sends next, and when a newer one replaces an older one."""
+"""Subscriptions to shards: what each sends next, and when a newer subscription replaces an older one."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
 
 
 class Subscriptions:
-    """Owns the open subscriptions: one per consumer and shard. A newer one replaces it after five seconds."""
+    """Owns the open subscriptions: one per consumer and shard. A newer one can replace it after five seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_success_ms: dict[tuple[str, str], int] = {}
         self._open: dict[tuple[str, str], Subscription] = {}
-        self._all: dict[Subscription, None] = {}  # in the order of opening, so that a seed gives the same faults again
+        # The order is that of opening, so that the same seed gives the same faults.
+        self._all: dict[Subscription, None] = {}
 
     def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
         """Add a subscription, and end the previous one of this consumer and shard.
@@ -53,7 +54,7 @@ class Subscriptions:
         return subscription
 
     def take_over(self, subscription: Subscription) -> None:
-        """Act as another client that subscribes with the same consumer."""
+        """End a subscription as if another client had subscribed with the same consumer."""
         self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
         subscription.replaced = True
 
@@ -65,14 +66,14 @@ class Subscriptions:
             del self._open[pair]
 
     def wake_all(self) -> None:
-        """Let every subscription check again: the time has changed, or a fault, a deletion or a deregistration was requested."""
+        """Wake all subscriptions, because the time has changed, or a fault, a deletion or a deregistration was requested."""
         for subscription in tuple(self._all):
             subscription.wake()
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A frame to send now. `last`: whether the response ends after it."""
+    """A frame to send now. `last`: whether the response ends after the frame."""
 
     frame: bytes
     last: bool = False
@@ -103,11 +104,11 @@ class Subscription:
 
     @property
     def expires_ms(self) -> int:
-        """When the response ends by itself (epoch ms)."""
+        """The time at which the response ends by itself (epoch ms)."""
         return self.opened_ms + LIFETIME_MS
 
     def next_step(self, now_ms: int) -> Send | Wait | None:
-        """Decide what comes next: a frame, a wait, or None for the clean end after five minutes."""
+        """Return the next step: to send a frame or to wait; None for the regular end after five minutes."""
         error = self._error_frame()
         if error is not None:
             return Send(error, last=True)

@@ -1,6 +1,6 @@
 """Connects to PostgreSQL and SQLite (extra `sql`) for the SQL sink, the store and dead letters.
 
-One thread uses the connection. A transaction is repeated after a lost connection, and refused if another try cannot help.
+One thread uses the connection. A transaction is repeated after a lost connection, and fails if another try cannot help.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ T = TypeVar("T")
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
 _POSTGRESQL_ARGUMENTS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
-"""Arguments of the connection. They let the driver prepare no statement on the server.
+"""Arguments of the connection, with which the driver prepares no statement on the server.
 
-Behind a pooler in transaction mode the next transaction runs in another session, which does not have the statement, or has another client's
-statement of the same name.
+Behind a pooler in transaction mode, the next transaction runs in another session. This session lacks the statement, or has
+another client's statement of the same name.
 """
 _LOCK_SECONDS = 30
 _IDLE_TIMEOUT_MS = 30_000
@@ -53,7 +53,7 @@ _IDLE_TIMEOUT_MS = 30_000
 A later start of the job does not wait for that: it ends the session of its predecessor (`end_sessions`).
 """
 _NOT_ABOUT_ROWS = ("08", "25", "26", "28", "3D", "40", "42501", "42703", "42P01", "42P05", "53", "55", "57", "58", "XX")
-"""Beginnings of SQLSTATE codes (PostgreSQL, appendix A): connection, transaction, prepared statement, right, dropped table, resource."""
+"""Beginnings of SQLSTATE codes (PostgreSQL, appendix A): errors that no row has caused."""
 _ROW_ERRORS_OF_SQLITE = {
     sqlite3.SQLITE_ERROR,
     sqlite3.SQLITE_TOOBIG,
@@ -62,7 +62,7 @@ _ROW_ERRORS_OF_SQLITE = {
     sqlite3.SQLITE_RANGE,
 }
 _PERMANENT = ("28", "3D", "42501")
-"""Beginnings of SQLSTATE codes: wrong user or password, unknown database, missing right."""
+"""Beginnings of SQLSTATE codes for a wrong user or password, an unknown database and a missing right."""
 _PERMANENT_OF_SQLITE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_NOTADB,
@@ -81,7 +81,7 @@ The last two mean that the server is not PostgreSQL.
 _WORDS_OF_A_POOLER = ("in statement pooling mode", "unsupported startup parameter")
 """Messages of PgBouncer when it refuses a transaction or a parameter of the URI. They do not contain PgBouncer's name."""
 _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
-"""Messages of psycopg and of the client library."""
+"""Messages of psycopg and of the client library about an unknown host."""
 
 
 class Database:
@@ -105,7 +105,7 @@ class Database:
         self._has_connected = False
         self._thread: ThreadPoolExecutor | None = None
         self._disposal: Future[None] | None = None
-        """The end of the last thread's connection."""
+        """The task that closes the last thread's connection."""
 
     def name_session(self, name: str) -> None:
         """Set the `application_name` of the next transactions in PostgreSQL."""
@@ -266,7 +266,7 @@ def _drain_pipelines(engine: Engine) -> None:
                 cursor.executemany(statement, parameters)
                 pipeline.sync()
             except Exception:
-                with suppress(Exception):  # The pipeline was aborted; the first error says why.
+                with suppress(Exception):  # The pipeline was aborted, and the error of its first statement says why.
                     pipeline.sync()
                 raise
         return True
@@ -382,7 +382,7 @@ def is_transient(error: DBAPIError) -> bool:
 
 
 def first_error(error: DBAPIError) -> DBAPIError:
-    """Return the error that came first.
+    """Return the error that was raised first.
 
     If the disk is full, SQLite itself ends the transaction, and then reports that it no longer knows the savepoint.
     """

@@ -19,7 +19,7 @@ SEALED = "others have taken its shards, because it sent no heartbeats. Its proce
 async def drain(group: GroupStore, worker: str) -> None:
     """Ask a worker to leave: it stores its last checkpoint and releases all shards, and its process ends with exit code 0.
 
-    The worker learns of it at its next read of the group, seconds later.
+    The worker sees the request at its next read of the group, seconds later.
 
     Raises: StateError if the worker is not in the group; StoreUnavailableError if other processes change the lease table again and again.
     """
@@ -53,7 +53,7 @@ async def seal(group: GroupStore, worker: str) -> None:
         record = await _unsealed(group, worker)
         try:
             await group.seal_record(record)
-        except ConflictError:  # it has sent a heartbeat in the meantime
+        except ConflictError:  # The worker has sent a heartbeat since its record was read.
             await pause(attempt)
         else:
             return
@@ -84,7 +84,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
         if (away := loop.time() - looked) > interval:
             return f"the group's store has not answered this command for {away:.0f} s"
         silent = loop.time() - heard
-        if beats > 1 and silent <= 2 * interval:  # the first heartbeat may have been sent before this command
+        if beats > 1 and silent <= 2 * interval:  # The first heartbeat may have been sent before this command.
             return (
                 "it sends heartbeats: it stores its last checkpoint, which waits for its sink, or for others to take its shards. "
                 "Wait longer (--wait), or take its shards away (--force)"
@@ -101,7 +101,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
     """Write a record that names the new version of the table, because workers read the table when a record names a later version.
 
-    The record is sealed, so that the group deletes it.
+    The record is sealed (marked as that of a worker declared dead), so that the group deletes it.
     """
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
@@ -206,7 +206,8 @@ def status_of(view: GroupView) -> GroupStatus:
 def _worker_status(view: GroupView, name: str) -> WorkerStatus:
     record = view.records[name]
     state = _worker_state(view, name)
-    is_owner = state is not WorkerState.LEFT  # its shards are free, even if there is no worker to take them
+    # The shards of such a worker are free, even if there is no worker to take them.
+    is_owner = state is not WorkerState.LEFT
     owned = [shard for shard, lease in view.table.leases.items() if is_owner and lease.owner == name]
     loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}
     share = sum(loads[shard] for shard in owned) / (sum(loads.values()) or 1)

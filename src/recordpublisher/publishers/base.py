@@ -55,8 +55,8 @@ class RecordPublisher(AsyncPort, ABC):
         the publisher reads nothing until the consumer has returned (P1, P6). The position that the consumer returned is
         the only one to resume from.
 
-        It lets errors of the consumer and the cancellation of its task pass. The job ends with an error that was
-        swallowed, and leaves a publisher behind that has not ended `flink.job.drain.timeout` after its cancellation.
+        It lets errors of the consumer and the cancellation of its task pass. If the publisher swallows an error, the job ends
+        with it. If the publisher has not ended `flink.job.drain.timeout` after its cancellation, the job continues without it.
 
         Raises: RecordPublisherError if no retry can help.
         """
@@ -132,7 +132,7 @@ class RecordSource(AsyncPort, ABC):
 
     @classmethod
     def wrapped(cls, properties: Properties) -> type[RecordSource]:
-        """Return the class that reads the streams with these properties. Default: this class; a wrapper returns what it wraps."""
+        """Return the class that reads the streams with these properties. Default: this class; a wrapper returns the class that it wraps."""
         return cls
 
     @classmethod
@@ -166,15 +166,15 @@ class RecordSource(AsyncPort, ABC):
 
 
 class RecordPublisherFactory(RecordSource):
-    """Makes the publishers of one job, and owns what they share. It is built as `Factory(properties)`."""
+    """Makes the publishers of one job, and owns the resources that they share. It is built as `Factory(properties)`."""
 
     resumes_by_continuation: ClassVar[bool] = False
     """Whether `create` accepts a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
 
     finds_gaps: bool = False
-    """Whether the publishers look themselves for records that passed the retention unread (S5). Then the job does not.
+    """Whether the publishers themselves detect records that expired unread (S5). If so, the job does not.
 
-    They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch behind the gap (`after_gap`).
+    They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch after the gap (`after_gap`).
     """
 
     keyless: bool = False
@@ -189,7 +189,7 @@ class RecordPublisherFactory(RecordSource):
 
     @property
     def lists_shards(self) -> bool:
-        """Whether `discover` lists the shards, and not Kinesis. Default: whether the class has a `discover` of its own."""
+        """Whether the factory's `discover` lists the shards, instead of Kinesis. Default: whether the class has a `discover` of its own."""
         return type(self).discover is not RecordPublisherFactory.discover
 
     @abstractmethod
@@ -226,14 +226,14 @@ class RecordPublisherFactory(RecordSource):
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that a shard still has (S5), or None if that cannot be known, which is the default.
 
-        Kinesis is asked for shards that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
+        The job asks Kinesis itself for the shards that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
         """
         return None
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
         """Return the arrival time before which the stream has dropped its records (epoch ms), or None if not known, which is the default.
 
-        Kinesis is asked for streams that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
+        The job asks Kinesis itself for the streams that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
         """
         return None
 

@@ -13,7 +13,7 @@ RecordPublisherError
 ├── StreamNotFoundError           the stream does not exist; never retried
 ├── ConsumerError                 a fan-out consumer cannot be used: limit, taken over, vanished
 ├── RetriesExhaustedError         a retry budget is used up without progress
-├── OutageError                   a service was away for longer than the job waits (Spark: `maxOutage`)
+├── OutageError                   a service was unavailable for longer than the job waits (Spark: `maxOutage`)
 ├── DeserializationError          a record cannot be turned into a value (S7)
 ├── StateError                    a snapshot cannot be read or restored
 │   ├── StoreUnavailableError     the store of state or claims cannot be reached now; a retry may help

@@ -139,7 +139,7 @@ def age_ms(name: str, given: str) -> int:
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Parse by the given format, in UTC if the format has no zone; otherwise as any other time."""
+    """Return the time in epoch ms, parsed by the given format (in UTC if that has no zone), or else like any other time."""
     # The format is tried first, so `20231114` can be a date, as in Flink.
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)

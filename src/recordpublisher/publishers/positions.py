@@ -11,7 +11,7 @@ WHOLE_RECORD = -1
 
 @dataclass(frozen=True, slots=True)
 class SequenceNumber:
-    """A position in a shard: everything up to and including it is done.
+    """A position in a shard: every record up to and including it was processed.
 
     - `sequence`: the service's decimal string (opaque for publishers that are not Kinesis).
     - `sub_sequence`: -1 when the whole record is done, otherwise the last done sub-record of a KPL aggregate.

@@ -67,7 +67,7 @@ class Shard:
 
     @property
     def key(self) -> str:
-        """`stream/shard-id`, which names a shard in state, metrics and logs."""
+        """The key `stream/shard-id`, which names a shard in state, metrics and logs."""
         return f"{self.stream}/{self.shard_id}"
 
     def begins_at(self, sequence_number: str | None) -> bool:
@@ -118,7 +118,9 @@ def stream_of(key: str) -> str:
 
 
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
-    """Return whether a listing was made before `shard` was created. Then its absence does not mean that it is gone.
+    """Return whether a listing was made before `shard` was created.
+
+    Then the shard's absence from the listing does not mean that it is gone.
 
     For the ids of other sources than Kinesis, and for an empty listing, this returns False.
     """

@@ -1,6 +1,6 @@
 """Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, refuses code that would never run, logs its errors.
 
-It also leaves tasks behind that do not end.
+It also abandons tasks that do not end after their cancellation.
 """
 
 import asyncio

@@ -125,19 +125,19 @@ class InFlight:
             self._wake.set()
 
     def gave(self, numbers: Iterable[str]) -> None:
-        """Remember that a sink that reports when each part is done has these parts. It may report even after the end of the run."""
+        """Record that these parts were given to a sink that reports each part when it is finished, even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
     def took_back(self, numbers: Iterable[str]) -> None:
-        """Remember that the write of these parts to that sink has failed, so it will not report them."""
+        """Record that the write of these parts to the sink has failed, so that the sink will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)
 
     def told(self, number: str) -> None:
-        """Finish one part of the record, because the sink has reported it."""
+        """Finish one part of the record with this number, because the sink has reported the part as handled."""
         if (delivery := self._open.get(number)) is not None:
             delivery.with_sink = max(0, delivery.with_sink - 1)
             self.finish((number,))
@@ -148,7 +148,7 @@ class InFlight:
             delivery.with_sink = 0
 
     def give_up(self, numbers: Sequence[str]) -> None:
-        """Give up these parts, which will not be handled here. Release their records once no other part of them is open."""
+        """Mark these parts as given up: they will not be handled here. Release their records once no other part of them is open."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.is_given_up = True

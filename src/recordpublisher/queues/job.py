@@ -321,7 +321,8 @@ class QueueJob:
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
         """Flush the sink and acknowledge the written records.
 
-        No record is written during the flush, so all written ones are safe afterwards.
+        No record is written during the flush, so all written ones are safe afterwards. `may_be_partial`, `stopped` and `is_last`
+        are fields of the sink's `Checkpoint`.
         """
         async with self._receivers.sink_lock:
             with self._times.measured():
@@ -331,7 +332,7 @@ class QueueJob:
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:
-        """Flush, and keep retrying for `store_outages` if the target of the sink is away: a restart would count a receive of every record.
+        """Flush, and keep retrying for `store_outages` if the sink's target is unavailable: a restart would receive every record again.
 
         If a sink reports finished records, the flush does not wait for all of them, because a slow handler would hold up all records.
         """
@@ -344,7 +345,8 @@ class QueueJob:
     async def _flush_last(self, reason: EndReason, hung: Unfinished | None) -> None:
         """Flush everything. After a stop the sink drops the records that it has not begun, which are then released.
 
-        A stop, and `max_time`, do not wait for a call of user code without end. A call that `hung` already is not waited for again.
+        After a stop or `max_time`, the wait for a call of user code has a limit. Calls that already hung (`hung`) are not waited
+        for again.
         """
         stopped = [each.shard.key for each in self._receivers] if reason is EndReason.STOPPED else ()
         flush = partial(self._flush, stopped=stopped, is_last=True)

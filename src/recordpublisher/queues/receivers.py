@@ -34,8 +34,8 @@ FULL_RECEIVES = 10
 class Receivers:
     """Owns the receivers, their queued records, and the lock around every call of the sink.
 
-    One receiver calls at first. After ten full receives in a row that the sink took, one more calls, so that a slow sink does not get
-    more than it can handle. After an empty receive one less calls.
+    One receiver calls at first. After ten full receives in a row that the sink took, one more calls, so that a slow sink does not
+    get more than it can handle. After an empty receive, one receiver fewer calls.
 
     - `most_open`: the number of unacknowledged records at which a receiver waits.
     - `most_bytes`: the bytes of all receivers together, received and not written, at which they wait.
@@ -220,7 +220,7 @@ class Receivers:
         self._notify()
 
     def _count(self, receiver: Receiver, count: int, size: int) -> None:
-        """Count a receive of `count` records and `size` bytes for a back-log. There is room for the next records."""
+        """Count a receive of `count` records and `size` bytes for a back-log. Called when there is room for the next records."""
         is_full = count >= self._source.full_receive or size >= self._source.full_bytes
         self._full_receives = self._full_receives + 1 if is_full else 0
         if self._full_receives == FULL_RECEIVES:

@@ -195,7 +195,7 @@ class QueueView(msgspec.Struct, frozen=True):
         if last < 0 or receiver.last_read_ms is None:
             return last
         if receiver.index >= self.receivers.wanted and receiver.receiving_since_ms is None:
-            return 0  # it rests, because another receiver has found the queue empty
+            return 0  # The receiver rests, because another one has found the queue empty.
         age_ms = max(0, now_ms - receiver.last_read_ms)
         is_cut_off = receiver.metrics.last_failure is not None
         if receiver.receiving_since_ms is not None:

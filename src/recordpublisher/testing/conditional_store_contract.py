@@ -26,11 +26,14 @@ class ConditionalStoreCase:
 
 
 class ConditionalStoreContract(Contract[ConditionalStoreCase]):
-    """The tests. Implement `open_case`. A store that passes them serves snapshots, groups of workers and Spark's claims."""
+    """The tests of any conditional store. Implement `open_case`.
+
+    A store that passes them can keep snapshots, groups of workers and Spark's claims.
+    """
 
     @on_case
     async def test_a_value_is_put_only_where_there_is_none(self, case: ConditionalStoreCase) -> None:
-        """The second writer gets a ConflictError with the first writer's value, even through another store object."""
+        """Check that the second writer gets a ConflictError with the first writer's value, even through another store object."""
         store, other = case.open(), case.open()
         assert await store.get("a/1") is None
         version = await store.put_if_absent("a/1", b"first")
@@ -41,7 +44,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_value_is_replaced_only_with_its_version(self, case: ConditionalStoreCase) -> None:
-        """A process that was suspended, replaced and woken gets a ConflictError, and changes nothing (S6)."""
+        """Check that a process that was suspended, replaced and woken gets a ConflictError, and changes nothing (S6)."""
         sleeper, successor = case.open(), case.open()
         first = await sleeper.put_if_absent("a/1", b"1")
         second = await successor.compare_and_set("a/1", b"2", first)
@@ -55,7 +58,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_deleted_value_does_not_come_back_by_its_old_version(self, case: ConditionalStoreCase) -> None:
-        """The old version fails while there is no value, and after another value was put."""
+        """Check that the old version fails while there is no value, and after another value was put."""
         store = case.open()
         version = await store.put_if_absent("a/1", b"1")
         await store.delete("a/1", "a/2")
@@ -69,7 +72,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_one_wins(self, case: ConditionalStoreCase) -> None:
-        """Each of eight processes that write at once knows whose value is stored."""
+        """Check that each of eight processes that write at the same time knows whose value is stored."""
         store = case.open()
 
         async def put(number: int) -> bytes | None:
@@ -87,7 +90,10 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_with_one_version_one_wins(self, case: ConditionalStoreCase) -> None:
-        """A store that compares first and writes later would also let a replaced process write (S6)."""
+        """Check that of several writers with the same version one succeeds.
+
+        A store that compares first and writes later would also let a replaced process write (S6).
+        """
         stores = [case.open() for _ in range(8)]
         version = await stores[0].put_if_absent("a/1", b"0")
         for round_number in range(RACES):
@@ -109,7 +115,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_values_versions_and_names_are_listed_by_prefix_and_in_order(
         self, case: ConditionalStoreCase
     ) -> None:
-        """All three listings agree, and `before` ends the names."""
+        """Check that all three listings agree, and that `before` ends the names."""
         store = case.open()
         assert await store.list("") == {}
         for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
@@ -127,7 +133,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_several_values_are_read_at_once(self, case: ConditionalStoreCase) -> None:
-        """Values that do not exist are left out."""
+        """Check that names without a value are left out of the result."""
         store = case.open()
         for name in ("a/1", "b/c"):
             await store.put_if_absent(name, name.encode())
@@ -138,7 +144,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_large_and_empty_values_are_stored_unchanged(self, case: ConditionalStoreCase) -> None:
-        """The large value has a quarter of a megabyte, with every byte."""
+        """Check values of a quarter of a megabyte, with every byte, and of no byte."""
         store = case.open()
         await store.put_if_absent("large", large := bytes(range(256)) * 1000)
         await store.put_if_absent("empty", b"")
@@ -148,7 +154,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_long_listing_is_complete(self, case: ConditionalStoreCase) -> None:
-        """A megabyte and a half in forty values is listed, and can be deleted."""
+        """Check that forty values with a megabyte and a half are listed, and can be deleted."""
         store = case.open()
         for number in range(40):
             await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
@@ -159,7 +165,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_closed_store_opens_again(self, case: ConditionalStoreCase) -> None:
-        """The stored values are still there."""
+        """Check that the stored values are still there after the store was closed and is used again."""
         store = case.open()
         version = await store.put_if_absent("a/1", b"1")
         await store.close()

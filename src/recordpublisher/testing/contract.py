@@ -48,12 +48,13 @@ GRACE_SECONDS = 1.0
 
 
 def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
-    """Turn a test that is a coroutine function of a case into a method that pytest runs without a plugin."""
+    """Return a method that pytest runs without a plugin, made from a test that is a coroutine function of a case."""
 
     def run(self: Contract[Case]) -> None:
         async def run_in_time() -> None:
             async with self.open_case() as case:
-                # In a task of its own, because code that catches CancelledError would catch a cancellation by a timeout as well.
+                # The test runs in a task of its own, because code that catches CancelledError would catch a cancellation by a
+                # timeout too.
                 before = asyncio.all_tasks()
                 testing = asyncio.create_task(test(self, case))
                 try:
@@ -73,5 +74,5 @@ def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
 
         self.execute(run_in_time())
 
-    vars(update_wrapper(run, test)).pop("__wrapped__")  # otherwise pytest takes the case for a fixture
+    vars(update_wrapper(run, test)).pop("__wrapped__")  # Without this, pytest takes the case for a fixture.
     return run

@@ -41,12 +41,12 @@ from .contract import GRACE_SECONDS, Contract, check_arrival_times, on_case
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Steps of the loop after which a run is cancelled, to interrupt it at different places."""
 MAX_EMPTY_RUNS = 100
-"""Runs in a row that may end INCOMPLETE without a batch, and batches in a row without a record that may come within a second."""
+"""The most runs in a row that may end INCOMPLETE without a batch, and the most batches in a row without a record within a second."""
 MAX_STEP_SECONDS = 0.1
-"""How long a run may keep the loop. A busy machine stops a process for longer now and then, but not in each of `TIMED_RUNS`."""
+"""How long a run may block the loop at a time. A busy machine may stop a process for longer, but not in each of `TIMED_RUNS`."""
 TIMED_RUNS = 3
 OPEN_SECONDS, READ_SHARDS = 1.0, 3
-"""How long a shard that is listed as open is read, and how many shards are."""
+"""How long a shard that is listed as open is read (seconds), and how many of these shards are read."""
 CANCEL_SECONDS = 5.0
 """How long a run may take to end after it was cancelled."""
 SWALLOWED = "`run` swallowed an error of the consumer: let errors of the consumer pass"
@@ -70,7 +70,10 @@ class PublisherCase:
 
 
 class PublisherContract(Contract[PublisherCase]):
-    """The tests. Implement `open_case`, which also closes the factory; override `execute` to run them on virtual time (`run_virtual`)."""
+    """The tests of a publisher. Implement `open_case`, which also closes the factory.
+
+    Override `execute` to run them on virtual time (`run_virtual`).
+    """
 
     def is_of_source(self, task: asyncio.Task[Any]) -> bool:
         """Return whether a task belongs to a server that `open_case` runs, and not to the publisher."""
@@ -78,7 +81,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_case_needs_several_batches(self, case: PublisherCase) -> None:
-        """The other tests prove little if there is only one batch."""
+        """Check that the case has more than one batch, because otherwise the other tests prove little."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         count = len(consumer.payloads)
@@ -92,7 +95,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_batches_come_in_shard_order_and_end_in_complete(self, case: PublisherCase) -> None:
-        """Every record of this shard is delivered once, in order. Each batch has the position after it."""
+        """Check that every record of this shard is delivered once, in order, and that each batch has the position after it."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         _check_payloads(consumer.payloads, case.payloads)
@@ -111,7 +114,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_sequence_numbers_grow_in_the_factorys_order(self, case: PublisherCase) -> None:
-        """State compares positions by `order_of` (S5)."""
+        """Check that sequence numbers grow in the order of the factory's `order_of`, by which a job compares positions (S5)."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         records = [record for batch in consumer.batches for record in batch.records]
@@ -130,14 +133,17 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_records_have_their_time_of_arrival(self, case: PublisherCase) -> None:
-        """`arrival` is in seconds, `arrival_millis` in ms. A time from 2000 to 2100 cannot be in the wrong unit."""
+        """Check that `arrival` is in seconds and `arrival_millis` in ms.
+
+        A time from 2000 to 2100 cannot be in the wrong unit.
+        """
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         check_arrival_times(consumer.batches)
 
     @on_case
     async def test_only_the_last_batch_is_at_the_tip(self, case: PublisherCase) -> None:
-        """0 ms behind means that nothing comes after the batch: a run with `stop_at_tip` ends there."""
+        """Check that only the last batch is 0 ms behind, because a run with `stop_at_tip` ends at such a batch."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         read = 0
@@ -148,17 +154,17 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_resumes_from_the_returned_position(self, case: PublisherCase) -> None:
-        """A consumer that takes half of each batch gets the other half next, and nothing twice."""
+        """Check that a consumer that takes half of each batch gets the other half next, and no record twice."""
         await _check_everything_is_delivered(case, HalfConsumer())
 
     @on_case
     async def test_a_refused_batch_comes_again(self, case: PublisherCase) -> None:
-        """A consumer that returns None leaves the position unchanged."""
+        """Check that a consumer that returns None for a batch gets the batch again."""
         await _check_everything_is_delivered(case, RefusingConsumer())
 
     @on_case
     async def test_a_new_publisher_starts_after_any_position(self, case: PublisherCase) -> None:
-        """A restart after any record (P2) reads exactly the rest."""
+        """Check that a restart after any record (P2) reads exactly the records after it."""
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
         for count, position in enumerate(whole.positions(), 1):
@@ -168,13 +174,13 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """A job starts at LATEST by default, and pins it to a time (P3).
+        """Check that a start by a time leaves out earlier arrivals. A job starts at LATEST by default, which becomes a time (P3).
 
         A publisher that ignores the time would read all stored records.
         """
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
-        # Three digits are microseconds, which a time of a file has; more would be errors of floating-point numbers.
+        # Rounded to microseconds, which the time of a file has. Further digits would be errors of floating-point numbers.
         arrivals = [round(1000 * record.arrival, 3) for batch in whole.batches for record in batch.records]
         for time_ms in sorted({*map(floor, arrivals), ceil(max(arrivals)) + 1}):
             first = next((place for place, arrival in enumerate(arrivals) if arrival >= time_ms), len(arrivals))
@@ -183,9 +189,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
-        """LATEST is after the last record, so nothing is read of a shard that has ended."""
+        """Check that LATEST is after the last record, so that a shard that has ended gives no record."""
         if await _read_from(case, StartingPosition.latest()):
-            await asyncio.sleep(1.1)  # LATEST may be pinned to the service's time, which has whole seconds
+            await asyncio.sleep(1.1)  # LATEST may become a time of the service, which has whole seconds.
             read = len(await _read_from(case, StartingPosition.latest()))
             assert not read, (
                 f"a start at LATEST gave {read} records that were stored before it: it reads what comes from now on"
@@ -193,7 +199,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_reads_are_counted(self, case: PublisherCase) -> None:
-        """Metrics, progress and limits of bytes show what the publisher counts."""
+        """Check that the publisher counts its reads, because metrics, progress and limits of bytes show these counts."""
         consumer, metrics = RecordingConsumer(), ShardMetrics()
         await _run_to_end(await case.publisher(metrics=metrics), consumer)
         counted = metrics.number_of_deaggregated_records
@@ -208,7 +214,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_loop_is_not_blocked(self, case: PublisherCase) -> None:
-        """Shards share one event loop, so code that waits or computes for long goes into a thread."""
+        """Check that code that waits or computes for long runs in a thread, because shards share one event loop."""
         longest = []
         for _ in range(TIMED_RUNS):
             steps = _Steps()
@@ -220,12 +226,15 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_slow_consumer_is_the_back_pressure(self, case: PublisherCase) -> None:
-        """The next batch waits until the consumer has returned."""
+        """Check that the next batch waits until the consumer has returned."""
         await _check_everything_is_delivered(case, SlowConsumer(0.1))
 
     @on_case
     async def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self, case: PublisherCase) -> None:
-        """A run that is cancelled anywhere ends at once and leaves no task; the next run loses and repeats nothing (R3)."""
+        """Check that a run that is cancelled anywhere ends at once, and leaves no task.
+
+        The next run loses and repeats nothing (R3).
+        """
         publisher, consumer = await case.publisher(), SlowConsumer()
         before = asyncio.all_tasks()
         for steps in CANCEL_AFTER_STEPS:
@@ -239,7 +248,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_an_error_of_the_consumer_is_raised(self, case: PublisherCase) -> None:
-        """The job decides what to do about the error."""
+        """Check that an error of the consumer is raised, because the job decides what to do about it."""
         publisher = await case.publisher()
         try:
             await _run_to_end(publisher, BrokenConsumer())
@@ -249,7 +258,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_observers_see_every_batch_and_the_end(self, case: PublisherCase) -> None:
-        """Observers of the FLIP's `subscribe` are attached by `run_observed`, which the fetcher calls."""
+        """Check that observers see every batch and the end.
+
+        `run_observed`, which the fetcher calls, attaches them (`subscribe` of the FLIP).
+        """
         from reactivex import Observer
 
         publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
@@ -262,7 +274,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
-        """A factory either leaves discovery to the job, or lists its shards after any of them."""
+        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one."""
         listed = await own_shards(case.factory, case.shard.stream, None)
         if listed is None:
             return
@@ -277,7 +289,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_shard_that_is_listed_as_open_does_not_end(self, case: PublisherCase) -> None:
-        """A shard whose run ends in COMPLETE is never read again. The case's shard is read, and for a second each of some open ones."""
+        """Check that a shard that is listed as open does not end, because a shard whose run ends in COMPLETE is never read again.
+
+        The case's shard is read, and for a second each of some open shards.
+        """
         listed = await own_shards(case.factory, case.shard.stream, None)
         if listed is None or case.factory.ends_open_shards:
             return
@@ -298,7 +313,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_shards_that_the_stream_no_longer_lists_are_closed(self, case: PublisherCase) -> None:
-        """The shards join a complete listing. A shard that is not closed would be waited for."""
+        """Check that shards which the stream no longer lists are closed.
+
+        They join a complete listing, and a job would wait for a shard that is not closed.
+        """
         stream = case.shard.stream
         listed = await own_shards(case.factory, stream, None) or [case.shard]
         names = {shard.shard_id for shard in listed}
@@ -310,7 +328,11 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_oldest_record_is_not_behind_the_first_one(self, case: PublisherCase) -> None:
-        """A gap is found by the oldest record that a shard still has, and by the oldest arrival time that the stream retains."""
+        """Check that the oldest record and the oldest arrival time are not after the first record.
+
+        A job finds lost records by the oldest record that a shard still has, and by the oldest arrival time that the stream
+        retains.
+        """
         oldest = await case.factory.oldest_record(case.shard)
         retained_ms = await case.factory.oldest_retained_ms(case.shard.stream)
         assert oldest is None or isinstance(oldest, OldestRecord), (
@@ -331,7 +353,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
-        """The fetcher says until when nothing was lost (`set_seen`). Here nothing is lost after that."""
+        """Check that the publisher reads everything whatever `set_seen` tells it, because here no record is lost.
+
+        With `set_seen`, the fetcher tells a publisher until when no record was lost.
+        """
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
         publisher.set_seen(int(time.time() * 1000))
@@ -414,11 +439,11 @@ async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedCons
 
 
 class _WatchedConsumer:
-    """Passes batches on to a consumer, and owns what it has seen of how the publisher calls it.
+    """Passes batches on to a consumer, and owns what the calls of the publisher have shown.
 
     - `fault`: the first rule that the publisher broke, in words. A publisher that catches every error cannot hide it.
     - `is_cancelled`: whether the run was cancelled, so that no further call may come.
-    - `is_closed`: whether the test is over. Further calls do not return, so that a run that is left behind does nothing.
+    - `is_closed`: whether the test is over. Further calls do not return, so that a run that still exists does nothing.
     """
 
     def __init__(self, consumer: BatchConsumer) -> None:
@@ -461,12 +486,12 @@ class _WatchedConsumer:
         return fault
 
     def check_last_call(self) -> None:
-        """Check that the last call was awaited, and that its error was raised. Raises: AssertionError if not."""
+        """Check that the last call was awaited, and that its error was raised. Raises: AssertionError if one of these is not so."""
         if self._has_failed:
             raise AssertionError(self.report(SWALLOWED))
         state = inspect.CORO_CLOSED if self._waiting is None else inspect.getcoroutinestate(self._waiting)
         if state == inspect.CORO_CREATED and self._waiting is not None:
-            self._waiting.close()  # so that Python does not warn as well
+            self._waiting.close()  # Closed so that Python does not warn as well.
             raise AssertionError(self.report("`run` does not await the consumer: write `await consumer(batch)`"))
         if state != inspect.CORO_CLOSED:
             raise AssertionError(
@@ -483,7 +508,7 @@ class _WatchedConsumer:
                 )
             )
         try:
-            check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys
+            check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys.
             if len(batch):
                 check_arrivals("the publisher", batch)
         except PluginError as error:
@@ -511,7 +536,7 @@ async def _check_everything_is_delivered(case: PublisherCase, consumer: Recordin
 
 
 def _check_payloads(given: Sequence[bytes], expected: Sequence[bytes], when: str = "") -> None:
-    """Check that the records came once and in order. Raises: AssertionError, which names the first that is wrong."""
+    """Check that the records came once and in order. Raises: AssertionError, which names the first wrong record."""
     same = next((place for place, pair in enumerate(zip(given, expected, strict=False)) if pair[0] != pair[1]), None)
     if same is not None:
         raise AssertionError(
@@ -534,7 +559,7 @@ async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: BatchC
 
 
 class _Steps:
-    """Measures how long a coroutine keeps the event loop, from one await to the next."""
+    """Measures how long a coroutine blocks the event loop, from one await to the next."""
 
     longest = 0.0
 
@@ -553,12 +578,12 @@ class _Steps:
             error = None
             try:
                 yield waits_for
-            except BaseException as thrown:  # CancelledError belongs to the coroutine
+            except BaseException as thrown:  # A CancelledError belongs to the coroutine, so it is passed on.
                 error = thrown
 
 
 class RecordingConsumer:
-    """Takes every batch whole. Owns the batches and the payloads that it took."""
+    """Takes every batch completely. Owns the batches and the payloads that it took."""
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
@@ -566,7 +591,7 @@ class RecordingConsumer:
         self._taken: set[SequenceNumber] = set()
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Take the whole batch."""
+        """Take the complete batch."""
         return self.take(batch, len(batch))
 
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:

@@ -24,15 +24,15 @@ from ..publishers.shards import Shard
 from .contract import Contract, Test, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (1, 3, 8, 21)
-"""Numbers of steps. With these a record is received five times at most, so no queue makes it a dead letter by default."""
+"""Numbers of steps. With these a record is received five times at most, so by default no queue makes it a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSourceCase:
-    """A queue with just these payloads, all different, enough for several receives. No process has received them.
+    """A queue that has only these payloads, all different, enough for several receives. No process has received them.
 
-    `start` makes a source, as each process has one. Its `visibility_seconds` must exceed four times the duration of an
-    empty receive.
+    `start` makes a source, as each process has one. Its `visibility_seconds` must exceed four times the duration of an empty
+    receive.
     """
 
     start: Callable[[], QueueSource]
@@ -47,7 +47,7 @@ class _Process:
         self.receives: list[Sequence[UserRecord]] = []
 
     async def take(self, steps: int | None = None) -> list[UserRecord]:
-        """Receive until a receive is empty, or for `steps` steps of the loop. Return the records, as the job keeps them."""
+        """Receive until the result is empty, or for `steps` steps of the loop. Return the records, as the job keeps them."""
         taken = list[UserRecord]()
 
         async def receive() -> None:
@@ -78,7 +78,7 @@ class _Queue:
 
 
 def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
-    """Turn a test that is a coroutine function of two processes into a method for pytest."""
+    """Return a method for pytest, made from a test that is a coroutine function of two processes."""
 
     @wraps(test)
     async def with_processes(contract: QueueSourceContract, case: QueueSourceCase) -> None:
@@ -96,11 +96,14 @@ def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
 
 
 class QueueSourceContract(Contract[QueueSourceCase]):
-    """The tests. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
+    """The tests of a source that acknowledges. Implement `open_case`.
+
+    Override `execute` to run them on virtual time (`run_virtual`).
+    """
 
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
-        """Each record has a number of its own, and its time of arrival. An empty receive says that nothing is left."""
+        """Check that each record has a number of its own, and its time of arrival, and that an empty receive means that none is left."""
         assert queue.visibility > 0, "the source must set `visibility_seconds`"
         records = await queue.first.take()
         receives = queue.first.receives
@@ -112,7 +115,10 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
-        """The records are acknowledged twice here, because it must not be an error that a record is gone."""
+        """Check that acknowledged records are not delivered again.
+
+        The records are acknowledged twice here, because it must not be an error that a record no longer exists.
+        """
         records = await queue.first.take()
         for _ in range(2):
             await queue.first.source.acknowledge(records)
@@ -121,7 +127,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
-        """The process that received the records was killed."""
+        """Check that records of a process that was killed are delivered again after their time."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records[:1])
         assert await queue.second.take() == [], "what one process holds came to another"
@@ -130,7 +136,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_released_comes_again_at_once(self, queue: _Queue) -> None:
-        """Only released records come again, and their newest delivery acknowledges them."""
+        """Check that only released records are delivered again, and that their newest delivery acknowledges them."""
         records = await queue.first.take()
         await queue.first.source.release(records[:3])
         again = await queue.second.take()
@@ -142,7 +148,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_prolonged_stays_hidden(self, queue: _Queue) -> None:
-        """The records stay hidden for `visibility_seconds` from the call on."""
+        """Check that the records stay hidden for `visibility_seconds` after the call."""
         records = await queue.first.take()
         await asyncio.sleep(queue.visibility / 2)
         await queue.first.source.prolong(records[:2])
@@ -151,7 +157,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_a_cancelled_receive_hides_nothing(self, queue: _Queue) -> None:
-        """The records of a receive in progress are delivered again at once, and not only after their time."""
+        """Check that the records of a cancelled receive are delivered again at once, and not only after their time."""
         began = asyncio.get_running_loop().time()
         for steps in CANCEL_AFTER_STEPS:
             await queue.first.source.release(await queue.first.take(steps))

@@ -53,11 +53,11 @@ class SinkCase:
 
 
 class SinkContract(Contract[SinkCase]):
-    """The tests. Implement `open_case`. A sink whose `open` returns stored state is tested for exactly once, with fencing."""
+    """The tests of any sink. Implement `open_case`. A sink whose `open` returns stored state is tested for exactly once, with fencing."""
 
     @on_case
     async def test_what_was_flushed_is_in_the_target(self, case: SinkCase) -> None:
-        """Each record is written once, in the order of its shard. Watermarks and idleness between the writes change nothing."""
+        """Check that each record is written once, in the order of its shard. Watermarks and idleness between the writes change nothing."""
         sink = await _opened(case)
         await sink.write(batch_of("a", 1, 2))
         await sink.watermark(1_700_000_000_000)
@@ -72,7 +72,10 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_what_doctor_asks_changes_nothing(self, case: SinkCase) -> None:
-        """The test calls `checks` and `check_values` of a second sink, which is not opened, while the sink of a job is running."""
+        """Check that `doctor` changes nothing.
+
+        The test calls `checks` and `check_values` of a second sink, which is not opened, while the sink of a job is running.
+        """
         sink = await _opened(case)
         await sink.write(batch_of("a", 1))
         asked = case.start()
@@ -88,7 +91,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_checkpoints_without_records_succeed(self, case: SinkCase) -> None:
-        """A job makes checkpoints before its first record, and while nothing arrives."""
+        """Check that checkpoints without records succeed. A job makes them before its first record, and while no record arrives."""
         sink = await _opened(case)
         for _ in range(2):
             await sink.flush(checkpoint_at(0))
@@ -97,14 +100,17 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_sink_that_wrote_nothing_can_be_closed(self, case: SinkCase) -> None:
-        """A job that fails at its start also closes the sink."""
+        """Check that a sink without writes can be closed, because a job that fails at its start also closes the sink."""
         sink = case.start()
         await sink.open(SinkContext())
         await sink.close()
 
     @on_case
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
-        """Flushed records are still there. If `open` returns state, it is the checkpoint's, and no later record is in the target (S6)."""
+        """Check that flushed records are still there after a restart.
+
+        If `open` returns state, it is that of the checkpoint, and the target has no later record (S6).
+        """
         sink = await _opened(case)
         await sink.write(batch_of("a", 1, 2))
         await sink.flush(checkpoint_at(2))
@@ -122,7 +128,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_replaced_start_cannot_store(self, case: SinkCase) -> None:
-        """A sink that stores state refuses a start that was replaced, with a FencedError, and stores nothing of it (S6)."""
+        """Check that a sink with stored state refuses a start that was replaced, with a FencedError, and stores nothing of it (S6)."""
         sleeper = await _opened(case)
         await sleeper.flush(checkpoint_at(0))
         successor = case.start()
@@ -137,7 +143,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """a group moves shards: no flushed record is lost with a shard, and other shards are still written."""
+        """Check that no flushed record is lost with a shard that a group moves, and that other shards are still written."""
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(batch_of("a", 1))
@@ -151,7 +157,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_revoked_shard_may_come_back(self, case: SinkCase) -> None:
-        """Records that were written and not flushed are written again, and must not be missing."""
+        """Check that records that were written and not flushed are not missing after they were written again."""
         sink = await _opened(case)
         sink.assigned(["orders/a"])
         await sink.write(batch_of("a", 1, 2))
@@ -164,7 +170,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
-        """The sink confirms none of the entries from before a shard came back.
+        """Check that the sink confirms none of the entries from before a shard came back.
 
         In the end it confirms the newest one, or `has_given_up`.
         """
@@ -191,7 +197,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_stored_positions_can_be_read_beside_the_job(self, case: SinkCase) -> None:
-        """`recordpublisher lag` reads them without disturbing the job."""
+        """Check that `recordpublisher lag` can read the stored positions without disturbing the job."""
         sink = await _opened(case)
         await sink.flush(checkpoint_at(0))
         reader = case.start()
@@ -258,7 +264,7 @@ class _Process:
         self.number = 0
 
     async def begin(self, number: int = 0) -> None:
-        """Begin as a start does, with an open sink: publish, begin, commit. The commits are numbered after `number`."""
+        """Make the calls of a start with an open sink: publish, begin, commit. The numbers of the commits follow `number`."""
         stored = await self.store.get(ENTRY)
         named = () if stored is None else PositionPart.from_bytes(stored.value, ENTRY).staged
         await self.sink.publish(named)
@@ -272,7 +278,7 @@ class _Process:
         await self.sink.write(batch_of(shard_id, *numbers))
 
     async def commit(self) -> None:
-        """Stage, and write the entry."""
+        """Stage the rows, and write the entry."""
         await self.commits.stage()
         await self.commits.commit(self.value, None)
 
@@ -300,11 +306,11 @@ def _ended(*lives: str) -> Callable[[str], bool]:
 
 
 class CommittingSinkContract(SinkContract):
-    """The tests, in addition to those of any sink."""
+    """The tests of a sink that commits, in addition to those of any sink."""
 
     @on_case
     async def test_rows_are_visible_when_they_are_committed_and_published(self, case: SinkCase) -> None:
-        """Each row is visible once, the rows of a shard in their order. Staging alone shows nothing."""
+        """Check that each row is visible once, and the rows of a shard in their order. Staging alone shows nothing."""
         process = await _start_process(case)
         await process.write("a", 1, 2)
         await process.write("b", 3)
@@ -324,7 +330,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_nothing_is_staged_of_nothing(self, case: SinkCase) -> None:
-        """A checkpoint without rows commits positions alone."""
+        """Check that a checkpoint without rows commits positions alone."""
         process = await _start_process(case)
         assert await process.sink.stage(CommitNumber(WRITER, 2**40)) is None
         await process.checkpoint()
@@ -334,7 +340,10 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_what_is_staged_is_plain_json(self, case: SinkCase) -> None:
-        """An entry is read by other processes. The content that they read must mean the same to `publish`."""
+        """Check that staged items are plain JSON.
+
+        Other processes read an entry. The content that they read must mean the same to `publish`.
+        """
         process = await _start_process(case)
         await process.write("a", 1)
         staged = await process.sink.stage(CommitNumber(WRITER, 2**40))
@@ -347,7 +356,10 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_whoever_comes_next_publishes_what_an_entry_names(self, case: SinkCase) -> None:
-        """The process that committed died before it published. It may also wake up later and publish the same."""
+        """Check that another process publishes what an entry names.
+
+        The process that committed died before it published. It may also wake up later and publish the same.
+        """
         process = await _start_process(case)
         await process.write("a", 1)
         await process.checkpoint()
@@ -367,7 +379,10 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_several_commits_are_published_together(self, case: SinkCase) -> None:
-        """The target was unavailable, so there are several commits. Some may be published already."""
+        """Check that several commits are published together, of which some may be published already.
+
+        There are several because the target was unavailable.
+        """
         process = await _start_process(case)
         for number in (1, 2, 3):
             await process.write("a", number)
@@ -381,7 +396,10 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_commit_is_repeated_as_it_is(self, case: SinkCase) -> None:
-        """The answer to a commit was lost. The second call succeeds or finds its own value, and the rows are written once."""
+        """Check that the second call of a commit whose answer was lost succeeds or finds its own value.
+
+        The rows are written once.
+        """
         process = await _start_process(case)
         await process.write("a", 1)
         staged = await process.sink.stage(CommitNumber(WRITER, 2**40))
@@ -405,7 +423,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_replaced_life_commits_nothing(self, case: SinkCase) -> None:
-        """The entry has another version, or is gone. Then neither positions nor rows are committed."""
+        """Check that neither positions nor rows are committed if the entry has another version, or no longer exists."""
         sleeper = await _start_process(case)
         await sleeper.write("a", 1)
         second = await _start_process(case, "second", 2**32)
@@ -424,7 +442,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_life_begins_empty(self, case: SinkCase) -> None:
-        """The same sink begins again. It drops rows that the run before had written, or staged and not committed."""
+        """Check that a sink that begins again drops rows that the run before had written, or staged and not committed."""
         process = await _start_process(case)
         await process.write("a", 1)
         await process.checkpoint()
@@ -441,7 +459,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_discarding_spares_what_entries_name_and_lives_that_go_on(self, case: SinkCase) -> None:
-        """Rows of an ended run stay until they are published if an entry names them, and are removed otherwise."""
+        """Check that rows of an ended run stay until they are published if an entry names them, and are removed otherwise."""
         process = await _start_process(case)
         await process.write("a", 1)
         await process.commit()
@@ -468,7 +486,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_rows_of_a_revoked_shard_are_not_staged(self, case: SinkCase) -> None:
-        """The shard's next reader writes them."""
+        """Check that rows of a revoked shard are not staged, because the shard's next reader writes them."""
         process = await _start_process(case)
         await process.write("a", 1)
         await process.write("b", 2)
@@ -479,7 +497,10 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_any_life_can_be_ended(self, case: SinkCase) -> None:
-        """A run is ended before its worker is sealed. It may hold nothing, or be unknown. Other runs continue."""
+        """Check that any run of a worker can be ended, even one that has nothing or is unknown. Other runs continue.
+
+        A job ends a run before the worker's record is sealed.
+        """
         process = await _start_process(case)
         second = await _start_process(case, "second", 2**32)
         await second.sink.end_life("first")

@@ -35,12 +35,12 @@ dead_letters = subcommands(
 
 
 MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
-"""Limits of the reasons that are shown below a list: their number, and the characters of each."""
+"""Limits of the reasons that are shown below a list: the number of reasons, and the characters of each."""
 OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
 
 
 class Target(StrEnum):
-    """Where letters are replayed."""
+    """The destinations of a replay."""
 
     JOB = "job"
     STREAM = "stream"
@@ -76,7 +76,7 @@ def list_letters(
                 reasons.update(_kind_of_reason(letter) for letter in chunk)
                 for letter in chunk if every else chunk[: limit - len(rows)]:
                     rows.append((letter.shard.key, letter.number, _arrival(letter), letter.reason or "-"))
-                    if as_json:  # at once: their payloads need not fit into memory
+                    if as_json:  # Printed at once, because not all payloads may fit into memory.
                         echo(json_text(_fields(letter)))
             return letters.unreadable
 
@@ -270,14 +270,14 @@ def _read_payloads(path: Path) -> dict[tuple[str, str], bytes]:
         try:
             letter = msgspec.json.decode(line, type=_Payload)
             found[letter.shard, letter.number] = letter.data
-        except ValueError as error:  # of msgspec, and base64 that is none
+        except ValueError as error:  # ValueError is raised by msgspec, and for invalid base64.
             valid = "lines as `recordpublisher dead-letters list --all --json` prints them"
             raise ConfigurationError("--payloads", str(path), valid, reason=f"line {number}: {error}") from error
     return found
 
 
 class _Payload(msgspec.Struct, rename="camel"):
-    """A line of `list --json`, as far as it is read back."""
+    """A line of `list --json`, with the fields that `--payloads` reads."""
 
     shard: str
     payload: str

@@ -1,4 +1,4 @@
-"""`recordpublisher doctor`: what will fail, before a job starts."""
+"""`recordpublisher doctor`: finds what will fail before a job starts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def doctor(
 
     Example: recordpublisher doctor job.properties
     """
-    from recordpublisher.plugins.runtime.stream_lister import streams_of  # with what follows: brings the AWS SDK
+    # Imported with the code that follows, because it loads the AWS SDK.
+    from recordpublisher.plugins.runtime.stream_lister import streams_of
 
     from ..doctor.examination import examined
     from ..doctor.findings import Finding, Verdict
@@ -61,7 +62,7 @@ def doctor(
         if job is not None:
             raise ConfigurationError.conflict("--stream", job)
         raise ConfigurationError("JOB", None, "the properties of a job, or --stream")
-    search_current_folder()  # as `run` does, for the functions that the properties name
+    search_current_folder()  # `run` does the same, for the functions that the properties name.
     properties = options.read(job)
     if job is not None and is_spark_job(properties):
         findings = run_to_end(examined_spark_job(properties, use_of))
@@ -88,7 +89,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
 
 def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
-    """What a job does with one of its streams. `writes`: without a job, writing is asked for too."""
+    """Return the calls that a job makes for one of its streams. `writes`: without a job, check writing too."""
     from recordpublisher.publishers.fanout.registration import FanOutConfig
 
     from ..doctor.streams import Use
@@ -98,7 +99,7 @@ def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
         return Use(writes=calls)
     try:
         config = FanOutConfig.of(properties)
-    except ConfigurationError:  # a finding of its own
+    except ConfigurationError:  # Another finding reports this error.
         return Use(writes=calls)
     given = config.configured_arn(stream_name(stream))
     return Use(

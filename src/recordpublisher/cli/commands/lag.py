@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
-"""A checkpoint that is younger says nothing about whether a process runs."""
+"""A checkpoint that is younger than this does not show whether a process runs (ms)."""
 WATCH_SECONDS = 5.0
 HEAD = ("SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
@@ -217,7 +217,7 @@ def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
 
     A running job that reads records stores its positions once in each interval. A job that has nothing to read need not store them.
     """
-    if interval_ms < 0:  # nothing is stored before the stop
+    if interval_ms < 0:  # Nothing is stored before the stop.
         return None
     ages = [shard.checkpoint_age_ms for shard in shards if shard.checkpoint_age_ms is not None]
     waits = any(shard.unread for shard in shards)
@@ -248,10 +248,10 @@ def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
-"""From one reading to the next, as of `lag --watch`. A reading takes up to two of the five calls a second that a shard allows."""
+"""The time between two readings (seconds), as with `lag --watch`. A reading takes up to two of the five calls a second of a shard."""
 
 HISTORY_INTERVAL_SECONDS = 30.0
-"""The same while no page is open, for the charts of one that is opened later."""
+"""The time between two readings while no page is open, for the charts of a page that is opened later (seconds)."""
 
 
 @with_properties
@@ -298,7 +298,8 @@ async def probes_opened(
 
     Raises: ConfigurationError if the streams are not those of Kinesis.
     """
-    from recordpublisher.plugins.lag.probe import LagProbe  # with what follows: brings the AWS SDK
+    # Imported with the code that follows, because it loads the AWS SDK.
+    from recordpublisher.plugins.lag.probe import LagProbe
     from recordpublisher.publishers.kinesis import KinesisClient
 
     async with AsyncExitStack() as opened:
@@ -338,7 +339,7 @@ def positions_of(properties: Properties, use_sink: bool) -> JobStateReader | Non
 
 
 def check_folder(properties: Properties) -> None:
-    """Check that the folder of the state exists. Raises: ConfigurationError if it does not."""
+    """Check that the folder of the stored state exists. Raises: ConfigurationError if it does not."""
     if _is_missing_folder(properties):
         uri = properties.value(STATE_URI)
         raise ConfigurationError(
@@ -347,7 +348,7 @@ def check_folder(properties: Properties) -> None:
 
 
 def _is_missing_folder(properties: Properties) -> bool:
-    """Return whether the state is in a folder that does not exist.
+    """Return whether the state is stored in a folder that does not exist.
 
     The caller checks this before it opens the store, because opening would create the folder, even for a mistyped path.
     """

@@ -1,4 +1,4 @@
-"""`recordpublisher local` and `recordpublisher judge`: the embedded Kinesis endpoint, and what a client has read of a schedule."""
+"""`recordpublisher local` and `recordpublisher judge`: the embedded endpoint, and a verdict on what a client has read of a schedule."""
 
 import asyncio
 import fileinput
@@ -17,7 +17,7 @@ from ..output import echo
 
 
 class Limits(StrEnum):
-    """Which rate limits the endpoint keeps."""
+    """The rate limits that the endpoint enforces."""
 
     NONE = "none"
     SERVICE = "service"
@@ -127,7 +127,7 @@ def shards_by_stream(given: list[str]) -> dict[str, int]:
     return streams
 
 
-# `recordpublisher judge`: what a client has read of a schedule.
+# `recordpublisher judge`: a verdict on the records of a schedule that a client has read.
 
 
 def judge(

@@ -242,7 +242,7 @@ async def kcl_transfer(
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_transfer import KclLeaseTable, KclTransfer
     from recordpublisher.plugins.runtime.stream_lister import streams_of
-    from recordpublisher.publishers.kinesis import KinesisClient  # loads the AWS SDK
+    from recordpublisher.publishers.kinesis import KinesisClient  # Imported here because it loads the AWS SDK.
 
     streams = streams_of(properties)
     async with AsyncExitStack() as opened:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 16
 MAX_LINE_BYTES = 16 * 2**20
-"""Longest line. It is longer than the largest record of any stream (10 MiB, service limit), and bounds memory for a file without lines."""
+"""The longest line (bytes): longer than any record (10 MiB, service limit), and a bound of memory for a file without line ends."""
 PROGRESS_SECONDS = 10.0
 RATE_CHECK_SECONDS = 1.0
 SHOWN_BYTES = 80
@@ -184,7 +184,7 @@ def rate_notice(metrics: Mapping[str, int], percent: int, acknowledged_before: i
     records = shards * WRITE_RECORDS_PER_SECOND * percent / 100
     size = shards * WRITE_BYTES_PER_SECOND * percent / 100
     is_full = waiting > records or waiting * metrics["meanRecordBytes"] > size
-    # If no record was acknowledged in the meantime, the service cannot be reached, which the log reports.
+    # If no record was acknowledged since, the service cannot be reached, which the log reports.
     if not is_full or metrics["numRecordsOut"] == acknowledged_before:
         return None
     return (
@@ -195,7 +195,7 @@ def rate_notice(metrics: Mapping[str, int], percent: int, acknowledged_before: i
 
 
 class Pace:
-    """Spreads records, `rate` of them a second. After a longer wait, at most one second is caught up on."""
+    """Spreads records over time, `rate` of them a second. After a longer wait, it makes up for at most one second."""
 
     def __init__(self, rate: float, clock: Clock) -> None:
         self._interval = 1 / rate
@@ -203,7 +203,7 @@ class Pace:
         self._next = clock.monotonic()
 
     async def wait_for_turn(self) -> None:
-        """Return when the next record may go."""
+        """Wait until the next record may be put."""
         now = self._clock.monotonic()
         self._next = max(self._next, now - 1.0)
         if self._next > now:
@@ -255,7 +255,7 @@ async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[Line]]:
     for file in files:
         number = 1
         with FileIO(sys.stdin.fileno(), closefd=False) if str(file) == "-" else FileIO(file) as opened:
-            rest = bytearray()  # It grows in place, because a long line comes in many blocks.
+            rest = bytearray()  # The buffer grows without copies, because a long line comes in many blocks.
             while block := await _read(opened):
                 ended, newline, begun = block.rpartition(b"\n")
                 if newline:

@@ -86,7 +86,7 @@ class RunBounds:
         return from_the_oldest(properties) if self.bounds.stop_at_tip else properties
 
     def _refuse(self, other: str, reason: str) -> None:
-        """Refuse the first bound that was given, because it cannot be combined with `other`.
+        """Raise the error for the first bound that was given, because it cannot be combined with `other`.
 
         Raises: ConfigurationError if a bound was given.
         """
@@ -97,7 +97,7 @@ class RunBounds:
 
 log = logging.getLogger("recordpublisher.run")
 MAX_WORKERS = 1_000
-"""More processes are a mistake in typing: a machine has no room for them."""
+"""More processes than this must be a typing mistake, because a machine has no room for them."""
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 
@@ -163,10 +163,12 @@ def run(
     """
     if reload:
         raise typer.Exit(run_reloading([word for word in sys.argv[1:] if word != "--reload"]))
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
+    # Nothing has begun yet, and the job sets its own handler later.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
     if parallelism == 1:
-        context.find_root().with_resource(log_fields(process=number))  # of every line of this process
+        # These are fields of every log line of this process.
+        context.find_root().with_resource(log_fields(process=number))
     search_current_folder()
     console = configure_logging(context.obj["verbose"])
     try:
@@ -352,7 +354,7 @@ def run_reloading(arguments: Sequence[str]) -> int:
     running: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: object) -> None:
-        """Note a signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
+        """Store the signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
         if signals and running and running[-1].poll() is None:
             running[-1].terminate()
         signals.append(number)
@@ -363,7 +365,7 @@ def run_reloading(arguments: Sequence[str]) -> int:
         command = [sys.executable, "-m", "recordpublisher", *arguments, "--default-state", f"{state}/state"]
         while True:
             files = _watched_files()
-            process = subprocess.Popen(command, start_new_session=True)  # signals are passed on by this process
+            process = subprocess.Popen(command, start_new_session=True)  # This process passes signals on to the job.
             running.append(process)
             while process.poll() is None and not signals and _watched_files() == files:
                 time.sleep(POLL_SECONDS)
@@ -402,6 +404,6 @@ def _watched_files() -> dict[str, int]:
     for folder, names, files in os.walk("."):
         names[:] = [name for name in names if name[0] != "." and not Path(folder, name, "pyvenv.cfg").exists()]
         for path in (os.path.join(folder, file) for file in files if file.endswith(WATCHED)):
-            with contextlib.suppress(FileNotFoundError):  # an editor puts a new file in the place of the old one
+            with contextlib.suppress(FileNotFoundError):  # An editor may just replace the old file by a new one.
                 found[path] = os.stat(path).st_mtime_ns
     return found

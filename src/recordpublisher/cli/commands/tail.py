@@ -264,7 +264,7 @@ class SchemaFile(RecordFile):
         shape = known_part(with_valid_names(self._seen, {})) or {}
         if shape and self._pattern is not None:
             from recordpublisher.plugins.columns.partitions import (
-                Partitions,  # loads pyarrow, which other formats do without
+                Partitions,  # Imported here because it loads pyarrow, which other formats do not need.
             )
 
             of_metadata = {field.name for field in RECORD_FIELDS}
@@ -328,7 +328,7 @@ def json_line(record: Record) -> bytes:
 RATE_SECONDS = 10.0
 SILENCE_SECONDS = 15.0
 _TIMES_FROM = 1_000_000_000
-"""Epoch seconds of 2001. No stream has a record that is older, so a smaller number is not a time."""
+"""Epoch seconds of the year 2001. No stream has an older record, so a smaller number is not a time."""
 _FROM = (
     "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
     "sequence number."
@@ -390,7 +390,7 @@ def tail(
         reason = "a sequence number is a position in one shard"
         raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_short=is_short)
-    properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
+    properties = as_look(properties).merged(begin)  # This command stores no positions, and joins no group.
     if reads_a_queue(properties):
         valid, reason = shards_instead_of_queue(properties), "the shown records would be taken from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)

@@ -29,7 +29,7 @@ DRAW_SECONDS = 1.0
 PIPE_WIDTH = 120
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 30
-"""Of a chart: at `lag --watch`'s 5 s they are two and a half minutes."""
+"""The number of readings in a chart. At the 5 s of `lag --watch` they are two and a half minutes."""
 
 Show = Callable[[JobSnapshot, int, str | None], None]
 """Shows a snapshot at a time (epoch ms), and why the last reading failed."""
@@ -137,7 +137,7 @@ class Trend:
         self._points: deque[HistoryPoint] = deque(maxlen=POINTS)
 
     def add(self, snapshot: JobSnapshot) -> None:
-        """Take the totals of a snapshot, once."""
+        """Add the totals of a snapshot, unless it was added before."""
         if not self._points or self._points[-1].time_ms != snapshot.time_ms:
             self._points.append(point_of(snapshot))
 
@@ -167,13 +167,13 @@ def bars(values: Sequence[float | None]) -> str:
 HEAD = ("SHARD", "WORKER", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
 GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
 MIN_ROWS = 1
-"""Shards that are shown however low the terminal is."""
+"""The least number of shards that are shown, even if the terminal has fewer lines."""
 MAX_LINES = 4
-"""Of one sentence above the table; a longer one, as an error can be, is cut."""
+"""Most lines of one sentence above the table. A longer sentence, as an error can be, is cut."""
 
 
 def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: int) -> list[str]:
-    """Totals, alignment and the age of the values, wrapped to the width; `error`: why the last reading failed."""
+    """Return the totals, the alignment and the age of the values, wrapped to the width. `error`: why the last reading failed."""
     shown = [
         _totals(snapshot),
         snapshot.alignment,
@@ -290,7 +290,7 @@ def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:
 
 
 def _relative(watermark: int | None, global_watermark: int | None) -> str:
-    """Against the global one: `+4.2 s` is ahead of it."""
+    """Return a watermark relative to the global one: `+4.2 s` is ahead of it."""
     if watermark is None or global_watermark is None:
         return "-"
     ahead_ms = watermark - global_watermark

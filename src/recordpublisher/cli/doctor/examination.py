@@ -48,7 +48,7 @@ from .machine import (
 from .streams import StreamChecks, Use
 
 OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
-"""Endpoints that are known to have DryRun."""
+"""Endings of the names of endpoints that are known to support DryRun."""
 
 
 class Examination:
@@ -104,7 +104,7 @@ class Examination:
         findings = [*await version_findings(), *findings, *await self._of_wrapper()]
         try:
             endpoints = self._endpoints(own)
-        except ConfigurationError as error:  # an ARN that is not of a stream of Kinesis
+        except ConfigurationError as error:  # The ARN is not of a stream of Kinesis.
             return [*findings, problem("streams", error)]
         of_aws = await aws_findings(self._properties, [*self._sources, *self._targets]) if self._needs_aws() else []
         findings += of_aws
@@ -127,7 +127,7 @@ class Examination:
     async def _own_source(self) -> tuple[OwnSource | None, list[Finding]]:
         try:
             own = own_source_of(self._registry, self._properties)
-        except Exception as error:  # the constructor of a plugin may raise anything
+        except Exception as error:  # The constructor of a plugin may raise any error.
             return None, [problem("publisher", error)]
         if own is not None:
             self._opened.push_async_callback(own.close)
@@ -137,7 +137,7 @@ class Examination:
         """Return the findings of a publisher about what it reads in addition to the streams."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)
-        except Exception as error:  # the constructor of a plugin may raise anything
+        except Exception as error:  # The constructor of a plugin may raise any error.
             return [problem("publisher", error)]
         if wrapper is None:
             return []
@@ -174,7 +174,7 @@ class Examination:
             return []
         try:
             client = ManagementClient(self._properties, streams)
-        except ConfigurationError:  # one of the findings says which setting
+        except ConfigurationError:  # One of the findings says which setting is wrong.
             return []
         self._client = await self._opened.enter_async_context(client)
         endpoints = kinesis_endpoints(self._properties, streams)
@@ -199,7 +199,7 @@ class Examination:
 
 
 async def examined(properties: Properties, uses: dict[str, Use], *, has_job: bool) -> list[Finding]:
-    """Every finding, in the order in which they are printed. `has_job`: the job's store and sinks are checked too."""
+    """Return every finding, in the order in which they are printed. `has_job`: whether the job's store and sinks are checked too."""
     try:
         registry = load_registry()
     except PluginError as error:
@@ -239,7 +239,7 @@ def _properties(properties: Properties, streams: list[str], registry: Registry) 
     registry.import_chosen(properties)
     ineffective = [told for key in properties if (told := without_effect(key))]
     properties.check()
-    with suppress(PluginError):  # that it cannot be imported is another finding
+    with suppress(PluginError):  # Another finding reports that the class cannot be imported.
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
     if ineffective:
@@ -250,7 +250,7 @@ def _properties(properties: Properties, streams: list[str], registry: Registry) 
 def _publisher(registry: Registry, properties: Properties) -> type[RecordSource] | None:
     try:
         return source_class(registry, properties)
-    except ConfigurationError:  # it is not installed, which is another finding
+    except ConfigurationError:  # The publisher is not installed, which another finding reports.
         return None
 
 
@@ -262,7 +262,7 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)
     check_reading(registry, properties)
-    # A job that does not use a clashing name runs, with a warning. An examination must report the clash all the same.
+    # A job that does not use a clashing name runs, with a warning. The examination must report the clash nevertheless.
     if clashes := [clash for table in registry.tables().values() for clash in table.clashes()]:
         raise PluginError("; ".join(clashes))
     return ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])

@@ -36,7 +36,7 @@ class NotCheckedError(Exception):
 
 
 Check = Callable[[], str | Awaitable[str | None]]
-"""Returns what was found; None: it cannot be asked. Raises: NotCheckedError with the reason; any other error is a problem."""
+"""Returns what was found, or None if that is not known. Raises: NotCheckedError with the reason; any other error is a problem."""
 
 
 async def examine(name: str, check: Check) -> Finding:

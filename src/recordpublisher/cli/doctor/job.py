@@ -50,7 +50,7 @@ from recordpublisher.publishers.shards import stream_name
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
 
 MIN_LOSS_MS = 4 * 3_600_000
-"""Less time than this before unread records are lost leaves a person too little of it."""
+"""If unread records are lost in less than this time, a person has too little time left (ms)."""
 
 
 class JobChecks:
@@ -73,7 +73,7 @@ class JobChecks:
     def _store_changes(self) -> list[str]:
         """Return the IAM actions by which the store writes. They are not checked, because the APIs of stores have no DryRun."""
         changes = ("writes", "deletes") if self._is_group else ("writes",)
-        with suppress(RecordPublisherError):  # a store that cannot be made is a finding of its own
+        with suppress(RecordPublisherError):  # Another finding reports a store that cannot be made.
             store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or ""), STATE_URI.key)
             return [action for action, does in store.actions.items() if does in changes]
         return []
@@ -98,7 +98,7 @@ class JobChecks:
         try:
             is_own = name == "sink"
             of = made_type(chosen_deserializer(self._registry, self._properties, None)) if is_own else None
-        except Exception:  # a finding about plugins says which
+        except Exception:  # Another finding reports which plugin has failed.
             return []
         takes_all, context = type(sink).check_values is Sink.check_values, SinkContext(value_type=of)
         findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
@@ -124,7 +124,7 @@ class JobChecks:
         if place := missing_folder(self._properties.value(STATE_URI) or ""):
             return f"{place} will be created"
         sink = None
-        with suppress(Exception):  # a sink that cannot be made or read is a finding of its own
+        with suppress(Exception):  # Another finding reports a sink that cannot be made or read.
             sink = self._keeping_sink()
         return f"reachable, {await self._stored(JobStateReader(store, sink))}"
 
@@ -133,7 +133,7 @@ class JobChecks:
         try:
             sink = self._keeping_sink()
             stored = None if sink is None else await self._stored(JobStateReader(None, sink))
-        except Exception as error:  # whatever a plugin raises
+        except Exception as error:  # A plugin may raise any error.
             if isinstance(error, StateError) and not isinstance(error, StoreUnavailableError):
                 raise
             raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be asked") from error
@@ -164,7 +164,7 @@ class JobChecks:
         Raises: ConfigurationError if a property cannot be combined with a group; NotCheckedError if the job runs alone.
         """
         sink = dead_letters = None
-        with suppress(Exception):  # a sink that cannot be made is a finding of its own
+        with suppress(Exception):  # Another finding reports a sink that cannot be made.
             sink = self._made_sink()
         with suppress(Exception):
             dead_letters = build_dead_letter_sink(self._registry, self._properties)
@@ -235,9 +235,9 @@ class JobChecks:
 
 
 MAX_SECONDS = 30.0
-"""Doctor watches no longer than this."""
+"""The longest time for which doctor watches positions (seconds)."""
 SPARE_SECONDS = 1.0
-"""A checkpoint takes time too."""
+"""The time that is added for the checkpoint itself (seconds)."""
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
@@ -281,7 +281,7 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
 
 
 async def _open_records(documents: GroupStore) -> dict[str, WorkerRecord]:
-    """Return the records of the workers that are not sealed."""
+    """Return the records of the workers that were not declared dead (sealed)."""
     records = await documents.read_records()
     return {worker: each.document for worker, each in records.items() if not each.document.is_sealed}
 

@@ -30,7 +30,7 @@ from recordpublisher.publishers.shards import arn_of, region_of_arn
 from .findings import Check, Finding, NotCheckedError, Verdict, examine
 
 CONNECTION = "connection"
-"""How the names of the checks begin without which no call can succeed."""
+"""The beginning of the names of those checks without which no call can succeed."""
 CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -39,7 +39,7 @@ FindEndpoint = Callable[[], Awaitable[str]]
 
 
 async def version_findings() -> list[Finding]:
-    """Python; where pyspark is installed, Spark with Java, and the Python of Spark's workers."""
+    """Return the findings about Python, and if pyspark is installed, about Spark with Java and the Python of Spark's workers."""
     checks: dict[str, Check] = {"Python": platform.python_version}
     if find_spec("pyspark") is not None:
         checks |= {"Spark": _spark, "Spark's Python": spark_python}
@@ -47,7 +47,7 @@ async def version_findings() -> list[Finding]:
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
-    """Region, credentials, CA file; without a region nothing else."""
+    """Return the findings about region, credentials and CA file. Without a region, only that is reported."""
     region = await examine(REGION_CHECK, lambda: region_of(properties, streams))
     if region.verdict is Verdict.PROBLEM:
         return [region]
@@ -173,7 +173,7 @@ async def _connection(found: Awaitable[SplitResult]) -> str:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
-    except OSError as error:  # TimeoutError is one
+    except OSError as error:  # A TimeoutError is an OSError.
         if proxy is None and isinstance(error, socket.gaierror):
             raise NotCheckedError(f"the address of {host} is not known") from error
         remedy = (

@@ -27,7 +27,10 @@ def is_spark_job(properties: Properties) -> bool:
 
 
 async def examined_spark_job(given: Properties, use_of: Callable[[Properties, str], Use]) -> list[Finding]:
-    """Every finding, in the order in which they are printed. `use_of`: what a job with these properties does with a stream."""
+    """Return every finding, in the order in which they are printed.
+
+    `use_of`: returns the calls that a job with these properties makes for a stream.
+    """
     try:
         with collected_warnings() as warnings:
             options = SparkOptions.parse(given)

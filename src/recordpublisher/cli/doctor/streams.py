@@ -14,7 +14,7 @@ from recordpublisher.publishers.shards import Shard, arn_of, stream_name
 from .findings import NEEDS_A_CHANGE, Check, Finding, NotCheckedError, examine
 
 MAX_CONSUMERS = 20
-"""Of a stream (service limit); 50 with on-demand advantage."""
+"""Most consumers of a stream (service limit); 50 with on-demand advantage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class StreamChecks:
         self.knows_dry_run = knows_dry_run
         """Whether the endpoint honours `DryRun`: given, or found by the checks."""
         self.is_unreachable = False
-        """No call about the stream can succeed: its shards could not be listed, and not for a missing right."""
+        """Whether no call about the stream can succeed: its shards could not be listed, and not because a right is missing."""
         self.is_inactive = False
         """Whether the stream cannot be used because it is being created or deleted."""
         self.max_record_bytes: int | None = None
@@ -65,7 +65,7 @@ class StreamChecks:
             ("distribution", lambda: check_distribution(self._shards)),
             ("kinesis:DescribeStreamSummary", self._describe),
         ]
-        if self._use.reads:  # a job that reads by fan-out polls too, to find out whether it has missed records
+        if self._use.reads:  # A job that reads by fan-out polls too, to find out whether it has missed records.
             checks += [
                 ("kinesis:GetShardIterator", self._dry_run_iterator),
                 ("kinesis:GetRecords", self._dry_run_get_records),
@@ -114,7 +114,7 @@ class StreamChecks:
             self._shards = await self._client.list_shards(self._stream)
         except RecordPublisherError as error:
             is_refused = isinstance(error, FatalKinesisError) and error.code.startswith("AccessDenied")
-            self.is_unreachable = not is_refused  # without the permission for this call, others may be allowed
+            self.is_unreachable = not is_refused  # Without the permission for this call, others may still be allowed.
             if self.is_unreachable and await self._is_inactive():
                 self.is_inactive = True
                 raise NotCheckedError("because of kinesis:DescribeStreamSummary") from error
@@ -212,7 +212,7 @@ class StreamChecks:
         record = {"Data": b"recordpublisher doctor", "PartitionKey": "doctor"}
 
         async def check() -> str:
-            if not self.knows_dry_run:  # it could put the record
+            if not self.knows_dry_run:  # Without `DryRun`, the call could put the record.
                 await self._find_out_dry_run()
             return await self._dry_run(
                 api, **self._named(), **(record if api == "PutRecord" else {"Records": [record]})
@@ -260,9 +260,9 @@ def _not_checked() -> str:
 # How the hash keys of a stream are distributed over its open shards.
 
 MAX_EVEN_SHARES = 4
-"""A shard with more than this many times its even share of the hash keys has too many."""
+"""How many times its even share of the hash keys a shard may have at most."""
 MAX_PERCENT = 90
-"""The same for a stream of few shards."""
+"""The largest share of the hash keys that a shard may have in a stream of few shards (percent)."""
 
 
 def check_distribution(shards: Sequence[Shard]) -> str:

@@ -1,4 +1,4 @@
-"""Commits what a sink has staged together with the positions, in the entry of one life (S6, E1)."""
+"""Commits the rows that a sink has staged, together with the positions, by one write of an entry (S6, E1)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from ..sink import CommitNumber, CommittingSink, Staged
 
 
 class Commits:
-    """Owns the entry of one life: its version, the number of the last commit, the undecided write, and the unpublished commits.
+    """Owns the entry of one run of a worker (its life): the stored document that has the positions and names the staged items.
 
-    A write without an answer may have taken effect, or may still do so. It is repeated unchanged until its outcome is known: it finds
-    either its own value or the value of another process. So nothing is committed twice, and nothing of an ended life is committed later. If
-    it were given up and its rows written with the next commit, rows could be written twice.
+    This includes the entry's version, the number of the last commit, the write without an answer (undecided), and the commits
+    that are not published yet.
+
+    A write without an answer may have taken effect, or may still do so. It is repeated unchanged until its outcome is known: it
+    finds either its own value or the value of another process. So nothing is committed twice, and nothing of an ended life is
+    committed later. If the write were abandoned and its rows written with the next commit, rows could be written twice.
 
     `settle` and `commit` must not overlap; `stage` and `publish` may be called while they run.
 
     - `version`: version of the stored entry, or None if there is none.
-    - `number`: the numbers of this life come after it.
+    - `number`: the last number that was used before; the commits of this life have higher numbers.
     - `positions`: the positions in the stored entry.
     """
 
@@ -60,12 +63,12 @@ class Commits:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether a commit still has no answer."""
+        """Whether it is unknown if the last commit was stored."""
         return self._undecided is not None
 
     @property
     def has_staged(self) -> bool:
-        """Whether something is staged that no entry names."""
+        """Whether the sink has staged items that the entry does not name yet."""
         return bool(self._staged)
 
     async def settle(self) -> None:
@@ -80,7 +83,7 @@ class Commits:
             await self.publish()
 
     async def stage(self, records: int = 0) -> None:
-        """Let the sink stage what was written; the next commit names it. `records`: number of records written so far.
+        """Let the sink stage the written records, so that the next commit names them. `records`: number of records written so far.
 
         Raises: the errors of the sink.
         """
@@ -91,10 +94,14 @@ class Commits:
             self._staged.append(staged)
 
     async def commit(self, value_of: ValueOf, positions: Any, *, names_staged: bool = True) -> None:
-        """Write the entry, after `settle`. Without `names_staged` the entry names only what was committed before.
+        """Write the entry. `settle` must have returned before.
 
-        `positions` are plain JSON in the format of the entry. `value_of` is called before the first await, so that the entry contains the
-        state at the time of the call. Raises: the errors of `settle`.
+        - `value_of`: returns the content of the entry. It is called before the first await, so that the entry contains the state
+          at the time of the call.
+        - `positions`: the positions as plain JSON, in the format of the entry.
+        - `names_staged`: if False, the entry names only items that were committed before.
+
+        Raises: the errors of `settle`.
         """
         if self._undecided is not None:
             raise AssertionError("a commit is undecided")
@@ -110,7 +117,7 @@ class Commits:
         await self._decide(write)
 
     async def publish(self) -> None:
-        """Publish what is committed, in the order of its numbers.
+        """Make the committed items visible, in the order of their numbers.
 
         Raises: FencedError if another process has written the entry; StoreUnavailableError if the destination cannot be reached now;
         StateError if a staged item is missing.
@@ -122,7 +129,7 @@ class Commits:
                 except StoreUnavailableError:
                     raise
                 except StateError:
-                    # A process that has replaced this life may have published the items, and their files may be gone since.
+                    # A process that has replaced this worker may have published the items and deleted their files.
                     await self._check_owned()
                     raise
                 del self._unpublished[: len(committed)]
@@ -190,7 +197,7 @@ class CommitCounts(msgspec.Struct):
 
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
-"""With this many unpublished commits, the next commit publishes them first, because an entry has room for a few only."""
+"""With this many unpublished commits, the next commit publishes them first, because an entry has room for only a few."""
 ValueOf = Callable[[int, Sequence[Staged]], bytes]
 """Returns the stored form of the entry, from the number of the write, which makes it unique, and the staged items that it names."""
 
@@ -288,9 +295,9 @@ class CheckpointAge:
 
     @property
     def running_ms(self) -> int:
-        """Time since the current checkpoint began (ms), or since the first of those before it that were not stored.
+        """Time since the current checkpoint began (ms); 0 if the last checkpoint is stored.
 
-        It is 0 if the last checkpoint is stored.
+        If checkpoints before it were not stored, the time counts from the first of them.
         """
         return self._since(self._started) or 0
 

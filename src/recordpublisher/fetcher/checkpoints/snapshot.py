@@ -84,7 +84,7 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
 def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
     """Return the state of `above` for the shards that it has, and the state of `below` for all others.
 
-    A program may restore a snapshot of other shards than those that are stored.
+    A program may restore a snapshot that has other shards than the store.
     """
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
@@ -121,7 +121,7 @@ def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order
 
 
 def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, ...]:
-    """Return a sort key: ended, then the sequence number, then a whole record before a part of one.
+    """Return a sort key by progress: ended, then the sequence number, then whether the whole record was read or a part of it.
 
     Raises: StateError if the sequence number cannot be read.
     """
@@ -146,7 +146,7 @@ _TAKE_ALONG = (
 LEASE_TABLE = "group/leases"
 """The name of a group's lease table."""
 PARTS = "group/positions/"
-"""The prefix of the names of a group's positions. If a sink stores the entries, they are stored without a lease table."""
+"""The prefix of the names under which a group's positions are stored. A sink that stores entries has such names too, but no lease table."""
 
 
 def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Defines where shards start that have no stored position. `initial_states.py` applies this to a listing.
+"""Defines where shards without a stored position start. `initial_states` applies this to a listing.
 
 `publishers/initial_position.py` parses `flink.stream.initpos`; `states_by_shard` parses a start for each shard.
 """
@@ -32,12 +32,12 @@ log = logging.getLogger("recordpublisher.fetcher")
 MAX_LISTINGS, PAUSE_SECONDS = 20, 1.0
 """How often shards are listed again while a listing is older than the restored state, and the pause between two listings (s).
 
-After that the last listing is used.
+The last of these listings is used in any case.
 """
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """Where shards start that have no stored position.
+    """Where shards without a stored position start.
 
     - `default`: the start of every shard that is not in `by_shard`.
     - `by_shard`: the state in which a named shard starts, by shard id. The job then reads one stream.
@@ -72,9 +72,9 @@ class Starts(msgspec.Struct, frozen=True):
         return self._each(lambda start: start.pinned_at(now_ms))
 
     def begun_at(self, start_ms: int | None) -> Starts:
-        """Return these starts with LATEST or an age replaced by the time to which the job pinned it (epoch ms); unchanged if it is None.
+        """Return these starts with LATEST or an age replaced by `start_ms`, the time to which the job pinned it (epoch ms).
 
-        So a start that is tried again, or in another process, is the same (P3).
+        A start that is repeated, even by another process, is then the same (P3). With None the starts are unchanged.
         """
         return self if start_ms is None else self._each(lambda start: start.begun_at(start_ms))
 
@@ -228,7 +228,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """Start a child that may start now at the lowest watermark of its parents, even if they ended in an earlier run of the job (W5)."""
+    """Give a child that may start now the lowest watermark of its parents, even if they ended in an earlier run of the job (W5)."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
@@ -272,7 +272,10 @@ def shards_with_unread_children(
 
 
 def by_shard(words: str) -> str:
-    """Return the valid values, in words, for positions given by shard. `words`: what may be given instead of a number."""
+    """Return the valid values, in words, for positions given by shard.
+
+    `words`: a text that lists the words which may be given instead of a number.
+    """
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 
 
@@ -378,19 +381,19 @@ class AloneJob(Protocol):
         """Numbers on the commits of a `CommittingSink`; None for other sinks."""
 
     async def open(self) -> tuple[int, list[State]]:
-        """Take every shard, and return the epoch and the stored snapshots."""
+        """Acquire every shard, and return the epoch (each start has a higher one) and the stored snapshots."""
 
     async def store(self, state: State) -> None:
         """Store a snapshot."""
 
     async def settle(self) -> None:
-        """Repeat a commit without an answer."""
+        """Repeat a commit whose outcome is unknown."""
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Stage what was written, and commit it with this snapshot."""
+        """Stage the written records, and commit them with this snapshot. `records`: number of records written so far."""
 
     async def publish(self) -> None:
-        """Make visible what is committed."""
+        """Make the committed rows visible."""
 
     async def close(self) -> None:
         """Close the stores."""

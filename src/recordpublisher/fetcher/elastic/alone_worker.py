@@ -47,22 +47,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recordpublisher.start")
 CONFIRMED_SECONDS = 20.0
-"""After this time without an answer that this worker still owns the shards, it asks for one between two checkpoints (seconds).
+"""If no answer has shown for this time that this worker still owns the shards, it asks the store between two checkpoints (seconds).
 
 That happens if checkpoints are rare, or if one of them waits long for the sink.
 """
 CLOSE_SECONDS = 5.0
 """Longest time for the last write of a worker that stops (seconds)."""
 LEFT_MS = 86_400_000
-"""What an alone start has left that never took the shards is deleted after this time (ms)."""
+"""After this time, the documents of a start that never took over the shards are deleted (ms)."""
 
 
 class AloneWorker:
     """Owns the worker of a process that runs alone, and its positions: the states of all shards.
 
-    While it runs, its part is the only document that changes. The lease table names the worker, and has no leases: every reader adds the
-    states that are in the part (`LeaseTable.folded`). So a child begins as soon as its parents have ended, without waiting for a write of
-    the table. Each write of the part is conditional, and it is refused once a later start has sealed it.
+    While it runs, its part (the document with its positions) is the only document that changes. The lease table names the worker,
+    and has no leases: every reader adds the states that are in the part (`LeaseTable.folded`). So a child begins as soon as its
+    parents have ended, without waiting for a write of the table. Each write of the part is conditional, and it is refused once a
+    later start has sealed the part, so that it never changes again.
     """
 
     def __init__(self, group: ElasticGroup, job: GroupJob, sink: Sink, clock: Clock) -> None:
@@ -76,7 +77,7 @@ class AloneWorker:
         self._rivals = RivalStarts(self._documents, clock, group.chance)
         self._life: OneSinkLife | None = None
         if isinstance(sink, CommittingSink):
-            from .committed_positions import OneSinkLife  # other sinks need none of it
+            from .committed_positions import OneSinkLife  # imported here, because other sinks do not need it
 
             self._life = OneSinkLife(sink, clock)
         self._positions = self._position_store()
@@ -99,13 +100,14 @@ class AloneWorker:
         return self._group.store.place
 
     async def open(self) -> tuple[int, list[State]]:
-        """Take every shard, and return the epoch and what is stored, as one snapshot.
+        """Take every shard, and return the epoch and the stored state, as one snapshot or none.
 
-        An alone worker that still runs is replaced at once, or after a pause if it has replaced another one just before (`RivalStarts`).
-        May be repeated after an error: an attempt without an answer is found again.
+        An alone worker that still runs is replaced at once, or after a pause if it has replaced another one just before
+        (`RivalStarts`). The call may be repeated after an error: it finds what an attempt without an answer has written.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
-        StoreUnavailableError if the store cannot be reached now; FencedError if another start has sealed this worker in the meantime.
+        StoreUnavailableError if the store cannot be reached now; FencedError if another start has replaced (sealed) this worker
+        in the meantime.
         """
         for attempt in range(MAX_ATTEMPTS):
             found = await self._documents.read_table()
@@ -115,12 +117,13 @@ class AloneWorker:
             running = await self._check(found)
             if await self._rivals.wait(running):
                 continue
-            # A predecessor that was suspended within a transaction may hold locks of the documents that are sealed now.
+            # A predecessor that was suspended within a transaction may hold locks on the documents that this start seals
+            # (closes to it) next.
             await self._group.store.end_sessions("alone")
             if table.alone is not None and isinstance(self._sink, CommittingSink):
                 await self._sink.end_life(table.alone.worker)
             states = await self._sealed_states(table)
-            if states is None:  # the table has moved on
+            if states is None:  # the table was replaced in the meantime
                 await pause(attempt)
                 continue
             after = table.taken_alone(self.name, self._job)
@@ -140,12 +143,12 @@ class AloneWorker:
         await self._store(state, is_checkpoint=False)
 
     async def settle(self) -> None:
-        """Repeat a commit without an answer. Raises: FencedError if a later start owns the shards."""
+        """Repeat a commit whose outcome is unknown. Raises: FencedError if a later start owns the shards."""
         with self._naming_successor():
             await self._positions.settle()
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Stage what was written, and commit it with this snapshot, which must cover exactly these records.
+        """Stage the written records, and commit them with this snapshot, which must cover exactly these records.
 
         No write may be in progress. `records`: number of records written so far. Raises: the errors of `settle` and of the sink.
         """
@@ -155,7 +158,7 @@ class AloneWorker:
         await self._store(state, is_checkpoint=True)
 
     async def publish(self) -> None:
-        """Make visible what is committed. Raises: StateError if that is not possible; FencedError if another start owns the part."""
+        """Make the committed rows visible. Raises: StateError if that is not possible; FencedError if another start owns the part."""
         await self._positions.publish()
 
     async def check_owner(self) -> None:
@@ -173,9 +176,9 @@ class AloneWorker:
         self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
-        """Seal the record, so that the next start knows that this process has ended, and close the stores.
+        """Mark the record as ended (seal it), so that the next start knows it at once, and close the stores.
 
-        There is one attempt, and only if the store has answered just before: the next start does not need it.
+        This is tried once, and only if the store has answered recently, because the next start does not depend on it.
         """
         if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
             with contextlib.suppress(RecordPublisherError):
@@ -189,7 +192,7 @@ class AloneWorker:
     async def _check(self, found: Stored[LeaseTable] | None) -> WorkerRecord | None:
         """Check that this process may take the shards, and return the record of the worker that runs alone, if there is one.
 
-        Silent workers of a group are waited for, for their lease.
+        If workers of a group send no heartbeats, wait until their leases have expired.
         """
         entries = entries_of(self._sink)
         if found is None:
@@ -203,7 +206,8 @@ class AloneWorker:
         await self._check_target(found.document)
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
-            from ..leases.group_observer import LiveWorkerError, seal_all_silent  # few starts find workers of a group
+            # imported here, because few starts find workers of a group
+            from ..leases.group_observer import LiveWorkerError, seal_all_silent
 
             settings = self._group.settings
             try:
@@ -217,7 +221,10 @@ class AloneWorker:
         return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
-        """Check that the positions belong to the rows of this sink. Nothing is sealed yet, so a running job is not replaced."""
+        """Check that the positions belong to the rows of this sink.
+
+        A running job is not replaced by this, because no document is sealed yet.
+        """
         if not isinstance(self._sink, CommittingSink):
             return
         target, entries = self._sink.target(), entries_of(self._sink)
@@ -229,7 +236,7 @@ class AloneWorker:
                 raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
 
     async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
-        """Seal every owner, and return the states of the shards. None if the table was replaced in the meantime.
+        """Seal every owner, so that it can store nothing more, and return the states; None if the table was replaced in the meantime.
 
         Raises: StateError if the position of an owned shard is missing.
         """
@@ -273,7 +280,10 @@ class AloneWorker:
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
-        """Delete what sealed workers have left: the table was written after their seals, and names none of them."""
+        """Delete the documents of workers that were declared dead (sealed).
+
+        The table was written after their seals and names none of them, so no process needs these documents.
+        """
         before = self._clock.now_ms() - LEFT_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():
             if worker in table.owners:
@@ -318,7 +328,8 @@ class AloneWorker:
         try:
             await self._confirm()
         except StoreUnavailableError:
-            if self._positions.entries is None:  # Otherwise commits continue while only the store of the table is away.
+            # If the sink stores the entries, commits continue although the store of the lease table cannot be reached.
+            if self._positions.entries is None:
                 raise
 
     def _keyed(self, states: Mapping[str, ShardState]) -> Positions:
@@ -416,7 +427,7 @@ class RivalStarts:
 
 
 def _may_be_running(record: WorkerRecord) -> bool:
-    """Return whether a worker may be running: it was not sealed, and this host does not know that its process has ended."""
+    """Return whether a worker may be running: it was not declared dead (sealed), and this host does not know that its process has ended."""
     return not record.is_sealed and (record.host != HOST or is_process(record.pid))
 
 

@@ -1,4 +1,4 @@
-"""Keeps the positions of a group with a `CommittingSink`: one part for each worker commits what the sink has staged (E1, E3)."""
+"""Stores the positions of workers together with a `CommittingSink`'s staged items: a write of a worker's part commits both (E1, E3)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ..sink import CommittingSink, Staged
 
 
 class CommittedPositions(PositionStore):
-    """The part of one life, and access to the parts of other workers.
+    """The part (document with positions) of one run of a worker (its life), and access to the parts of other workers.
 
-    Parts are stored next to the sink's entries, else in the group's store.
+    Parts are stored where the sink keeps its entries, if it keeps them, else in the group's store.
 
-    If a commit stays undecided for a lease duration, the life ends: it is sealed, and the process joins again under a new name. Positions
-    that were imported are in parts of the group's store, because no worker has written rows of them yet.
+    If a commit stays undecided for a lease duration, the life ends: it is sealed, and the process joins again under a new name.
+    Positions that were imported are in parts of the group's store, because no worker has written rows for them yet.
 
     - `store`: the group's state store.
     - `duration`: length of a lease in seconds.
@@ -68,7 +68,7 @@ class CommittedPositions(PositionStore):
 
     @property
     def entries(self) -> GroupStore | None:
-        """Where the sink stores its entries next to the rows, or None."""
+        """The store in which the sink keeps its entries, next to its rows, or None if it keeps none."""
         return self._entries
 
     @property
@@ -85,7 +85,7 @@ class CommittedPositions(PositionStore):
             self._has_joined = True
 
     async def settle(self) -> None:
-        """Repeat a commit without an answer.
+        """Repeat a commit whose outcome is unknown.
 
         Raises: FencedError if another process has written the part, or if the commit stayed undecided for a lease duration;
         StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
@@ -100,12 +100,12 @@ class CommittedPositions(PositionStore):
             self._undecided_since = None
 
     async def stage(self) -> None:
-        """Let the sink stage what was written in this life. Raises: FencedError if the life has ended; the errors of the sink."""
+        """Let the sink stage the records written in this life. Raises: FencedError if the life has ended; the errors of the sink."""
         self._lives.check(self._worker)
         await self._commits.stage(self._lives.records)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write the part, unless it is unchanged and nothing was staged. Raises: the errors of `settle`."""
+        """Write the part, unless it is unchanged and nothing was staged. Return whether it was written. Raises: the errors of `settle`."""
         names_staged = is_checkpoint and self._commits.has_staged
         if not names_staged and self._stored is not None and is_stored(positions, self._stored):
             return False
@@ -133,15 +133,15 @@ class CommittedPositions(PositionStore):
         return True
 
     async def publish(self) -> None:
-        """Make visible what is committed."""
+        """Make the committed rows visible."""
         await self._commits.publish()
 
     async def read(self, record: WorkerRecord) -> Positions:
-        """Read a worker's parts."""
+        """Return the positions in a worker's parts."""
         return await read_positions(self._group, self._entries, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal a worker's parts, publish what they name, and return the positions.
+        """Seal a worker's parts, publish the staged items that they name, and return the positions.
 
         Raises: StateError if the positions belong to rows in another target; StoreUnavailableError if the store or the destination cannot
         be reached now.
@@ -154,7 +154,7 @@ class CommittedPositions(PositionStore):
         return {key: stored for part in sealed for key, stored in part.positions.items()}
 
     async def delete(self, worker: str) -> bool:
-        """Publish what a worker's part names, and delete the part and everything else that the worker has staged.
+        """Publish the staged items that a worker's part names, and delete the part and everything else that the worker has staged.
 
         Return whether the worker's record can be deleted. It stays until the sink has forgotten the worker, because the next worker that
         cleans up learns from it what the sink should forget.
@@ -180,7 +180,7 @@ class CommittedPositions(PositionStore):
         return part
 
     def _check_time(self, error: StoreUnavailableError) -> None:
-        """Check how long the commit has been undecided. Raises: FencedError if that is a lease duration."""
+        """Check how long the outcome of the commit has been unknown. Raises: FencedError if that is longer than a lease duration."""
         now = self._clock.monotonic()
         if not self._commits.is_undecided:
             self._undecided_since = None
@@ -193,7 +193,7 @@ class CommittedPositions(PositionStore):
 
 
 class SinkLives:
-    """Owns which life of this process uses the sink. A life stages nothing once the next one has begun."""
+    """Owns which life of this process uses the sink. A life is one run of a worker; it stages nothing once the next one has begun."""
 
     def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:
         self.sink = sink
@@ -202,7 +202,7 @@ class SinkLives:
         self._life = ""
 
     async def begin(self, life: str) -> None:
-        """Begin a life when the last call of the previous life has ended. What was written until then is dropped."""
+        """Begin a life when the last call of the previous life has ended. Rows that were not committed until then are dropped."""
         async with self._emitter.between_writes():
             await self.sink.begin(life)
             self._life = life

@@ -46,7 +46,9 @@ def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob
 
 
 async def refuse_entries(entries: GroupStore, place: str) -> None:
-    """Refuse positions next to a sink's rows whose lease table is not in `place`. Called before the first table is written.
+    """Check that there are no positions next to a sink's rows, because their lease table is not in `place`.
+
+    Called before the first table is written.
 
     Raises: StateError, with the worker that has stored the positions.
     """

@@ -51,7 +51,7 @@ from .leased_shards import LeasedShards
 
 
 class LeasedOwnership(ShardOwnership):
-    """Owns the part that this process takes in its group."""
+    """Lets this process take part in its group: it joins and leaves the group, and reads the shards whose leases it holds."""
 
     has_leases = True
 
@@ -144,8 +144,8 @@ class LeasedOwnership(ShardOwnership):
     def reasons_not_ready(self) -> list[str]:
         """Return why the process is not ready.
 
-        Nothing is written while the group's store does not confirm heartbeats. And nothing is read until the leases of workers end that
-        were killed. A process without shards is ready while other workers read: it takes their shards if they fail.
+        Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers
+        have expired. A process without shards is ready while other workers read: it takes their shards if they fail.
         """
         if not self.lives.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
@@ -160,7 +160,7 @@ class LeasedOwnership(ShardOwnership):
     async def before_stop(self) -> None:
         """Announce the stop, and continue to read until the other workers know of it.
 
-        They can then take the shards soon after the stop, without waiting for their next look at the group.
+        They can then take the shards soon after the stop, without waiting for their next read of the group's documents.
         """
         await self.lives.announce()
 
@@ -245,7 +245,7 @@ class GroupTracker(WatermarkTracker):
         self._highest: int | None = None
 
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Return the global watermark of the group."""
+        """Return the global watermark of the group. The arguments are not used, because heartbeats report the shards of this worker."""
         return self.current()
 
     def current(self) -> int | None:
@@ -268,7 +268,7 @@ class GroupTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count too: they do, because other workers have them."""
+        """Whether shards of other processes count. They always do, because other workers hold shards."""
         return True
 
 
@@ -335,8 +335,8 @@ LISTING_PAUSE_SECONDS = 1.0
 """Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
 
 
-# Takes part in the group of processes. If other workers have sealed this process's worker, it continues as a new one
-# (E1).
+# Takes part in the group of processes. If other workers have declared this process's worker dead (sealed it), the process
+# continues with a new one (E1).
 
 group_log = logging.getLogger("recordpublisher.group")
 
@@ -344,7 +344,7 @@ group_log = logging.getLogger("recordpublisher.group")
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
     """Make `job` the job of the group, if the group has another one and no process is in it. Do nothing if there is no group.
 
-    Silent workers are waited for, for the lease duration.
+    If workers send no heartbeats, wait for the lease duration.
 
     Raises: StateError if a worker is running, which it names, or if the group has a job with another name; StoreUnavailableError if the
     store cannot be reached now.
@@ -381,7 +381,7 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
 
 
 class WorkerLives:
-    """Owns the worker of this process, one life after another.
+    """Owns the workers of this process: when one was replaced, the process joins the group again as a new one.
 
     `on_drain` is called when a person has asked this process to leave.
     """
@@ -410,9 +410,9 @@ class WorkerLives:
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
         self._is_first = True
-        """Whether no life was in the group so far: only then may the next one replace a worker that runs alone."""
+        """Whether none of this process's workers was in the group so far: only the first may replace a worker that runs alone."""
         self.times = CheckpointAge(clock)
-        """Ages of the checkpoints of all lives, including those taken to transfer shards."""
+        """When the checkpoints of all workers of this process began and were stored, including those taken to transfer shards."""
 
     @property
     def may_write(self) -> bool:
@@ -422,7 +422,7 @@ class WorkerLives:
 
     @property
     def waits_for(self) -> list[str]:
-        """The workers whose leases must end before this process or another one reads anything; empty if that is not so."""
+        """The workers whose leases must expire before this process or another one reads a shard; empty if there are none."""
         return [] if self._current.worker is None else self._current.worker.waits_for
 
     @property
@@ -504,7 +504,7 @@ class WorkerLives:
             try:
                 await worker.run()
             except LateJoinError as error:
-                self._is_first = is_first  # this life was never in the group
+                self._is_first = is_first  # this worker was never in the group
                 group_log.warning("worker %s starts again under another name: %s", worker.name, error)
             except FencedError as error:
                 in_flight = self._shards.in_flight

@@ -58,7 +58,7 @@ class LeasedShards:
         self._stopped: set[str] = set()
         self.has_unknown = asyncio.Event()
         self.sink_lives = SinkLives(job.sink, emitter, job.clock) if isinstance(job.sink, CommittingSink) else None
-        """The lives of a `CommittingSink`; None for other sinks."""
+        """Knows which worker of this process uses the `CommittingSink`; None for other sinks."""
 
     @property
     def commit_counts(self) -> CommitCounts | None:
@@ -116,9 +116,10 @@ class LeasedShards:
     # --- ShardReaders ----------------------------------------------------------------------------------------------------------
 
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
-        """Read a shard from this state on.
+        """Begin to read a shard from this state.
 
-        Records may be late if another worker read the shard further before it was sealed (E8).
+        `is_taken_over`: whether another worker held the shard and it was not idle. If that worker was declared dead (sealed), it
+        may have read further, so records may be late (E8).
         """
         with naming_sink(self._sink, "assigned"):
             self._sink.assigned([shard])
@@ -170,7 +171,10 @@ class LeasedShards:
         yield found
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
-        """Return the watermark with which each shard counts. A shard that has ended counts until the lease table has its children."""
+        """Return the watermark with which each shard counts for the group's watermark.
+
+        A shard that has ended counts until the lease table has its children.
+        """
         return {key: self._watermark(key) for key in self._begun}
 
     @property
@@ -197,9 +201,9 @@ class LeasedShards:
     # ---------------------------------------------------------------------------------------------------------------------------
 
     async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> ReadPositions:
-        """Flush the sink, which may return older entries.
+        """Flush the sink, which may return older states of shards.
 
-        An older entry counts only if it is of the same lease, because another worker may have read the shard since then.
+        An older state counts only if it belongs to the same lease, because another worker may have read the shard since then.
         """
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}

@@ -1,4 +1,4 @@
-"""Reads the group, measures how long each heartbeat has not changed, and seals workers that are silent too long (E3)."""
+"""Reads the group, measures how long each heartbeat has not changed, and declares silent workers dead (seals them, E3)."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ class GroupObserver:
 
     @property
     def members(self) -> frozenset[str]:
-        """The workers that were in the group at the last read, and were neither sealed nor leaving."""
+        """The workers that were in the group at the last read, and were neither declared dead (sealed) nor leaving."""
         return frozenset(self._members)
 
     @property
@@ -63,7 +63,7 @@ class GroupObserver:
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers that were seen sealed for longer than the tracker timeout. They no longer hold the watermark (E8)."""
+        """The workers found declared dead (sealed) more than the tracker timeout ago. They no longer hold back the watermark (E8)."""
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
@@ -80,7 +80,7 @@ class GroupObserver:
         sent, records = await self._read_records()
         if self._cache.is_older_than(max((each.document.table_version for each in records.values()), default=0)):
             await self._cache.read()
-            sent, records = await self._read_records()  # the table is read before the records
+            sent, records = await self._read_records()  # read again, because no record may be older than the table
         now, table = self._clock.boottime(), self._cache.table
         if table is None or now - began > self._settings.interval:
             return None
@@ -99,12 +99,13 @@ class GroupObserver:
         return view
 
     async def seal_silent(self, view: GroupView) -> GroupView:
-        """Seal the workers that have been silent for their lease, and return the view with their sealed records."""
+        """Declare the workers dead (seal them) that sent no heartbeat for their lease, and return the view with their sealed records."""
         sealed: dict[str, WorkerRecord] = {}
         for worker in sorted(self._silent(view, 1)):
             try:
                 sealed[worker] = await self._group.seal_record(self._records[worker])
-            except ConflictError:  # it has sent a heartbeat, or another process has sealed it
+            # The worker has sent a heartbeat, or another process has declared it dead (sealed it).
+            except ConflictError:
                 continue
             log.warning(
                 "worker %s sent no heartbeat for %g s: it counts as ended (it was sealed), and other workers take its shards",
@@ -142,7 +143,7 @@ class GroupObserver:
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since
         records = await self._group.read_records(consistent=is_consistent)
         if not is_consistent and before.keys() - records.keys():
-            # a record was deleted, or this read is older than the record
+            # a record was deleted, or this read returned older records than the last one
             sent, is_consistent = self._clock.boottime(), True
             records = await self._group.read_records(consistent=True)
         if not is_consistent:
@@ -193,15 +194,14 @@ def _order(record: WorkerRecord) -> tuple[int, bool]:
     return record.beat, record.is_sealed
 
 
-# The work that one worker does for its group: add listed shards, and remove what deleted streams and sealed workers
-# left (E7, E12).
+# The work that one worker does for its group: add listed shards, and remove documents of deleted streams and dead workers (E7, E12).
 
 
 class GroupUpkeep:
-    """Owns which version of the table was the first to be read after a worker was seen sealed.
+    """Owns which version of the table was the first to be read after a worker was found declared dead (sealed).
 
-    A sealed worker may have a take in progress, which can take effect only at the version of the table that the worker has read. Once the
-    table has a later version that does not name the worker, the take will never take effect.
+    A sealed worker may still be writing the table to take shards. That write can take effect only on the version of the table
+    that the worker has read. Once the table has a later version that does not name the worker, it never will.
     """
 
     def __init__(
@@ -256,7 +256,10 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete what sealed workers have left, or prepare to do so. Raises: StateError if the documents cannot be used."""
+        """Delete the documents of workers that were declared dead (sealed), or prepare to do so.
+
+        Raises: StateError if the documents cannot be used.
+        """
         sealed = {worker for worker, record in view.records.items() if record.is_sealed}
         left = sealed - view.table.owners
         self._first_versions = {worker: each for worker, each in self._first_versions.items() if worker in left}

@@ -38,7 +38,7 @@ from .lease_table import AloneOwner, GroupJob, LeaseTable, is_begun, lease_of, t
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
     """Return the state of every shard of a job that runs alone, from the positions of its worker.
 
-    Positions of another epoch are of a take that did not take effect.
+    Positions with another epoch belong to a take-over that did not take effect.
     """
     return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
 
@@ -132,9 +132,8 @@ class TableCache:
             self._stored = stored
 
 
-# Stores the first positions of a job.
-#
-# They belong to a worker that is sealed from the start, so any worker that joins can take its shards.
+# Stores the first positions of a job.  They belong to a worker that counts as dead (sealed) from the start, so any worker that
+# joins can take its shards.
 
 FIRST_VERSION = 1
 
@@ -173,7 +172,7 @@ async def store_as_group(
         await group.delete_worker(worker)
         raise exists from error
     except StoreUnavailableError:
-        raise  # the table may be stored, and name this worker
+        raise  # nothing is deleted, because the table may be stored and name this worker
     except StateError:
         await group.delete_worker(worker)
         raise
@@ -234,7 +233,7 @@ class GroupStore:
         return None if found is None else self._record_of(name, found)
 
     async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
-        """Seal a worker if its record is still the one that was read, and return the sealed record."""
+        """Declare a worker dead (seal it) if its record is still the one that was read, and return the sealed record."""
         sealed = msgspec.structs.replace(record.document, is_sealed=True)
         await self.write(f"{WORKERS}{sealed.worker}", sealed.to_bytes(), record.version)
         return sealed
@@ -250,7 +249,7 @@ class GroupStore:
         return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, if it is still the one that was read."""
+        """Replace a part by its sealed version, which its worker cannot replace, if the part is still the one that was read."""
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
@@ -258,12 +257,12 @@ class GroupStore:
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
-        """Delete a sealed worker's parts, and then its record, because without the record no process looks for the parts."""
+        """Delete the parts of a worker declared dead (sealed), and then its record, because only the record leads to the parts."""
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def delete_parts(self, worker: str) -> None:
-        """Delete a sealed worker's parts."""
+        """Delete the positions (parts) of a worker that was declared dead (sealed)."""
         parts = await self._call(self._store.list_names(f"{PARTS}{worker}/"))
         await self._call(self._store.delete(*parts))
 
@@ -296,7 +295,7 @@ T = TypeVar("T")
 
 
 class SealableDocument(Protocol):
-    """A document that other workers may seal."""
+    """A document that other workers may seal (mark as ended), after which it is never written again."""
 
     @property
     def is_sealed(self) -> bool:
@@ -345,7 +344,7 @@ class OwnDocument(Generic[D]):
 
 
 def part_name(worker: str, number: int) -> str:
-    """Return the name of a part."""
+    """Return the name of the worker's part with this number."""
     return f"{PARTS}{worker}/{number}"
 
 
@@ -358,7 +357,7 @@ MAX_PARTS = 10_000
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
-    """The record of one life of a worker. A process that seals it ends that life: the record is never written again.
+    """The record of one worker. A process that seals the record ends the worker: the record is never written again.
 
     - `beat`: the number of the heartbeat, which makes each stored value unique.
     - `is_leaving`: the worker releases all shards and takes none.
@@ -366,20 +365,20 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `table_version`: the newest version of the lease table that the worker knows.
     - `released`: the epoch of each shard that the worker has released, with its last position stored.
     - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
-    - `is_active`: whether at least one of its shards counts.
+    - `is_active`: whether at least one of its shards counts for the watermark.
     - `max_watermark`: the highest watermark of its shards (W12).
     - `group_watermark`: the highest watermark of the group that the worker knows (E8).
     - `loads`: the load level of each shard (`shard_loads.py`); a missing shard has the lowest level.
-    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
-      it.
+    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision
+      depends on it.
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
     - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs, for people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
-    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second how far
-      they are, if that has changed (E8).
-    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
-      not.
+    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second
+      how far they are, if that has changed (E8).
+    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if
+      it did not.
     """
 
     worker: WorkerName
@@ -459,7 +458,7 @@ Positions that did not change should not be in the same item as those that did. 
 than 1 KB. Other stores have all positions of a worker in one part.
 """
 TIP_MS = 300_000
-"""A change of the time of the last read at the tip is stored after this time only (ms).
+"""The time of a shard's last read at the tip is stored again only after this time (ms).
 
 That time changes with each read of a shard at rest, and is only compared with retentions of a day and more.
 """

@@ -36,7 +36,8 @@ class Heartbeat:
     async def write(self) -> WorkerRecord:
         """Write a heartbeat, and return the written record.
 
-        Raises: FencedError if the worker was sealed or has left; StoreUnavailableError if the store does not answer.
+        Raises: FencedError if the worker was declared dead (sealed) or has left; StoreUnavailableError if the store does not
+        answer.
         """
         async with self._lock:
             if self._sealed is not None:
@@ -55,7 +56,7 @@ class Heartbeat:
             return record
 
     async def seal(self) -> None:
-        """End this life, so that nothing of it can be written later.
+        """End this worker (seal its record), so that it can write nothing later.
 
         A sealed record never changes, so each attempt writes the same one. Raises: FencedError if another process has sealed this worker;
         StoreUnavailableError if the store does not answer.
@@ -115,7 +116,7 @@ class SilenceObserver:
 
     @property
     def never_moved(self) -> set[str]:
-        """The workers whose heartbeat has been the same since it was first read."""
+        """The workers whose heartbeat number has not changed since it was first read."""
         return {worker for worker, heartbeat in self._heartbeats.items() if not heartbeat.has_moved}
 
     def silent_for(self, leases: Mapping[str, float]) -> set[str]:

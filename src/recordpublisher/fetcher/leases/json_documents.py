@@ -25,7 +25,7 @@ def to_bytes(content: Mapping[str, Any]) -> bytes:
 
 
 def short_id(shard_id: str) -> str:
-    """Return `shardId-000000000012` as `12`, and other ids unchanged. No other id is a short number: see `long_id`."""
+    """Return `shardId-000000000012` as `12`, and other ids unchanged. If one of these looks like a short id, it gets the prefix `=`."""
     match = _NUMBERED.fullmatch(shard_id)
     if match is None:
         return f"={shard_id}" if _NUMBER.fullmatch(shard_id) or shard_id.startswith("=") else shard_id

@@ -28,11 +28,11 @@ class LeaseCounts(msgspec.Struct):
     unowned_seconds: float = 0.0
 
     def count_sealed(self, workers: int) -> None:
-        """Count other workers that were sealed."""
+        """Count other workers that were declared dead (sealed)."""
         self.sealed += workers
 
     def count_replaced(self, in_flight: int) -> None:
-        """Count that other workers have sealed this one, with `in_flight` records being written and calls of user code running."""
+        """Count that other workers have declared this one dead. `in_flight`: number of records being written and of running user calls."""
         self.replaced += 1
         self.in_flight += in_flight
 

@@ -33,7 +33,7 @@ RETRY_SECONDS = 0.5
 class LeaseSettings:
     """The times of one worker in seconds, and the size of its position parts.
 
-    - `duration`: a worker whose heartbeat does not change for this time is sealed.
+    - `duration`: a worker whose heartbeat does not change for this time is declared dead (sealed).
     - `tracker_timeout`: how long a sealed worker may hold the watermark of the group (E8).
     - `shards_per_part`: number of positions in a part (E2).
     """
@@ -75,7 +75,7 @@ class LeaseSettings:
     def patience(self) -> float:
         """How long a free shard is left to the worker that the plan names (seconds).
 
-        If that worker has died, it is sealed and replaced in the plan within this time (E6).
+        If that worker has died, it is declared dead (sealed) and replaced in the plan within this time (E6).
         """
         return self.duration * 2
 

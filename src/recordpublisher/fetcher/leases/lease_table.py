@@ -1,4 +1,4 @@
-"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7). Pure."""
+"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LeaseTable:
         return not lease.ended and parents_ended(lease.parents, self._has_ended)
 
     def initial_state(self, shard: str) -> ShardState:
-        """Return the state with which a shard begins that no worker has held: a child inherits its parents' lowest watermark (W5).
+        """Return the first state of a shard that no worker has held: a child inherits its parents' lowest watermark (W5).
 
         The state includes what is known of the shard's beginning: until when its parents were open, or when a group began that began at
         LATEST (S5).
@@ -135,7 +135,9 @@ class LeaseTable:
         return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
 
     def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
-        """Return the leases that the states of the worker that runs alone stand for. Only the leases and the start differ.
+        """Return the table with a lease for each state in the positions of the worker that runs alone.
+
+        Only the leases and the start differ.
 
         - `states`: the states in the positions of that worker, by `Shard.key`.
         - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
@@ -334,7 +336,7 @@ def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
     }
 
 
-# The job that all processes of a group have in common (E10). Pure.
+# The job that all processes of a group have in common (E10).
 
 
 class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

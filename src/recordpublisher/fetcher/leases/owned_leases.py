@@ -1,4 +1,4 @@
-"""Keeps what one life of a worker does with each of its shards, and which positions it must store for them."""
+"""Keeps the leases of one worker: which shards it reads, stops and releases, and which positions it must store for them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ MAX_NAMED = 5
 
 
 class OwnedLeases:
-    """Owns the epoch of each lease of this worker, which shards it has stopped reading, and what it has prepared.
+    """Owns the epoch of each lease of this worker, the shards that it has stopped reading, and the positions that it has prepared.
 
-    A shard may be released and prepared at the same time, if the worker takes back what it released. So positions are kept by shard and
-    epoch, next to each other and never instead of each other (E5).
+    A position is prepared for a shard that the worker is about to take. A shard may be released and prepared at the same time, if
+    the worker takes back what it released. So positions are kept by shard and epoch, next to each other and never instead of each
+    other (E5).
     """
 
     def __init__(self, worker: str) -> None:
@@ -112,11 +113,10 @@ class OwnedLeases:
         return {shard for shard, epoch in self._epochs.items() if shard in current and scope.epochs.get(shard) == epoch}
 
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
-        """Return the positions that may already be stored, and the prepared ones.
+        """Return the positions of the last commit, which may already be stored, and the prepared ones.
 
-        A commit of them adds nothing of the shards that are read.
-
-        A commit whose outcome is unknown may have taken effect, so nothing older may be stored after it.
+        Committing them records no progress of the shards that are read. Nothing older may be stored, because a commit whose
+        outcome is unknown may have taken effect.
         """
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
         return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
@@ -124,7 +124,7 @@ class OwnedLeases:
     def positions_besides(self, read: Collection[str]) -> list[StoredPosition]:
         """Return the positions of shards that are prepared, or that are owned and not in `read`.
 
-        An owned shard is not read if its take took effect while the worker was leaving.
+        An owned shard is not read if the worker was already leaving when the table made it the owner.
         """
         return [
             stored
@@ -159,7 +159,7 @@ class OwnedLeases:
             self._stopped.setdefault(shard, None)
 
     def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
-        """Prepare to take the shard, with a write that replaces this version of the table.
+        """Remember the position with which a write will take the shard and replace this version of the table.
 
         `had_owner`: whether another worker has held the shard.
         """
@@ -170,16 +170,16 @@ class OwnedLeases:
         self._sent_at[key] = version
 
     def prepared_at(self, version: int) -> dict[str, int]:
-        """Return the epoch of each shard whose take replaces this version of the table."""
+        """Return the epoch of each shard that this worker takes by a write which replaces this version of the table."""
         return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
 
     def on_take(self, taken: Mapping[str, int], version: int) -> None:
-        """Remember that the take of these shards is sent, and replaces this version of the table."""
+        """Remember that a write was sent which takes these shards and replaces this version of the table."""
         for shard, epoch in taken.items():
             self._sent_at[PositionKey(shard, epoch)] = version
 
     def apply(self, table: LeaseTable) -> LeaseChanges:
-        """Adopt what the table says, whatever the answers to earlier writes said (E9).
+        """Adopt the leases in the table, whatever the answers to earlier writes said (E9), and return the changes.
 
         Raises: ImpossibleStateError if the table gives this worker a shard that it did not prepare.
         """
@@ -237,11 +237,11 @@ def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
         log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
 
 
-# Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for a take.
+# Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it takes.
 
 
 class PositionCommits:
-    """Owns the order of commits. A prepared take does not wait for a sink that is being flushed."""
+    """Owns the order of commits. Prepared positions are stored without waiting for a sink that is being flushed."""
 
     def __init__(
         self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
@@ -255,7 +255,7 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """Store no further positions. A commit that was sent before may still take effect, because it contains its rows."""
+        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it contains its rows."""
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
@@ -271,7 +271,7 @@ class PositionCommits:
                     if current.is_before_commit:
                         scope = (
                             self._owned.checkpoint_scope()
-                        )  # no write runs here, so this is the scope of what will be staged
+                        )  # no write runs here, so this is the scope of the records that will be staged
                     async with self._commit:
                         await self._positions.settle()
                     await self._positions.stage()
@@ -302,7 +302,7 @@ class PositionCommits:
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker, and return it. A record that was deleted counts as sealed.
+    """Declare a worker dead (seal its record), and return the record. A record that was deleted counts as sealed.
 
     Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
     """
@@ -322,16 +322,16 @@ async def sealed_alone(
 ) -> tuple[Mapping[str, ShardState], PositionPart | None]:
     """Seal the worker that runs alone, first its record and then its part, and return the states of all shards, and the sealed part.
 
-    What a `CommittingSink` has committed there is published. Raises: StoreUnavailableError if the store does not answer; StateError if the
-    positions belong to rows in another target.
+    Rows that a `CommittingSink` has committed there become visible. Raises: StoreUnavailableError if the store does not answer;
+    StateError if the positions belong to rows in another target.
     """
     record = await seal_worker(group, alone.worker)
-    found = await positions.seal(record)  # the positions are read after all is sealed
+    found = await positions.seal(record)  # The positions are final, because a sealed worker can store nothing more.
     return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
 
 
 def as_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
-    """Return the next version, in which workers share the shards.
+    """Return the next version of the table, in which the workers of a group share the shards.
 
     - `first`: the first table of a new group, which has the shards if the job that ran alone had not begun any.
     """

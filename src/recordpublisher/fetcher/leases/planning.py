@@ -26,13 +26,13 @@ class GroupView:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The workers that shards are planned for: neither sealed, nor leaving, nor asked to leave."""
+        """The workers among which shards are shared. They are neither declared dead (sealed), nor leaving, nor asked to leave."""
         members = (name for name, record in self.records.items() if not record.is_sealed and not record.is_leaving)
         return tuple(sorted(set(members) - self.table.drained))
 
     @property
     def unsealed(self) -> set[str]:
-        """The workers that are not sealed."""
+        """The workers that were not declared dead (sealed)."""
         return {name for name, record in self.records.items() if not record.is_sealed}
 
     @property
@@ -73,7 +73,7 @@ class GroupView:
         return [shard for shard in self.table.leases if self.is_free(shard)]
 
     def plan(self) -> dict[str, str]:
-        """Return the worker that should have each shard. Shards of a worker that is leaving and not sealed yet are not planned."""
+        """Return the worker that should have each shard. Shards of a worker that is leaving and has not ended yet are left out."""
         members = set(self.members)
         owners: dict[str, str | None] = {}
         for shard, lease in self.table.leases.items():
@@ -126,7 +126,7 @@ def _first_besides(worker: str, members: Iterable[str]) -> str | None:
 
 
 class ShardWatermark(NamedTuple):
-    """The watermark with which a shard counts. An idle shard does not count.
+    """The watermark of a shard, as it counts for the watermark of the group. An idle shard does not count.
 
     `value` is None before the shard's first record; the shard then holds back the others.
     """
@@ -249,7 +249,7 @@ class _Plan:
         self._shares[worker] += weight
 
     def take_back(self, weight: int, worker: str) -> str:
-        """Take from a worker its first shard of this weight, by name."""
+        """Take from a worker its first shard of this weight, in the order of names, and return the shard."""
         shards = self._shards[worker][weight]
         shard = heapq.heappop(shards)
         if not shards:
@@ -287,9 +287,9 @@ RATE_SECONDS = 60.0
 
 
 def next_level(stated: int, bytes_per_second: float) -> int:
-    """Return the level to state.
+    """Return the load level that the worker should state next.
 
-    It changes only if the load is more than a quarter away from the stated one, or has fallen to the floor.
+    It differs from `stated` only if the load is more than a quarter away from the stated one, or has fallen to the floor.
     """
     exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
     # Without `exact > 0` a level of 1 would stay for ever within a quarter of the floor, and shards at rest would stay unequally shared.

@@ -1,4 +1,4 @@
-"""Stores the positions of a group's workers, in parts (here) or in a sink together with its rows."""
+"""Stores the positions of a group's workers: in documents of the group's store (parts), or in a sink together with its rows."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from .group_store import (
 )
 
 if TYPE_CHECKING:
-    from .planning import ShardWatermark  # a job that runs alone plans nothing
+    from .planning import ShardWatermark  # imported only for its type, because a job that runs alone makes no plans
 
 
 class PositionStore(ABC):
     """Stores the positions of this worker, and reads those of other workers.
 
-    Every write is conditional: it fails if the worker was sealed or deleted (E1). A sealed part never changes, except when a commit is
-    taken back.
+    Every write is conditional: it fails if the worker was declared dead (sealed) or deleted (E1). A sealed part never changes,
+    except when a commit is taken back.
 
-    - `pinned_ms`, `taken_ms`: what the next write states in the part of a worker that runs alone (`PositionPart`).
+    - `pinned_ms`, `taken_ms`: the values that the next write stores in the part of a worker that runs alone (`PositionPart`).
     """
 
     pinned_ms: int | None = None
     taken_ms: int | None = None
 
     def set_times(self, pinned_ms: int | None, taken_ms: int | None) -> None:
-        """Set what the next write states: the time that replaced LATEST, and the time of the checkpoint (ms since the epoch)."""
+        """Set two values that the next write stores: the time that replaced LATEST, and the time of the checkpoint (ms since the epoch)."""
         self.pinned_ms, self.taken_ms = pinned_ms, taken_ms
 
     @property
     def entries(self) -> GroupStore | None:
-        """Where parts are stored next to the rows of a sink, or None if they are in the group's store."""
+        """The store of parts that are kept next to the rows of a sink, or None if parts are in the group's store."""
         return None
 
     @property
@@ -60,7 +60,8 @@ class PositionStore(ABC):
     async def settle(self) -> None:  # noqa: B027 - optional on purpose
         """Find out the outcome of a commit without an answer, before the next commit.
 
-        Raises: FencedError if another process has sealed or replaced the positions; StateError if the outcome cannot be found.
+        Raises: FencedError if another process has replaced the positions, or sealed them against further writes; StateError if
+        the outcome cannot be found.
         """
 
     async def stage(self) -> None:  # noqa: B027 - optional on purpose
@@ -72,12 +73,12 @@ class PositionStore(ABC):
 
         Return whether something was written, because the positions had changed.
 
-        `is_checkpoint`: whether the positions cover what was staged, and commit it. Raises: FencedError if the worker was sealed;
-        StateError if the positions cannot be stored.
+        `is_checkpoint`: whether the positions cover the staged records, so that this write commits them. Raises: FencedError if
+        the worker was sealed; StateError if the positions cannot be stored.
         """
 
     async def publish(self) -> None:  # noqa: B027 - optional on purpose
-        """Make visible what is committed. Raises: StateError if that is not possible."""
+        """Make the committed rows visible. Raises: StateError if that is not possible."""
 
     @abstractmethod
     async def read(self, record: WorkerRecord) -> Positions:
@@ -85,7 +86,7 @@ class PositionStore(ABC):
 
     @abstractmethod
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal the positions of a worker whose record is sealed, then return them."""
+        """Seal the positions of a worker declared dead (whose record is sealed) against further writes, and return them."""
 
     async def delete(self, worker: str) -> bool:
         """Delete the positions of a sealed worker that the lease table does not name.
@@ -101,7 +102,8 @@ class PositionStore(ABC):
 class PartPositionStore(PositionStore):
     """Stores positions in parts of a few shards each (E2), and writes only the parts that changed.
 
-    Owns in which part each position is, and what each part contains. `name_parts` writes the worker's record.
+    Owns in which part each position is, and what each part contains. `name_parts` writes the worker's record, which states the
+    number of parts.
     """
 
     def __init__(
@@ -136,7 +138,10 @@ class PartPositionStore(PositionStore):
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal every part that the record names. If a part changes in the meantime, its newest version is sealed."""
+        """Seal every part that the record names, so that its worker can no longer write it.
+
+        If a part changes before that, its newest version is sealed.
+        """
         return await seal_parts(self._group, record)
 
     def _place(self, positions: Positions) -> None:
@@ -251,13 +256,13 @@ class ShardReaders(Protocol):
     """Reads shards from `begin` until they are stopped or dropped."""
 
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
-        """Read a shard from this state on. `is_taken_over`: another worker has held the shard, and the shard was not idle there."""
+        """Begin to read a shard from this state. `is_taken_over`: whether another worker has held the shard, and it was not idle there."""
 
     async def stop(self, shards: Collection[str]) -> None:
         """Stop reading these shards, drop their unread records, and wait for the write in progress to end (E5)."""
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards, because another worker holds them. What is not committed is dropped (E1)."""
+        """Forget these shards, because another worker holds them. Their records that are not committed are dropped (E1)."""
 
     def drop_all(self) -> None:
         """Forget every shard, because the worker has ended."""
@@ -270,7 +275,7 @@ class ShardReaders(Protocol):
         """
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
-        """Return the watermark with which each shard counts that was begun and not dropped (W1).
+        """Return the watermark of each shard that was begun and not dropped, as it counts for the group (W1).
 
         It is the watermark of the shard's next queued record, or else of its last one.
         """

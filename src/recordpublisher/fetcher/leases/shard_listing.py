@@ -60,7 +60,7 @@ class ShardListing:
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
         """Return the ends, and add the listed children to those that name none.
 
-        The children count from now on, before their parent is removed (W5).
+        So the children count for the watermark before their parent is removed (W5).
         """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends
@@ -99,9 +99,9 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Remember that a later shard without a preceding lease existed at this listing.
+        """Store in the lease that its shard existed at this listing, if nothing else shows when the shard began (S5).
 
-        Its parents were read, and nothing else shows when it began (S5).
+        That is so if the shard appeared after the first listing, and the table no longer has its parents.
         """
         is_known = lease.is_first or lease.parents or lease.seen_ms is not None
         return lease if is_known else replace(lease, seen_ms=self._clock.now_ms())
@@ -119,8 +119,8 @@ class ListedChanges:
     - `found`: leases to add.
     - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
     - `children`: children of shards whose end did not name them.
-    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Shards of a later stream of
-      the same name would be mistaken for them.
+    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Otherwise shards of
+      a later stream of the same name would be taken for these.
     """
 
     found: Mapping[str, Lease] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class ListedChanges:
 def _unknown_leases(
     table: LeaseTable, listed: Mapping[str, Shard], expired: Set[str], gone: Iterable[str]
 ) -> dict[str, Lease]:
-    """Return leases for listed shards that the table neither has nor had until they were finished. No finished shard becomes a new one.
+    """Return a lease for each listed shard that is new: it is not in the table, and was not removed from it after its end.
 
     `gone`: ended shards whose children came and went unread. A listed descendant begins after them and shows the gap (S5).
     """

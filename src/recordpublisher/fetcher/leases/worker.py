@@ -1,4 +1,4 @@
-"""One life in a group: joins, sends heartbeats, reads the group, and takes and releases shards until it leaves or is sealed."""
+"""One worker of a group, from joining to leaving: it sends heartbeats, reads the group's documents, and takes and releases shards."""
 
 import asyncio
 import contextlib
@@ -36,16 +36,16 @@ from .shard_listing import ShardListing
 
 log = logging.getLogger("recordpublisher.group")
 SHORTEST_SECONDS = 0.001
-"""A wait that is shorter is over: a timer may be early by the resolution of its clock."""
+"""A remaining wait that is shorter counts as over, because a timer may fire early by the resolution of its clock (seconds)."""
 T = TypeVar("T")
 
 
 class Worker:
-    """Owns the parts of one life, and decides what it does when. `name` is random and never used again.
+    """Owns the parts of one worker, and decides when it does what. `name` is random and never used again.
 
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
     - `job`: the job of this process. None is compatible with every job (E10).
-    - `is_first`: whether its process was not in the group before, so that it may replace a worker that runs alone.
+    - `is_first`: whether its process was not in the group before. Only then may it replace a worker that runs alone.
     - `on_advance`: called when the known watermark of the group has changed.
     """
 
@@ -116,8 +116,8 @@ class Worker:
     async def run(self) -> None:
         """Take part in the group. Return after `leave`.
 
-        Raises: FencedError if other workers have sealed this one; LateJoinError if they may have done so before it joined; StateError if
-        stored documents cannot be used.
+        Raises: FencedError if other workers have declared this one dead (sealed it); LateJoinError if they may have done so
+        before it joined; StateError if stored documents cannot be used.
         """
         first = functools.partial(self._retry, self._join)
         await join_group(first, self._heartbeat, self._clock, self._settings.duration)
@@ -159,9 +159,9 @@ class Worker:
 
     @property
     def waits_for(self) -> list[str]:
-        """The workers that have every owned shard, if no new heartbeat of any of them was seen yet; else an empty list.
+        """The workers that hold all leases, if no new heartbeat of any of them was seen yet; else an empty list.
 
-        Other workers may have joined since: they wait for the same leases.
+        No shard is read before these leases expire. Other workers may have joined since, and wait for the same leases.
         """
         owners = set() if self._cache.table is None else self._cache.table.owners
         return sorted(owners) if owners <= self._observer.never_moved - {self.name} else []
@@ -171,7 +171,7 @@ class Worker:
         self._giver.leave()
 
     def end(self) -> None:
-        """End this life: it stores no further positions, and then the sink drops what was not stored (E1).
+        """End this worker: it stores no further positions, and the sink drops records whose positions were not stored (E1).
 
         Both happen in one step. Otherwise a checkpoint that has read the positions would store them without their rows.
         """
@@ -181,7 +181,8 @@ class Worker:
     async def seal(self) -> None:
         """Seal the record after `run` was cancelled, so that other workers take the shards from the last checkpoint at once.
 
-        There is one attempt, and only while heartbeats are confirmed. Without it the leases expire.
+        There is one attempt, and only while heartbeats are confirmed. If it fails, the other workers wait until the leases
+        expire.
         """
         if self.permission.is_given:
             with contextlib.suppress(FencedError, StoreUnavailableError):
@@ -191,16 +192,16 @@ class Worker:
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
         """Store how far each shard was emitted or, if `may_be_partial`, finished by the sink. Do nothing before the worker has joined.
 
-        Raises: FencedError if this worker was sealed; StoreUnavailableError if the store does not answer; StateError if the positions
-        cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a StoreUnavailableError, because other
-        workers may have replaced this one, and deleted what the sink writes to.
+        Raises: FencedError if this worker was declared dead (sealed); StoreUnavailableError if the store does not answer;
+        StateError if the positions cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a
+        StoreUnavailableError, because other workers may have replaced this one, and deleted what the sink writes to.
         """
         if not self._has_joined:
             return
         await self._judged(self._commits.take_checkpoint(may_be_partial=may_be_partial))
         self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:
-            self._look_now.set()  # children of an ended shard wait for this (S2)
+            self._look_now.set()  # read the group now, because children of an ended shard wait for it (S2)
 
     # --- tasks ---------------------------------------------------------------------------------------------------------------
 
@@ -246,7 +247,8 @@ class Worker:
     def _has_news(self) -> bool:
         """Return whether a heartbeat is due, because a worker waits for the watermark of the group (E8).
 
-        That is this worker, and the others do not know it yet, or its own watermark has changed since its last heartbeat.
+        It is due if this worker waits and the others do not know it yet, or if any worker waits and the watermark of this one has
+        changed since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -275,7 +277,7 @@ class Worker:
     # --- one look ------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> bool:
-        """Read the group, and do what follows. Return whether to read it again soon, because shards are moving."""
+        """Read the group's documents, and act on them. Return whether to read them again soon, because shards are moving."""
         view = await self._observer.look()
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
@@ -317,7 +319,7 @@ class Worker:
         return True
 
     async def _replace_alone(self, table: LeaseTable, alone: AloneOwner) -> None:
-        """End the worker that runs alone, and give its shards to the group. A later life of a process does not do that.
+        """End the worker that runs alone, and give its shards to the group. Only the first worker of a process does that.
 
         Raises: StateError if this process was in the group before the job was started alone.
         """
@@ -416,7 +418,7 @@ WARN_SECONDS = 60.0
 class LeaseGiver:
     """Owns which shards are to be released, and whether the worker is leaving.
 
-    `take_checkpoint` stores how far each shard was emitted, or finished by the sink. A shard is released when both positions are the same.
+    `take_checkpoint` stores how far the sink has finished each shard. A shard is released when that is as far as it was emitted.
     A stopped shard is not read again under the same lease.
     """
 
@@ -500,13 +502,11 @@ class LeaseGiver:
         self._has_work.clear()
 
 
-# Takes free shards for this worker: prepares their positions, then writes the table (E3, E5).
-#
-# `planning/group_view.py` decides which shards.
+# Takes free shards for this worker: prepares their positions, then writes the table (E3, E5). `GroupView` decides which shards.
 
 
 class LeaseTaker:
-    """Owns since when each free shard was seen free."""
+    """Takes free shards for this worker. Owns since when each of them was seen free."""
 
     def __init__(
         self,
@@ -590,7 +590,7 @@ class LeaseTaker:
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
         """Prepare the shards that can still be read, and return those that were read to their end (E7).
 
-        Return None if the table has changed in the meantime.
+        Return None if the table has changed during the call.
         """
         ended: dict[str, ShardEnd] = {}
         by_owner: dict[str | None, list[str]] = {}

@@ -35,7 +35,10 @@ FLUSH_MS = 5_000
 
 
 class AlarmMonitor:
-    """Owns when the checks run. `UnreadRecordsCheck` finds unread shards, and `stall_detector.py` a global watermark that does not rise."""
+    """Owns when the checks run.
+
+    `UnreadRecordsCheck` finds unread shards, and `WatermarkStallDetector` a global watermark that does not rise.
+    """
 
     def __init__(
         self,
@@ -190,8 +193,8 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 class UnchangedTimer:
     """Adds up the time between checks that observed the same value.
 
-    The time between two checks counts up to `max_gap` seconds. A process that was suspended or starved made no checks in that time, and
-    must not resume with alarms about others.
+    The time between two checks counts up to `max_gap` seconds. A process that was suspended or starved made no checks in that
+    time, and must not raise alarms about others because of it.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -300,7 +303,7 @@ class LineageProgress:
             else:
                 self._waited_for[key] = (
                     frozenset()
-                )  # preliminary, until its parents are visited; also ends a cycle in a stored document
+                )  # This value is preliminary until the parents are visited. It also ends a cycle in a stored document.
                 to_visit += unvisited
         return frozenset().union(*(self._waited_for[parent] for parent in parents))
 

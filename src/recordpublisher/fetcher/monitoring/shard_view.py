@@ -116,7 +116,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """GROUP: records below the global watermark when written, because the shard's worker was sealed before storing its position."""
+        """GROUP: records below the global watermark when written, because a worker was declared dead before it stored its position."""
         return self.entry.emission.late_after_takeover
 
     @metric(FLAG)

@@ -40,7 +40,7 @@ class StatusLogger:
         """When shards that cannot be read were last logged; None if every shard is read."""
 
     def check(self) -> None:
-        """Log what is due."""
+        """Log the status if a minute has passed, and the warnings that are due."""
         now = self._clock.monotonic()
         self._log_unread(now)
         held = sum(entry.status.is_held for entry in self._table)

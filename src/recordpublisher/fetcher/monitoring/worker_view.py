@@ -195,7 +195,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """GROUP: records below the global watermark because what a sealed worker had not stored is read again."""
+        """GROUP: records below the global watermark read again because a dead worker had not stored their position."""
         return self.table.total("late_after_takeover")
 
     @metric(GAUGE, "alarms")

@@ -34,7 +34,9 @@ OF_SINK = "flink.sink."
 
 
 class DeadLetterHandler:
-    """Fails the job, skips and counts the record, or writes a dead letter. Owns the dead-letter sink, if there is one.
+    """Handles a record that cannot be processed: fails the job, skips and counts the record, or writes a dead letter.
+
+    Owns the dead-letter sink, if there is one.
 
     Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be
     written again.
@@ -68,7 +70,7 @@ class DeadLetterHandler:
         )
 
     async def handle_undeserialized(self, batch: RecordBatch) -> None:
-        """Write the records of a batch that could not be deserialised."""
+        """Write a dead letter for each record of a batch that could not be deserialised."""
         for found in batch.poisoned:
             await self._write(batch.shard, found.record, found.reason)
 
@@ -174,7 +176,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return cast(dict[str, Any], msgspec.to_builtins(value))
 
     def batch(self) -> RecordBatch:
-        """Return the batch that is written to the sink, which has only the unchanged record."""
+        """Return a batch of this record alone, unchanged, which the dead-letter sink writes."""
         data = self.record.data
         return RecordBatch(self.shard, [self.record], raw_count=1, raw_bytes=len(data), decoded=[self.value()])
 

@@ -295,7 +295,7 @@ def tell_user_error(error: Exception, batch: RecordBatch) -> None:
 class TerminationCondition:
     """Owns how much a run has emitted, and which of its shards have reached their bounds.
 
-    `has_leases` says that shards come with leases: there are none at first, and children follow their parent only later
+    `has_leases`: whether shards come with leases. Then a run has no shards at first, and children follow their parent only later
     (E7).
     """
 
@@ -480,7 +480,7 @@ class RunCompletion:
         return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if task in LEFT_BEHIND:  # of an earlier run
+        if task in LEFT_BEHIND:  # a task that an earlier run has left behind
             return
         if task.cancelled():
             # At the end of a run we cancel tasks ourselves; then this changes nothing. Before the end, a sink has let a

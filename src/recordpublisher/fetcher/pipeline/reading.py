@@ -1,4 +1,4 @@
-"""The reading side of a job: a task for each shard, what the task hands over, and the bytes that it may hold."""
+"""Reads the shards of a job: a task for each shard, the batches that it queues, and the memory that they may hold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from .suspension import SuspensionDetector
 
 if TYPE_CHECKING:
     from ..leases.heartbeat import WritePermission
-    from ..leases.worker import Worker  # a job alone does not load what only groups need
+
+    # imported only for its type, because a job that runs alone does not load the code of groups
+    from ..leases.worker import Worker
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -85,7 +87,7 @@ class ReadTasks:
         return started
 
     def finish(self, entry: ShardEntry) -> None:
-        """Read no more of a shard in this run. Queued records stay."""
+        """Read no more of a shard in this run. Records that are already queued are still emitted."""
         if entry.needs_reader:
             entry.finish_reading()
             if entry.key in self._tasks:  # otherwise its reader has failed
@@ -117,7 +119,8 @@ class ReadTasks:
     async def stop(self) -> None:
         """Cancel every reader, and drop the records that were read but not emitted.
 
-        A publisher that does not end within `flink.job.drain.timeout` is left behind: its consumer takes nothing more.
+        The job continues without a publisher that does not end within `flink.job.drain.timeout`: its consumer accepts nothing
+        more.
         """
         self.cancel()
         await self._end_or_leave([*self._tasks.values(), *self._abandoned])
@@ -199,8 +202,7 @@ class ReadTasks:
                 if not self._gaps.accept(entry, error):
                     raise
                 if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
-                    # Not even the oldest record is there, so the whole shard is past retention. Its children, if any,
-                    # are listed.
+                    # The shard has not even an oldest record, so the whole shard is past retention. Its children, if any, are listed.
                     self._intake.end(entry, ())
                     return RunResult.COMPLETE
                 position = StartingPosition.trim_horizon()
@@ -548,7 +550,7 @@ class CurrentWorker:
 
     @property
     def permission(self) -> WritePermission | None:
-        """The worker's permission to write."""
+        """The worker's permission to write to the sink, or None before the first worker."""
         return None if self._worker is None else self._worker.permission
 
     def on_suspension(self) -> None:

@@ -1,4 +1,4 @@
-"""RetentionGaps checks at each read whether records before it passed the stream's retention unread (S5)."""
+"""RetentionGaps checks at each read whether records between the last read and this one expired unread (S5)."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class RetentionGaps:
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
         """Set the time that a start at LATEST, or at an age of `ago_ms`, stands for (P3).
 
-        The job first started `ago_ms` later. What the stream had lost before that is not lost by this job: who reads the last two days of
-        a stream gets what it still has.
+        The job first started `ago_ms` later. Records that had expired before that are not lost by this job: a job that starts two
+        days back reads the records that are left.
         """
         self._pinned_ms = pinned_ms
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """Start to check a shard whose reader starts behind the entry's state.
+        """Start to check whether records between the entry's state and the first read of its new reader have expired.
 
-        A shard that was never read was opened after its parents were last known to be open, not when their end was
-        read, which may be much later. A start that was pinned to a time (P3) counts as seen when it was pinned. A position whose time
-        is unknown is checked with the first read.
+        A shard that was never read was opened after its parents were last known to be open. The time when their end was read does
+        not count, because that may be much later. A start that was pinned to a time (P3) counts from the moment when it was
+        pinned. If the time of a position is unknown, the first read is checked.
         """
         entry.start_after(parents)
         state = entry.snapshot_state
@@ -81,7 +81,7 @@ class RetentionGaps:
         assert self._check is not None
         assert seen_ms is not None
         if await self._was_read_before_suspension(entry, batch):
-            return  # the batch shows nothing of the time since; the next read does
+            return  # the batch says nothing about the time since the suspension; the next read does
         next_ms = to_millis(batch.records[0].arrival) if batch.records else self._clock.now_ms()
         gap = await self._check.gap_after(entry.shard, progress.position, seen_ms, next_ms)
         if gap is Gap.LOST and not _has_records(batch):
@@ -101,7 +101,7 @@ class RetentionGaps:
         return entry.progress.take_gap(batch)
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Remember that a batch is queued, behind which reading continues."""
+        """Record that a batch was queued, so that reading continues after it."""
         entry.progress.on_read(batch, self.read_ms(entry))
 
     def on_request(self, entry: ShardEntry) -> None:
@@ -122,8 +122,8 @@ class RetentionGaps:
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         """Return whether the batch may have waited in this process during a suspension.
 
-        This is so if its first record arrived before the suspension, or, if the retention is known, would be gone by
-        now. An empty batch may always have waited.
+        This is so if its first record arrived before the suspension, or would have expired by now if the retention is known. An
+        empty batch may always have waited.
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
@@ -173,7 +173,8 @@ class RetentionGaps:
 
 
 def _has_records(batch: RecordBatch) -> bool:
-    return len(batch.records) > 0 or batch.raw_count > 0  # records that cannot be used were taken out
+    # `raw_count` includes records that were taken out because they cannot be used
+    return len(batch.records) > 0 or batch.raw_count > 0
 
 
 # ShardObservation: what one read observed of a shard, in addition to its records.

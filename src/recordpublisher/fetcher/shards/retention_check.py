@@ -1,4 +1,4 @@
-"""RetentionCheck finds out whether records behind a position passed the stream's retention unread (S5)."""
+"""RetentionCheck finds out whether records after a position expired before they were read (S5)."""
 
 from __future__ import annotations
 
@@ -30,17 +30,16 @@ HOLE_MS = 60_000
 """A reader that finds no records for this long requests the stream's retention again: it may have been shortened since it was cached."""
 PARALLEL_CHECKS = 8
 UNKNOWN_MS = 0
-"""Arrival of a record at a position that has no time, as from the KCL. The service is asked for the shard's oldest record."""
+"""Arrival time of a position whose real time is unknown, such as one from the KCL. The shard's oldest record is then always requested."""
 DATE_STEP_MS = 1_000
-"""The service's time is cut to whole seconds."""
+"""Resolution of the service's times, which are cut to whole seconds (ms)."""
 
 
 class RetentionCheck:
     """Owns what the service last said about the retention of each stream, and about the oldest record of each shard that lags.
 
-    - `oldest_retained`: returns the arrival time (epoch ms) before which a stream has dropped its records, or None if
-      unknown.
-    - `oldest_record`: returns the oldest record of a shard, or None if the source does not tell.
+    - `oldest_retained`: returns the arrival time (epoch ms) before which a stream has dropped its records, or None if unknown.
+    - `oldest_record`: returns the oldest record of a shard, or None if the source does not report it.
     - `order_of`: a sort key for sequence numbers.
     """
 
@@ -81,8 +80,8 @@ class RetentionCheck:
         - `next_ms`: when the next record that a read found arrived, or the time of the read if it found none; None
           before a read.
 
-        There are two steps: the position is older than the retention, if that is known; and the oldest record of the
-        shard is a later one. A shard without records proves nothing, because records may have come and gone.
+        Records are lost if the position is older than the retention (or that is unknown), and the oldest record of the shard is a
+        later one. A shard without records proves nothing, because records may have come and gone.
         """
         async with self._slots:
             if await self._is_retained(shard, seen_ms, next_ms):
@@ -137,7 +136,7 @@ def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
 def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
     """Return the time left (ms) until a record behind the state may be past retention (S5), or None if unknown or the shard has ended.
 
-    It counts from the last record's arrival, the last read at the tip, or until when the parents of an unread child
+    It counts from the last record's arrival, the last read at the tip, or the time until which the parents of an unread child
     were open, whichever is latest; else from a start by timestamp.
     """
     seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -148,7 +147,7 @@ def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) ->
 
 
 class _CachedTime:
-    """A time that was true at a moment, and moves on with the clock."""
+    """A time that the service reported, such as the beginning of the retention period, and that advances with the clock."""
 
     def __init__(self, value_ms: int | None, at_ms: int) -> None:
         self._value_ms = value_ms

@@ -68,8 +68,9 @@ NO_LISTENER = ShardListener()
 class ShardEntry:
     """Owns the order in which a shard is read, emitted and ended (S1, S2), and notifies the listener of each change.
 
-    Each command names its only caller. Any code may read the parts, but only these commands change them, with three exceptions:
-    MemoryBudget and PendingReads change `reservation`, RetentionGaps changes `progress`, and Alignment calls `status.set_held`.
+    The docstring of each command names its only caller. Any code may read the parts, but only these commands change them, with
+    three exceptions: MemoryBudget and PendingReads change `reservation`, RetentionGaps changes `progress`, and Alignment calls
+    `status.set_held`.
     """
 
     def __init__(
@@ -96,19 +97,19 @@ class ShardEntry:
     # --- commands ---------------------------------------------------------------------------------------------------------------
 
     def start_reading(self, inherited_watermark: int | None = None) -> None:
-        """Start a reader (ReadTasks). A shard that waited begins at the lowest watermark of its parents (W5)."""
+        """Start a reader. Called by ReadTasks. A shard that waited begins at the lowest watermark of its parents (W5)."""
         self._check(self.stage in (ShardStage.WAITING, ShardStage.READING), "is read again")
         self.emission.start_at(inherited_watermark)
         self.reading.start()
         self._listener.on_changed(self)
 
     def start_after(self, parents: Iterable[ShardEntry]) -> None:
-        """Begin a shard that was never read: none of its records is older than the time until when its parents were open (S5)."""
+        """Set the beginning of a shard that was never read (S5): no record is older than the time until which its parents were open."""
         if self.state.position is None and self.state.seen_ms is None:
             self.emission.start_after(latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents)))
 
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
-        """Record and queue a batch that a read returned (ReadIntake). Return the bytes that queueing it has freed."""
+        """Record and queue a batch that a read returned. Return the bytes that queueing it has freed. Called by ReadIntake."""
         self.metrics.saw_distance(batch.millis_behind_latest)
         self.reading.record(batch, at, self.emission.is_writing)
         freed = 0 if batch.is_empty_read else self.reading.queue.push(batch)
@@ -116,26 +117,29 @@ class ShardEntry:
         return freed
 
     def end_of_reading(self, children: Sequence[Shard]) -> None:
-        """Remember that the shard was read to its end (ReadIntake), or its stream was deleted (ShardLifecycle)."""
+        """Record that the shard was read to its end (called by ReadIntake), or that its stream was deleted (called by ShardLifecycle)."""
         self._check(self.stage is ShardStage.READING, "is read to its end")
         self.reading.end(children)
         self._on_progress()
 
     def finish_reading(self) -> None:
-        """Remember that this run needs no more reads of the shard (ReadTasks). Queued records stay. The listener is not notified."""
+        """Record that this run will not read the shard again. Called by ReadTasks.
+
+        Records that are already queued are still emitted. The listener is not notified.
+        """
         self.reading.finish()
 
     def abandon(self) -> None:
-        """Remember that the shard is no longer read here (ReadTasks). The listener is not notified."""
+        """Record that the shard is no longer read here. The listener is not notified. Called by ReadTasks."""
         self.reading.abandon()
 
     def end_run(self) -> None:
-        """Remember that the run is over (ReadTasks). The listener is not notified."""
+        """Record that the run is over. The listener is not notified. Called by ReadTasks."""
         self.reading.reset()
         self.emission.reset()
 
     def drop_unread(self) -> int:
-        """Drop the records that were read and not emitted; they are read again later (ReadIntake). Return the bytes freed.
+        """Drop the records that were read and not emitted; they are read again later. Return the bytes freed. Called by ReadIntake.
 
         The distance to the tip is then counted from the last emitted record, or from the first dropped one if none was emitted.
         """
@@ -148,7 +152,7 @@ class ShardEntry:
         return freed
 
     def take(self, count: int) -> tuple[RecordBatch, int]:
-        """Take records to write (Emitter). Return them and the bytes that this freed, as `pop` of the queue does.
+        """Take records to write. Return them and the bytes that this freed, as `ShardQueue.pop` does. Called by Emitter.
 
         Until `advance` they count as being written, even while they wait for a flush: a shard does not end before its last record was
         written (S2), and watermarks wait for it (W1). The listener is not notified, because alignment would let the record behind the
@@ -158,7 +162,7 @@ class ShardEntry:
         return self.reading.queue.pop(count)
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
-        """Move the position behind a batch that was written, with the global watermark from before the write (Emitter).
+        """Move the position past a batch that was written. `global_watermark`: its value before the write. Called by Emitter.
 
         Emitting and advancing are one step (S1).
         """
@@ -167,12 +171,12 @@ class ShardEntry:
         self._on_progress()
 
     def mark_straggler(self, is_straggler: bool) -> None:
-        """Set whether the shard is a straggler, for which watermarks do not wait (StragglerDetector)."""
+        """Set whether the shard is a straggler, for which watermarks do not wait. Called by StragglerDetector."""
         if self.status.mark_straggler(is_straggler):
             self._listener.on_changed(self)
 
     def await_children(self, awaits: bool) -> None:
-        """Set whether watermarks wait for the ended shard until its children have readers (EndedParentHold)."""
+        """Set whether watermarks wait for the ended shard until its children have readers. Called by EndedParentHold."""
         if self.status.await_children(awaits):
             self._listener.on_changed(self)
 
@@ -182,7 +186,7 @@ class ShardEntry:
             self._listener.on_changed(self)
 
     def remove(self) -> None:
-        """Remember that the shard left the table (ShardTable). Later events, such as the end of a write in progress, have no effect."""
+        """Record that the shard left the table. Later events, such as the end of a write, have no effect. Called by ShardTable."""
         self.is_removed = True
         self._listener = NO_LISTENER
 
@@ -190,12 +194,12 @@ class ShardEntry:
 
     @property
     def key(self) -> str:
-        """`stream/shard-id`."""
+        """The key of the shard: `stream/shard-id`."""
         return self.shard.key
 
     @property
     def state(self) -> ShardState:
-        """The emitted state."""
+        """The state after the last emitted record."""
         return self.emission.state
 
     @property
@@ -253,7 +257,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global one: of its first unwritten record, else of its last record (W1)."""
+        """The watermark that the shard contributes to the global one: that of its first unwritten record, else of its last one (W1)."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
@@ -293,7 +297,7 @@ class ShardEmission:
         self.writing_from: int | None = None
         """The watermark of the first record that was taken and is not written (epoch ms)."""
         self.writing_arrival_ms: int | None = None
-        """When that record arrived (epoch ms); None if no record is being written."""
+        """When the first record that was taken and is not written arrived (epoch ms); None if there is no such record."""
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
         self.late_after_idle = self.late_after_takeover = 0
@@ -319,7 +323,7 @@ class ShardEmission:
         self.is_writing, self.writing_arrival_ms = False, None
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
-        """Move the position behind a batch that was written. `global_watermark` is the global watermark from before the write."""
+        """Move the position past a batch that was written. `global_watermark` is the global watermark from before the write."""
         self.reset()
         self._count_late(count_late_after_idle(batch, self.state.watermark, global_watermark))
         self.state = _state_after(self.state, batch)

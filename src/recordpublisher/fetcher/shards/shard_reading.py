@@ -1,4 +1,4 @@
-"""ShardReading: what reads have shown of one shard: its queue, tip, silence, end. ReadReservation, ReadProgress: its next read."""
+"""Keeps what reads have shown of one shard (queue, tip, silence, end), the memory of its next read, and how far it was read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ShardReading:
         return self.is_finished or self.is_abandoned
 
     def start(self) -> None:
-        """Remember that a reader starts: it has not seen anything in this run yet."""
+        """Prepare for a reader that starts. It has not seen the shard's tip in this run yet."""
         self.has_started = True
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
@@ -66,8 +66,8 @@ class ShardReading:
             self.tip_seen_ms = (self.tip_seen_ms[0] if self.tip_seen_ms else at.now_ms, at.now_ms)
         if self.at_tip and not len(batch) and not self.queue.records:
             self.idleness.on_empty_read(at.now, at.lost_seconds)
-            # A tip says that everything before it was written (S5). So a waiting record or dead letter would be
-            # forgotten at a restart.
+            # A stored tip time says that everything before it was written (S5). So it is not set while a record or dead letter
+            # waits, which would be forgotten at a restart.
             if not is_writing and not any(each.poisoned for each in (batch, *self.queue)):
                 self.tip_ms = at.read_ms
         else:
@@ -216,7 +216,7 @@ class ReadProgress:
         self.has_gap = True
 
     def take_gap(self, batch: RecordBatch) -> RecordBatch:
-        """Return the batch, marked if it is the first one behind an accepted gap."""
+        """Return the batch, marked if it is the first one after an accepted gap."""
         if not self.has_gap or batch.is_empty_read:
             return batch
         self.has_gap = False
@@ -374,7 +374,7 @@ class ShardState:
         return self.start if self.position is None else StartingPosition.after(self.position)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict, without None and False."""
+        """Return a plain dict, without fields that are None or False."""
         entries = {
             "start": start_to_json(self.start),
             "position": None if self.position is None else self.position.sequence,
@@ -436,7 +436,7 @@ class StoredState(msgspec.Struct, rename="camel"):
 
     @property
     def state(self) -> ShardState:
-        """The state itself."""
+        """The stored state as a `ShardState`."""
         part = WHOLE_RECORD if self.sub_sequence_number is None else self.sub_sequence_number
         position = None if self.position is None else SequenceNumber(self.position, part)
         return ShardState(
@@ -498,8 +498,8 @@ The first responses after a suspension may have been sent before it: they were o
 class IdlenessTimer:
     """Adds up for how long a shard was observed silent: successful reads at the tip that returned no record, without a break.
 
-    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`).
-    It does not count.
+    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). That time
+    does not count as silence.
     """
 
     def __init__(self, intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD) -> None:
@@ -538,7 +538,7 @@ class IdlenessTimer:
         self._last_read = None
 
     def on_interruption(self) -> None:
-        """Leave out the time until the next read, because reads failed or were withheld (W3)."""
+        """Do not count the time until the next read as silence, because reads failed or were withheld (W3)."""
         self._last_read = None
 
     def on_suspension(self) -> None:

@@ -46,7 +46,10 @@ class ShardTable:
         self._removed: Counter[str] = Counter()
         """The totals of shards that were removed."""
         self._has_others = has_others
-        """Whether parents without an entry are read by others, and have ended: their child has a lease (E7)."""
+        """Whether other processes read shards of the job.
+
+        A parent without an entry then counts as ended, because its child has a lease (E7).
+        """
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
@@ -140,7 +143,7 @@ class ShardTable:
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
         """Apply a complete listing of a stream. Return the shards that it lacks and that must not count as expired for that alone (S5).
 
-        These are own shards that have ended, and the parents for which own shards wait.
+        These are this worker's shards that have ended, and the parents for which its shards wait.
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
@@ -163,11 +166,11 @@ class ShardTable:
     def removable(self) -> list[str]:
         """Return the unlisted shards that may be removed now (S5).
 
-        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
-        they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
+        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have
+        started: the children prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
 
-        An own shard may be removed once it has ended and expired and its children in this worker have started. A shard
-        of another worker may be removed at once, because it does not decide whether its children may start.
+        A shard that this worker owns may be removed once it has ended and expired and its children in this worker have started. A
+        shard of another worker may be removed at once, because it does not decide whether its children may start.
         """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
@@ -175,7 +178,7 @@ class ShardTable:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no more records can come: every listed shard was closed when listed, and the own ones were read to their ends.
+        """Whether no more records can come: every listed shard was closed then, and those of this worker were read to their ends.
 
         A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
         finite size become exhausted.
@@ -186,11 +189,11 @@ class ShardTable:
         return not any(map(self._is_endless, {shard.stream for shard in self._listed.values()}))
 
     def states(self) -> dict[str, ShardState]:
-        """Return the state of every own shard, for a snapshot."""
+        """Return the state of every shard that this worker owns, for a snapshot."""
         return {entry.key: entry.snapshot_state for entry in self}
 
     def remove(self, key: str) -> None:
-        """Remove a shard, own or only listed."""
+        """Remove a shard, whether this worker owns it or it is only listed."""
         if key in self._entries:
             if self._entries[key].stage is ShardStage.ENDED:
                 self._finished_before.add(key)
@@ -200,7 +203,7 @@ class ShardTable:
         self._unlisted.discard(key)
 
     def remove_stream(self, stream: str) -> dict[str, ShardState]:
-        """Forget every shard of a stream that is no longer read. Return the states of the own ones."""
+        """Forget every shard of a stream that is no longer read. Return the states of those that this worker owns."""
         states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
         for key in states:
             self._remove_entry(key)
@@ -360,11 +363,11 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
     what follows for the ancestors of a shard that has started. `is_ended` decides for one parent. An unknown parent
     means different things, so each caller decides:
 
-    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before
-      a worker says so.
+    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker
+      says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
-    - A restored job (`initial_states.py`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or
-      is past retention.
+    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past
+      retention.
     """
     return all(map(is_ended, parents))
 
@@ -557,7 +560,7 @@ class OwnedShards:
         self._unlisted_states: dict[str, ShardState] = {}
         """The restored states of shards that the first listing lacked."""
         self._kept_states: dict[str, ShardState] = {}
-        """The states of own shards whose stream is no longer read (S10)."""
+        """The states of this worker's shards whose stream is no longer read (S10)."""
         self._is_ours = is_ours
         self._clock = clock
 
@@ -604,7 +607,7 @@ class OwnedShards:
         self.add_initial(listed, states, unlisted)
 
     def remove_stream(self, stream: str) -> None:
-        """Remove every shard of a stream that is no longer read. Keep the states of own shards, unless the stream was deleted."""
+        """Remove every shard of a stream that is no longer read. Keep the states of this worker's shards, unless the stream was deleted."""
         states = self._table.remove_stream(stream)
         if stream not in self._discovery.deleted:
             self._kept_states |= states

@@ -105,7 +105,7 @@ def acknowledge_dead_letter_queue_records(account: Account, request: requests.Of
 
 
 def restore_dead_letter_queue_records(account: Account, request: requests.OfReceipts) -> object:
-    """Let dead letters be received again as records, as often as a new record."""
+    """Let dead letters be received again as records, with a receive count of 0, as that of a new record."""
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
         queue.deliveries.release(delivery, account.clock.now_ms(), 0)
@@ -136,7 +136,7 @@ def _receive(account: Account, request: requests.Receive, *, dead: bool) -> byte
 
 
 def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes) -> bytes:
-    """Return a record as a queue delivers it: the shard's record without its sequence number."""
+    """Return a record as a queue delivers it: as the shard has it, but without its sequence number."""
     shard_id, counter = delivery.key
     shown = {
         "ReceiptHandle": account.tokens.seal(queue.handle_of(delivery)),

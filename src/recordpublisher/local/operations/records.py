@@ -108,7 +108,7 @@ def get_records(account: Account, request: GetRecords) -> bytes:
         tail = b'"NextShardIterator":"%b"' % _token(account, stream, shard, found.next_counter).encode()
     behind = millis_behind(found.unread_arrival_ms, now)
     if is_empty and found.unread_arrival_ms is not None:
-        behind = max(behind, 1)  # 0 would mean that there are no records
+        behind = max(behind, 1)  # 0 would mean that there are no records.
     return b'{"Records":[%b],"MillisBehindLatest":%d,%b}' % (b",".join(found.fragments), behind, tail)
 
 
@@ -185,7 +185,7 @@ def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str | None]:
     key_hash, key_json, _ = _key_facts(entry.partition_key)
     explicit = (
         entry.explicit_hash_key if stream.distribution != "AUTO" else None
-    )  # ignored with AUTO, even if it is wrong
+    )  # The number is ignored with AUTO, even if it is wrong.
     return stream.target_of(key_hash if explicit is None else explicit_hash(explicit)), key_json
 
 

@@ -93,7 +93,7 @@ def increase_stream_retention_period(account: Account, request: requests.ChangeR
     if hours < stream.retention_hours:
         raise _wrong_way(stream, hours, "shorter", "DecreaseRetentionPeriod")
     stream.require_active()
-    stream.apply_retention()  # records that are past the shorter period do not come back
+    stream.apply_retention()  # Records that are past the shorter period must not come back.
     stream.retention_hours = hours
 
 
@@ -110,7 +110,7 @@ def decrease_stream_retention_period(account: Account, request: requests.ChangeR
 def update_stream_record_distribution_strategy(
     account: Account, request: requests.UpdateStreamRecordDistributionStrategy
 ) -> None:
-    """Let partition keys decide the shard of new records, or not (AUTO).
+    """Set whether partition keys decide the shard of new records, or the service does (AUTO).
 
     The change takes effect at once; the stream's status stays ACTIVE.
     """
@@ -193,7 +193,7 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
 
 
 def _as_of(account: Account) -> float:
-    """Return the time that the listing shows (epoch ms): infinity, or an old time if a fault wants it."""
+    """Return the time whose state the listing shows (epoch ms): infinity, or an old time if a fault demands it."""
     stale = account.faults.take(FaultKind.STALE)
     return inf if stale is None else account.clock.now_ms() - stale.seconds * 1000
 
@@ -256,7 +256,7 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
 
 
 def _named(stream: Stream, shard_id: str) -> Shard:
-    """Return the shard. The service's message for a missing shard differs here from the one when reading."""
+    """Return the shard. The message for a missing shard differs here from the message in reads, as in the service."""
     try:
         return stream.shard(shard_id)
     except ApiError as error:
@@ -314,7 +314,7 @@ def find_consumer(account: Account, request: requests.ConsumerRequest) -> tuple[
 
 
 def start_stream_encryption(account: Account, request: requests.ChangeEncryption) -> None:
-    """Store the key id of a stream; nothing is encrypted in memory."""
+    """Store the key id of a stream. Nothing is encrypted in memory."""
     if request.encryption_type != "KMS":
         raise invalid_argument(f"EncryptionType {request.encryption_type} cannot be started: only KMS.")
     stream = _active(account, request)
@@ -322,23 +322,23 @@ def start_stream_encryption(account: Account, request: requests.ChangeEncryption
 
 
 def stop_stream_encryption(account: Account, request: requests.ChangeEncryption) -> None:
-    """Forget the key of a stream."""
+    """Remove the key id of a stream."""
     stream = _active(account, request)
     stream.encryption_key = None
 
 
 def enable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Add shard metrics; none are collected here."""
+    """Add shard metrics to the settings. No metrics are collected here."""
     return _change_monitoring(account, request, adds=True)
 
 
 def disable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Remove shard metrics."""
+    """Remove shard metrics from the settings."""
     return _change_monitoring(account, request, adds=False)
 
 
 def update_max_record_size(account: Account, request: requests.UpdateMaxRecordSize) -> None:
-    """Allow larger or smaller records, from now on."""
+    """Change the largest size of a record from now on."""
     stream = account.find(arn=request.stream_arn)
     stream.require_active()
     stream.max_record_bytes = request.max_record_size * 1024
@@ -398,12 +398,12 @@ def tag_resource(account: Account, request: requests.TagResource) -> None:
 
 
 def untag_resource(account: Account, request: requests.UntagResource) -> None:
-    """Remove tags from a stream or consumer."""
+    """Remove tags from a stream, a consumer or a queue."""
     find_resource(account, request.resource_arn).tags.remove(request.tag_keys)
 
 
 def list_tags_for_resource(account: Account, request: requests.ResourceRequest) -> object:
-    """List the tags of a stream or consumer."""
+    """List the tags of a stream, a consumer or a queue."""
     return {"Tags": find_resource(account, request.resource_arn).tags.describe()}
 
 
@@ -457,7 +457,7 @@ def describe_limits(account: Account, request: Request) -> object:
 
 
 class Named(Protocol):
-    """An item of a listing."""
+    """An item of a listing, which has a name."""
 
     name: str
 
@@ -476,7 +476,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True, tag="n"):
 def page_by_name(
     account: Account, listing: str, items: Iterable[T], token: str | None, most: int, after: str = ""
 ) -> tuple[list[T], dict[str, str]]:
-    """Return the items of one page, and the field NextToken if there are more. The first page begins past `after`."""
+    """Return the items of one page, and the field NextToken if there are more. The first page begins after the name `after`."""
     if token is not None:
         page = account.tokens.open(token, Page)
         if page is None or page.listing != listing:

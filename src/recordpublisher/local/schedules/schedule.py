@@ -31,13 +31,13 @@ _LINE = re.compile(r"(?:\S+ )?(?P<number>\d{1,9}) (?P<put>\d{1,12}\.\d{3})(?: (?
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Steps and the records that are put. Times are in seconds after the start."""
+    """A schedule: its steps, and the records that are put. Times are in seconds after the start."""
 
     step: list[Step]
     stream: str = "orders"
     shards: Number = 2
     keys: Number = 8
-    """Record n has the key n modulo this."""
+    """The number of keys. Record n has as its key the remainder of n divided by this number."""
     records_a_second: Number = 100
     seconds: Seconds = 40
     """The time at which the producer ends."""
@@ -57,7 +57,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the faults last."""
     reshard: Literal["split", "merge"] | None = None
     client: Literal["restart"] | None = None
-    """The program that runs the client kills it and starts it again."""
+    """An action of the client: the program that runs the client kills it and starts it again."""
 
 
 def load_schedule(name: str) -> Schedule:
@@ -67,7 +67,7 @@ def load_schedule(name: str) -> Schedule:
     """
     try:
         schedule = msgspec.convert(tomllib.loads(READY.get(name, Path(name)).read_text("utf-8")), Schedule)
-    except (OSError, ValueError) as error:  # msgspec's and tomllib's errors are ValueErrors
+    except (OSError, ValueError) as error:  # The errors of msgspec and tomllib are ValueErrors.
         valid = f"a TOML file with steps, or one of {', '.join(READY)}"
         raise ConfigurationError("--schedule", name, valid, reason=str(error)) from error
     for step in schedule.step:
@@ -121,7 +121,7 @@ class Player:
 
 
 def _reshard(stream: Stream, kind: str) -> str:
-    """Split the first shard, or merge the first two. Return what was done, in words."""
+    """Split the first shard, or merge the first two. Return in words what was done."""
     first, *others = stream.open_shards
     if kind == "split":
         split(stream, first, (first.hash_range.start + first.hash_range.end) // 2)
@@ -142,14 +142,14 @@ class Seen:
 
 
 def seen_in(line: str, now: float) -> Seen | None:
-    """Read a line: `NUMBER PUT`, the record's data, perhaps with a word before it and the time at which it was seen after it."""
+    """Return the record in a line: `NUMBER PUT` (the data), perhaps with a word before it and the time at which it was seen after it."""
     found = _LINE.fullmatch(line)
     return found and Seen(int(found["number"]), float(found["put"]), float(found["seen"] or now))
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Counts of records, and times in seconds. `recovered` is None if nothing new was read after the kill."""
+    """The numbers of records by verdict, and times in seconds. `recovered` is None if nothing new was read after the kill."""
 
     records: int
     lost: int
@@ -162,9 +162,9 @@ class Score:
 def score(records: int, lines: Iterable[Seen], keys: int, began: float = -inf, killed: float = inf) -> Score:
     """Judge the lines in the order in which they were written. The records have the numbers 0 to `records` - 1.
 
-    Records of the same key are put in order, and a key moves from a shard to its child. So a number that comes for the first time after a
-    higher number of its key is out of order. `slowest` is the longest time from put to seen of the records that were put after the schedule
-    began, and more than five seconds before the kill.
+    Records of the same key are put in order, and a key moves from a shard to its child. So a number is out of order if it comes
+    for the first time after a higher number of its key. `slowest` is the longest time from put to seen of the records that were
+    put after the schedule began, and more than five seconds before the kill.
     """
     first: dict[int, Seen] = {}
     highest: dict[int, int] = {}

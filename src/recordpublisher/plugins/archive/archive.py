@@ -46,13 +46,13 @@ from .rows import (
 )
 
 DOCUMENT_SECONDS = 60.0
-"""How long the documents are kept before they are read again. Where the files of a shard end they are always read again."""
+"""How long the documents are kept before they are read again. At the end of a shard's files they are always read again."""
 
 
 class Archive:
-    """Owns what was last listed of the stream, and last read of the documents.
+    """Owns the last listing of the stream, and the documents that were read last.
 
-    - `live`, `lister`: the live publishers and the stream; None if the read ends with the archive.
+    - `live`, `lister`: the factory of the live publishers, and the lister of the stream; None if the read ends with the archive.
     - `accepts_loss`: whether the job continues without records that are lost.
     """
 
@@ -87,7 +87,7 @@ class Archive:
             self.on_listed(stream, await self._lister.list_shards(stream))
 
     def on_listed(self, stream: str, listed: Sequence[Shard]) -> None:
-        """Note a complete listing of the live stream."""
+        """Remember a complete listing of the live stream."""
         self._listed[stream] = {shard.shard_id: shard for shard in listed if not shard.is_unlisted}
 
     def is_live(self, shard: Shard) -> bool:
@@ -95,7 +95,7 @@ class Archive:
         return self.live is not None and shard.shard_id in self._listed.get(shard.stream, ())
 
     async def is_live_now(self, shard: Shard) -> bool:
-        """Return whether the live stream lists the shard, which may be newer than the last listing. Then the stream is listed again."""
+        """Return whether the live stream lists the shard. If the last listing does not have it, the stream is listed again."""
         if self.live is not None and self._lister is not None and not self.is_live(shard):
             self.on_listed(shard.stream, await self._lister.list_shards(shard.stream))
         return self.is_live(shard)
@@ -107,7 +107,7 @@ class Archive:
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
         """Return the documents of the stream's shards, by shard id.
 
-        Raises: ConfigurationError if files have none, unless that is wanted.
+        Raises: ConfigurationError if files exist without documents, unless that is wanted.
         """
         return await self._load(stream, DOCUMENT_SECONDS)
 
@@ -138,9 +138,9 @@ class Archive:
         return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
 
     async def tip_ms(self, shard: Shard, place: Place | None, *, again: bool) -> int | None:
-        """Return until when the job that writes the archive saw no record behind a place (epoch ms).
+        """Return until when the job that writes the archive saw no record after a place (epoch ms); None if that is not known.
 
-        It tells nothing about another place than its position. What was stored earlier is still true of the same place.
+        The time that is stored with a position holds for this position only. An earlier time remains true for the same place.
         """
         at = self.clock.monotonic()
         if again or self._committed is None or at - self._committed[0] >= DOCUMENT_SECONDS:
@@ -155,7 +155,7 @@ class Archive:
         return None if self._lister is None else await self._lister.oldest_record(shard)
 
     def is_first_late_beginning(self) -> bool:
-        """Note that a shard has no older files. Return whether it is the first such shard of the job."""
+        """Return whether this is the first shard of the job of which the older files are missing. Later calls return False."""
         is_first, self._has_late_beginning = not self._has_late_beginning, True
         return is_first
 
@@ -264,7 +264,7 @@ def files_at(uri: str, properties: Properties, order_of: OrderOf) -> Files:
 
 
 class FileCatalogue:
-    """The archive that a sink wrote. Owns the last listing of its files; reads are planned from the names alone."""
+    """The archive that a sink wrote. Owns the last listing of its files. Their names alone show what to read."""
 
     def __init__(self, files: Files, order_of: OrderOf) -> None:
         self._order_of, self._files = order_of, files
@@ -318,7 +318,7 @@ class FileCatalogue:
             return ranges_of(listed.get((shard.stream, shard.shard_id), ()), self._order_of)
 
     async def committed(self) -> Sequence[tuple[str, ShardState]]:
-        """Read the positions that the sink has stored with its files: those of each worker that the job has been.
+        """Read the positions that the sink has stored with its files: those of each worker that the job has had.
 
         A job that writes to Iceberg stores them elsewhere.
         """

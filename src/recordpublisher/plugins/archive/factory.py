@@ -64,7 +64,7 @@ class ArchiveFactory(RecordPublisherFactory):
         if lister is None and self._live is not None:
             lister = self._own_lister = StreamLister(self._live, given, self._names, self._clock)
         is_default = self._live is None or type(self._live).order_of is RecordPublisherFactory.order_of
-        # The rows of a file are compared as texts if numbers have the order of Kinesis.
+        # Rows can be compared as texts if the sequence numbers have the order of Kinesis.
         order_of = int if is_default else self.order_of
         catalogue = catalogue or _catalogue(_uri(given), given, order_of)
         self._archive = Archive(
@@ -130,7 +130,7 @@ class ArchiveFactory(RecordPublisherFactory):
         return [shard for name, shard in shards if after is None or name > after]
 
     async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
-        """Return the archived shards that the stream does not list, and listed ones whose parents only the archive knows."""
+        """Return the archived shards that the stream does not list, and the listed shards whose parents only the archive knows."""
         if self._live is None:
             return ()
         self._archive.on_listed(stream, listed)
@@ -153,7 +153,7 @@ class ArchiveFactory(RecordPublisherFactory):
         return None if self._live is None else await self._live.endpoint_url()
 
     def checks(self, stream: str) -> Checks:
-        """Return the checks of the live factory, and one of the archive, which compares it with the stream."""
+        """Return the checks of the live factory, and a check that compares the archive with the stream."""
         ((name, given),) = stream_names(stream).items()
         self._names[name] = given
 
@@ -247,7 +247,7 @@ async def examine(archive: Archive, stream: str) -> str:
 
 
 async def _unlisted(archive: Archive, stream: str) -> str:
-    """List the stream. Return in words that this failed, which other checks report: the archive alone is examined then."""
+    """List the stream. If that fails, return so in words: other checks report the error, and the archive alone is examined."""
     try:
         await archive.catch_up(stream)
     except RecordPublisherError as error:
@@ -256,9 +256,9 @@ async def _unlisted(archive: Archive, stream: str) -> str:
 
 
 async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequence[RangeFile]) -> None:
-    """Check that the live stream still has what follows the last file, as a job does that reads both.
+    """Check that the live stream still has the records after the last file, as a job does that reads both.
 
-    Raises: StateError if the stream has it no more.
+    Raises: StateError if the stream no longer has them.
     """
     assert archive.retention is not None
     last = max(files, key=lambda file: file.through)
@@ -266,8 +266,8 @@ async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequen
         raise StateError(text_of_missing_shard(shard, str(last.end)))
     if await archive.retention.gap_after(shard, last.end, UNKNOWN_MS) is not Gap.LOST:
         return
-    # The oldest record of the stream is a later one. Nothing came in between if the last archived one is younger than the retention, or
-    # if the job that wrote the archive has seen the end of the shard since.
+    # The oldest record of the stream is a later one. No record came in between if the last archived one is younger than the
+    # retention, or if the job that wrote the archive has seen the end of the shard since.
     arrival_ms = await _arrival_ms(archive, max((file for file in files if file.paths), key=_through, default=last), -1)
     seen_ms = latest(arrival_ms, await archive.tip_ms(shard, place, again=False))
     if seen_ms is not None and await archive.retention.gap_after(shard, last.end, seen_ms) is not Gap.LOST:
@@ -277,7 +277,7 @@ async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequen
 
 
 async def _since(archive: Archive, shards: Mapping[str, Shard], files: Mapping[str, Sequence[RangeFile]]) -> str:
-    """Return from when all shards are there in words, and which shards begin later than others because they have no older files."""
+    """Return in words from when on all shards are complete, and which shards begin later than others because older files are missing."""
     begins: list[int] = []
     later: list[tuple[int, str]] = []
     for name, found in files.items():
@@ -303,7 +303,7 @@ def _through(file: RangeFile) -> Place:
 
 
 def _reached(files: Sequence[RangeFile]) -> tuple[Place | None, RangeFile | None]:
-    """Return how far the ranges reach without a hole, and the first one behind a hole."""
+    """Return how far the ranges reach without a hole, and the first range after a hole."""
     place: Place | None = None
     for file in files:
         if place is not None and not file.follows(place):

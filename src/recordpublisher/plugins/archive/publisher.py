@@ -1,4 +1,4 @@
-"""Reads one shard: its archived files, then the live stream after them, and the files again if they have what the stream has lost."""
+"""Reads one shard: its archived files, then the live stream, and the files again if they have records that the stream has lost."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _HOW_TO_CONTINUE = f"Set {ON_DATA_LOSS.key}=CONTINUE to continue without them"
 class ArchivePublisher(RecordPublisher):
     """Owns the position of one shard, and whether its files or the live stream are read.
 
-    A position is that of the live stream, so a job may be restarted with another publisher. The live publisher is made where the files
-    end. Whether records between the last archived record and the first live one passed the retention is looked for after each live read:
-    before it, a record may still pass.
+    A position is that of the live stream, so a job may be restarted with another publisher. The live publisher is made where the
+    files end. Each live read is followed by a check whether records between the last archived and the first live one have
+    expired: before the read, a record may still expire.
     """
 
     def __init__(self, archive: Archive, shard: Shard, start: StartingPosition, metrics: ShardMetrics) -> None:
@@ -69,13 +69,13 @@ class ArchivePublisher(RecordPublisher):
         self._lost_seconds = 0.0
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Give no more records than fit into `held_bytes` from now on, but at least one."""
+        """Give no more records at once than fit into `held_bytes` from now on, but at least one."""
         self._budget = held_bytes
         if self._live is not None:
             self._live.set_read_budget(held_bytes)
 
     def set_seen(self, seen_ms: int | None) -> None:
-        """Note until when nothing before the starting position was lost (epoch ms)."""
+        """Remember until when no record before the starting position was lost (epoch ms)."""
         self._seen_ms = latest(self._seen_ms, seen_ms)
         self._is_owed = self._is_owed or seen_ms is not None
 
@@ -109,7 +109,7 @@ class ArchivePublisher(RecordPublisher):
     # --- what comes next --------------------------------------------------------------------------------------------------------
 
     async def _next_step(self) -> tuple[Step, RangeFile | None]:
-        """Return the next step, and the file that it is about. The files are listed again before they count as missing."""
+        """Return the next step, and the file that it needs. The files are listed again before any counts as missing."""
         archive, shard = self._archive, self._shard
         if self._files is None:
             await archive.catch_up(shard.stream)
@@ -137,7 +137,7 @@ class ArchivePublisher(RecordPublisher):
             is_bounded=archive.live is None,
         )
         if file is None and end is None and archive.live is None:
-            # A read without the stream ends with the archive, but not if the archive continues behind a part that is missing.
+            # A read without the stream ends with the archive, but not if the archive continues after a part that is missing.
             return (Step.LOST if await self._has_archived_children() else Step.END), None
         step = next_step(seam)
         if file is not None and step in (Step.LOST, Step.SKIP) and seam.is_live:
@@ -148,7 +148,7 @@ class ArchivePublisher(RecordPublisher):
         self._files, self._next = files, 0
 
     def _next_file(self) -> RangeFile | None:
-        """Return the first file that reaches behind the place."""
+        """Return the first file that reaches past the place."""
         files, place = self._files or (), self._place
         while self._next < len(files) and place is not None and files[self._next].through <= place:
             self._next += 1
@@ -165,7 +165,7 @@ class ArchivePublisher(RecordPublisher):
         return files
 
     async def _follows_open_parents(self) -> bool:
-        """Return whether the shard was never read and its parents were archived: it began after they were last known to be open."""
+        """Return whether the shard was never read and has archived parents: then it began after its parents were last known to be open."""
         if self._position.type is not PositionType.TRIM_HORIZON or not self._shard.parents:
             return False
         open_ms = await self._archive.parents_open_ms(self._shard)
@@ -173,7 +173,7 @@ class ArchivePublisher(RecordPublisher):
         return open_ms is not None
 
     async def _starts_live(self) -> bool:
-        """Return whether the files cannot have the beginning: LATEST, or a time that the stream still has."""
+        """Return whether the files cannot have the beginning of the read: LATEST, or a time that the stream still has."""
         if self._position.type is PositionType.LATEST:
             return True
         if self._since_ms is None or self._archive.retention is None:
@@ -205,7 +205,7 @@ class ArchivePublisher(RecordPublisher):
             self._begin_at(files[0])
 
     def _begin_at(self, file: RangeFile) -> None:
-        """Start at the shard's first file. Warn, once in a job, if an older file must have been there."""
+        """Start at the shard's first file. Once in a job, warn if an older file must have existed."""
         self._place = file.after
         if file.is_continuation and self._archive.is_first_late_beginning():
             text = (
@@ -216,7 +216,7 @@ class ArchivePublisher(RecordPublisher):
             log.warning(text, place, self._shard.key, upto, extra=about(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
-        """Return whether the stream still has what comes before a file: what was read last, or an older record than the file's."""
+        """Return whether the stream still has all records from the place to a file, or, unless `is_owed`, a record before the file's."""
         archive, retention = self._archive, self._archive.retention
         assert retention is not None
         if is_owed:
@@ -241,7 +241,7 @@ class ArchivePublisher(RecordPublisher):
     # --- files ------------------------------------------------------------------------------------------------------------------
 
     async def _read(self, file: RangeFile, consumer: BatchConsumer) -> None:
-        """Publish the rows of a range that are behind the place. Return early if the consumer wants to continue somewhere else."""
+        """Publish the rows of a range that come after the place. Return early if the consumer wants to continue somewhere else."""
         try:
             opened = await self._archive.catalogue.open(file)
         except FileNotFoundError:
@@ -260,7 +260,7 @@ class ArchivePublisher(RecordPublisher):
             if self._since_ms is not None:
                 self._place = (
                     file.through
-                )  # The start by time is still to come, so the position of the job stays where it is.
+                )  # The read has not reached its start by time yet, so the position of the job stays the same.
             else:
                 await self._publish(RecordColumns(records=[]), file.end, consumer)
 
@@ -324,7 +324,7 @@ class ArchivePublisher(RecordPublisher):
         self._metrics.count_read(batch)
         self._has_gap = False
         consuming = consumer(batch)
-        del batch  # so that its memory is freed when it was emitted (P6)
+        del batch  # This frees its memory once it was emitted (P6).
         returned = await consuming
         self._moved_to(returned)
         if returned == end and self._last_arrival_ms is not None:
@@ -392,7 +392,7 @@ class ArchivePublisher(RecordPublisher):
         if self._has_gap and not batch.is_empty_read:
             batch, self._has_gap = replace(batch, after_gap=True), False
         consuming = consumer(batch)
-        del batch  # so that its memory is freed when it was emitted (P6)
+        del batch  # This frees its memory once it was emitted (P6).
         returned = await consuming
         self._lost_seconds = self._archive.suspension.lost_seconds
         self._moved_to(returned)
@@ -402,12 +402,12 @@ class ArchivePublisher(RecordPublisher):
 
     @property
     def _read_ms(self) -> int:
-        """The latest time at which a batch can have been read (epoch ms): time in which the process was suspended does not count."""
+        """The latest time at which a batch can have been read (epoch ms). The time of a suspension of the process does not count."""
         suspended = self._archive.suspension.lost_seconds - self._lost_seconds
         return self._archive.clock.now_ms() - round(suspended * 1000)
 
     async def _look_for_gap(self, batch: RecordBatch) -> None:
-        """Look for records that passed the retention before this read.
+        """Check whether records passed the retention before this read.
 
         Raises: DataLossError if they are lost, and the job does not accept that; _BackToFilesError if the files have them.
         """
@@ -448,7 +448,10 @@ class ArchivePublisher(RecordPublisher):
         return await self._archive.retention.gap_after(self._shard, self._last_position, seen_ms, next_ms)
 
     async def _was_read_before_suspension(self, batch: RecordBatch) -> bool:
-        """Return whether the batch may have waited in this process while it was suspended. Then it shows nothing of that time."""
+        """Return whether the batch may have waited in this process while the process was suspended.
+
+        Then it says nothing about that time.
+        """
         if self._archive.suspension.lost_seconds - self._lost_seconds < GAP_SECONDS:
             return False
         if not len(batch):
@@ -458,7 +461,7 @@ class ArchivePublisher(RecordPublisher):
         return batch.arrival_millis[0] < (self._read_ms if oldest_ms is None else oldest_ms)
 
     async def _compare_beginnings(self, batch: RecordBatch) -> None:
-        """Compare the first record of the stream with that of the archive, which may have been written since the shard was looked for."""
+        """Compare the first record of the stream with that of the archive, which may have been written after the search for the shard."""
         if self._is_live_compared:
             return
         self._is_live_compared = True
@@ -476,7 +479,7 @@ class ArchivePublisher(RecordPublisher):
     # --- ends and losses --------------------------------------------------------------------------------------------------------
 
     async def _end(self, consumer: BatchConsumer) -> None:
-        """End the shard with the children that its document names, or that name it as their parent."""
+        """End the shard. Its children are those that its document names, and those that name it as their parent."""
         document = await self._archive.document(self._shard)
         named = () if document is None or document.end is None else document.end.children
         known = await self._archive.shards_with(self._shard.stream, named)
@@ -493,7 +496,7 @@ class ArchivePublisher(RecordPublisher):
         self._is_complete = True
 
     def _lose(self, text: str, cause: Exception | None = None) -> None:
-        """Raise an error for lost records, or count and log them if the job accepts that."""
+        """Raise an error for lost records, or count and log them if the job accepts the loss."""
         if not self._archive.accepts_loss:
             raise (cause if isinstance(cause, DataLossError) else DataLossError(f"{text}. {_HOW_TO_CONTINUE}"))
         self._metrics.add("retention_gaps")
@@ -523,7 +526,7 @@ class ArchivePublisher(RecordPublisher):
 
 
 class _BackToFilesError(Exception):
-    """Ends a live read before a batch, because the archive has what comes before it."""
+    """Ends a live read before a batch, because the archive has the records before it."""
 
 
 def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:
@@ -532,12 +535,12 @@ def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> s
 
 
 def text_of_missing_shard(shard: Shard, last: str) -> str:
-    """Return the text for an archive that ends (after `last`) before the end of a shard that has gone."""
+    """Return the text for an archive that ends (after `last`) before the end of a shard that no longer exists."""
     return f"the archive of {shard.key} ends after {last} without the shard's end, and the stream has the shard no more"
 
 
 def arrived(at_ms: int | None) -> str:
-    """Return a time of arrival (epoch ms) in words, or nothing if it is not known."""
+    """Return a time of arrival (epoch ms) in words, or an empty text if it is not known."""
     return (
         ""
         if at_ms is None
@@ -546,7 +549,7 @@ def arrived(at_ms: int | None) -> str:
 
 
 def _position_after(rows: RecordColumns, stop: int) -> SequenceNumber:
-    """Return the position after the first `stop` rows. At the end of a group the rest of an aggregate may be in the next one."""
+    """Return the position after the first `stop` rows. At the end of a group, the next group may have the rest of an aggregate."""
     number, part = rows.sequence_numbers[stop - 1], rows.sub_sequence_numbers[stop - 1]
     if stop < len(rows) and rows.sequence_numbers[stop] != number:
         return SequenceNumber(number)

@@ -50,10 +50,10 @@ class ArchivedRows(Protocol):
 
 
 class DecodeBuffer:
-    """Owns which decoded groups of rows are in memory. More than `limit` bytes are dropped, the longest unused first.
+    """Owns the list of decoded groups of rows in memory. If they need more than `limit` bytes, those unused for longest are dropped.
 
-    A group that was dropped is decoded again. So shards that wait for the others, at the gate of the watermarks, never keep the memory that
-    the shard with the lowest watermark needs.
+    A group that was dropped is decoded again when it is needed. So shards that wait for others, because their watermark is too
+    far ahead, never keep the memory that the shard with the lowest watermark needs.
     """
 
     def __init__(self, limit: int) -> None:
@@ -80,7 +80,7 @@ class DecodeBuffer:
 
 
 class DecodedRows:
-    """A group of rows that may be dropped. `columns` is None then."""
+    """A group of rows, which may be dropped. `columns` is None after that."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self.columns: RecordColumns | None = columns
@@ -93,7 +93,7 @@ class DecodedRows:
 
 
 def first_behind(rows: RecordColumns, place: Place | None, order_of: OrderOf) -> int:
-    """Return the index of the first row behind a place."""
+    """Return the index of the first row after a place."""
     if place is None:
         return 0
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
@@ -106,7 +106,7 @@ def first_behind(rows: RecordColumns, place: Place | None, order_of: OrderOf) ->
 
 
 def in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
-    """Return the rows in the order of their numbers, each once. The sinks write them so, unless `flink.sink.parquet.sort` is set."""
+    """Return the rows in the order of their sequence numbers, each once. Sinks write them in it unless `flink.sink.parquet.sort` is set."""
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
     # Texts of decimal numbers of one length sort as the numbers.
     is_text_enough = order_of is int and len(set(map(len, numbers))) <= 1
@@ -271,7 +271,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _objects(column: pa.ChunkedArray) -> list[Any]:
     if column.null_count == len(column):
         return [None] * len(column)
-    objects: list[Any] = column.to_pylist()  # As fast as by NumPy with pyarrow 26. No extra of ours installs NumPy.
+    # This is as fast as NumPy with pyarrow 26, and no extra of ours installs NumPy.
+    objects: list[Any] = column.to_pylist()
     return objects
 
 
@@ -359,7 +360,7 @@ def _pieces(content: bytes) -> list[memoryview]:
 # Decides what the reader of an archived shard does next, from the ranges of the shard's files (`next_step`).
 
 Place = tuple[Any, float]
-"""A position that can be compared: the order of a sequence number, and the sub-record that is done, `inf` if the whole record is."""
+"""A position that can be compared: the order of a sequence number, and the last sub-record that is done, `inf` for the whole record."""
 OrderOf = Callable[[str], Any]
 _POSITION = r"[A-Za-z0-9.-]+?\.(?:-1|\d+)"
 _RANGE = re.compile(
@@ -372,9 +373,9 @@ _WITHOUT_RANGE = re.compile(rf"(?P<first>{_POSITION})-(?P<through>{_POSITION})(?
 class Step(Enum):
     """The possible steps of a reader at its place.
 
-    - READ: the next file. LIVE: the stream, after the place. END: the shard is complete.
-    - SKIP: start at the next file, because nothing before it is owed.
-    - LOST: what follows is in no file, and the stream does not have it.
+    - READ: read the next file. LIVE: read the stream after the place. END: the shard is complete.
+    - SKIP: start at the next file, because no record before it must be read.
+    - LOST: the next records are in no file, and the stream does not have them.
     """
 
     READ = "read"
@@ -386,7 +387,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RangeFile:
-    """Files that together have every record of one shard behind `after`, up to `through`.
+    """Files that together have every record of one shard after the position `after`, up to `through`.
 
     - `paths`: one file, or one for each partition; none if no record of the range could be written.
     - `after`: None if the shard has no record before; `after_text` is its name.
@@ -415,12 +416,12 @@ class RangeFile:
 class Seam:
     """The facts at the place where the files of a shard end, or where a range is missing.
 
-    - `file`: the next file that reaches behind the place.
+    - `file`: the next file that reaches past the place.
     - `is_complete`: whether the shard's end is at or before the place.
-    - `is_owed`: whether records behind the place are missed if they are left out; not at the first start of a shard.
+    - `is_owed`: whether records after the place must not be left out; False at the first start of a shard.
     - `is_live`: whether the stream lists the shard, and is read.
     - `is_bounded`: whether the read ends with the archive.
-    - `stream_has_following`: whether the stream still has what follows the place, before `file`.
+    - `stream_has_following`: whether the stream still has the records between the place and `file`.
     """
 
     place: Place | None
@@ -433,7 +434,7 @@ class Seam:
 
 
 def next_step(at: Seam) -> Step:
-    """Return what the reader of a shard does."""
+    """Return the next step of the reader of a shard."""
     if at.file is not None and at.file.follows(at.place):
         return Step.READ
     if at.file is None:
@@ -478,7 +479,7 @@ def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: b
     """Return whether the archived end of a shard is at or before the place.
 
     - `through`: BEGIN if the shard has no records; AT if the archiving job read none, because it started later.
-    - `is_owed`: whether records may be missed that no file has: then only files that reach the end complete the shard.
+    - `is_owed`: whether records in no file may be missing. Then the shard is complete only if its files reach the end.
     """
     if through == BEGIN:
         return True
@@ -490,8 +491,8 @@ def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: b
 def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[RangeFile]:
     """Return the ranges of a shard's files, in the order in which they are read.
 
-    `files` are paths, each with the file's name without its suffix. Parts of a range in several partitions count once all are there. Of
-    several files of one range any is complete.
+    `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
+    exist. If several files have the same range, each is complete.
     """
     whole: dict[tuple[str, str], RangeFile] = {}
     parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}

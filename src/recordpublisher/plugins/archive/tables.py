@@ -81,9 +81,9 @@ class Found(NamedTuple):
 
 
 class _TableFiles:
-    """The files of a table by the names that `ranges_of` takes.
+    """The files of a table, under names that `ranges_of` accepts.
 
-    Owns which files of the table stand for each name, and what was found in files that have no proof: they never change.
+    Owns which files of the table stand for each name, and which rows were found in files without a proof, which never change.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class _TableFiles:
     async def paths(self, prefix: str) -> list[str]:
         """Return the files of all shards, or those of the shard `prefix`, of the newest version of the table."""
         if prefix.startswith(RANGES):
-            return []  # They come with the files.
+            return []  # The names of empty ranges come with the files.
         for attempt in range(_MOST_LISTINGS):
             try:
                 return await self._called(lambda: self._list(prefix.rstrip("/")))
@@ -251,7 +251,7 @@ class _TableFiles:
         return ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
 
     def _scan(self, folder: TableFolder, path: str) -> None:
-        """Find out which rows a file has that no proof names. This reads four of its columns."""
+        """Find out which rows a file has if no proof names it. This reads four of its columns."""
         if path in self._pieces:
             return
         file = pq.ParquetFile(folder.source(path, whole=False))
@@ -278,8 +278,9 @@ class _TableFiles:
 def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of: OrderOf) -> list[Found]:
     """Return pieces whose numbers overlap together, in order, each with a name for `ranges_of`.
 
-    - `expected`: how many rows the ranges have that are in no file of their own, by the text of a `Range`. Pieces are complete if they have
-      as many as the ranges that they lie in. Ranges before the first piece were deleted with their rows.
+    - `expected`: the number of rows of each range of which no file of its own exists, by the text of the `Range`. Pieces are
+      complete if they have as many rows as the ranges in which they lie. Ranges before the first piece were deleted with their
+      rows.
     """
     waiting = sorted(pieces, key=lambda piece: piece.first)
     known = [
@@ -300,7 +301,8 @@ def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of
             begin = end
     for group in _overlapping(waiting):
         first, (last, text) = min(piece.first for piece in group)[1], max(piece.last for piece in group)
-        # The next range may begin behind the last row: behind a whole aggregate, or behind records of which none could be written.
+        # The next range may begin after the last row: after the rest of an aggregate, or after records of which none could be
+        # written.
         ends = [
             position_text(each.end)
             for each in known

@@ -201,7 +201,7 @@ class InferredColumns(FileColumns):
             yield batch.slice(begin, len(batch))
 
     def tell_change(self, place: str, before: InferredColumns) -> None:
-        """Log the columns that `before` lacks, or has with another type, as text that `flink.deserializer.schema` accepts.
+        """Log the columns that `before` lacks, or has with another type, in the form that `flink.deserializer.schema` accepts.
 
         - `place`: the table or folder that has the columns.
         """
@@ -223,7 +223,8 @@ class InferredColumns(FileColumns):
         try:
             typed = [batch.with_columns(values=list(self._decode.values(batch) or ())) for batch in batches]
         except (msgspec.MsgspecError, ValueError) as error:
-            raise ValueError(str(error)) from None  # The cause would be shown instead of this error, but it says less.
+            # With its cause, the message of the cause would be shown, which says less.
+            raise ValueError(str(error)) from None
         return super()._together(typed)
 
     def _why_no_column(self, path: str) -> str:

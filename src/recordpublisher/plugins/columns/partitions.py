@@ -24,7 +24,7 @@ _UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
 """The unit of time that a part of a format needs, the smallest first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (pa.scalar(time.replace(tzinfo=UTC)) for time in (datetime.min, datetime.max))
-"""Python has no datetime outside of these times: the partition of such a time is the one of rows without a value."""
+"""Python has no datetime outside of these times, so a row with such a time is in the partition of rows without a value."""
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """Characters that are escaped in names of folders. Hive and Spark escape the same ones.
 
@@ -36,7 +36,7 @@ class Partitions:
     """The parts of a pattern. Times are truncated to their unit in UTC."""
 
     def __init__(self, pattern: str | None) -> None:
-        """Read a pattern. Raises: ConfigurationError if a part is malformed, has a name twice, or renames a field."""
+        """Read a pattern. Raises: ConfigurationError if a part is malformed or renames a field, or if two parts have the same name."""
         self.parts: list[PartitionPart] = []
         for text in pattern.split("/") if pattern else ():
             found = _PART.fullmatch(text)

@@ -66,7 +66,7 @@ def arrow_columns(
     parts = dict(zip(names, zip(*taken, strict=True), strict=True))
     arrivals = parts.get("approximateArrivalTimestamp")
     if arrivals and "eventTime" in parts and all(map(is_, arrivals, parts["eventTime"])):
-        del parts["eventTime"]  # Both are the same lists, so one column serves for both.
+        del parts["eventTime"]  # Both fields have the same lists, so one column serves for both.
     columns = {name: _column(_FIELDS[name], values, schema.field(name).type, joined) for name, values in parts.items()}
     columns.setdefault("eventTime", columns.get("approximateArrivalTimestamp"))
     return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
@@ -145,7 +145,7 @@ def instant_column(millis: Sequence[int], kind: pa.DataType = INSTANT) -> pa.Arr
 
 
 def cast_instants(millis: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Return the same column as `instant_column`, in a third of its time. The cast imports `pyarrow.compute`."""
+    """Return the column of `instant_column`, in a third of the time. The cast imports `pyarrow.compute`."""
     try:
         return _number_array(pa.timestamp("ms", kind.tz), array("q", millis)).cast(kind)
     except (pa.ArrowInvalid, OverflowError):  # One of the times does not fit.
@@ -296,7 +296,7 @@ class ChecksColumns(Protocol):
 
 
 class CheckedValues:
-    """A deserialiser that checks that values fit into the columns. Others are bad records (`flink.deserializer.error`)."""
+    """A deserialiser that checks that values fit into the columns. Records with other values are bad (`flink.deserializer.error`)."""
 
     def __init__(self, values: Deserializer[Any], columns: ChecksColumns) -> None:
         self._values, self._columns = values, columns
@@ -424,7 +424,7 @@ def _as_it_is(value: Any) -> Any:
 def _decimal_column(precision: int, scale: int) -> _Column:
     """Return a column of decimals.
 
-    Its function checks each number, because for a large exponent Arrow itself ends the process, or makes up a number.
+    Its function checks each number, because for a large exponent Arrow crashes the process, or returns a wrong number.
     """
     return _Column(pa.decimal128(precision, scale), exact_decimal(precision, scale))
 

@@ -1,4 +1,4 @@
-"""Shows the state of a job at one moment to a person, read from the running job or from its stored positions.
+"""Shows a person the state of a job at one moment, which is read from the running job or from its stored positions.
 
 Start at `snapshots.py`. The fields of a snapshot are in `plugins/lag/job_state.py`.
 """

@@ -29,9 +29,9 @@ HISTORY_SECONDS = 1_800.0
 class DashboardServer:
     """Serves the page, the snapshots and the history of a job. Owns the listening socket, and the task that keeps the history.
 
-    Every request for a snapshot reads one.
+    Every request for a snapshot reads a new one.
 
-    - `history`: the totals for charts. Without them, the charts begin when the page is opened.
+    - `history`: keeps the totals for charts. Without it, the charts begin when the page is opened.
     """
 
     def __init__(self, source: SnapshotSource, history: History | None = None) -> None:
@@ -54,7 +54,8 @@ class DashboardServer:
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
-        if self._keeping is not None:  # The history reads the source, which may be closed after this call.
+        # Stopped first, because the task reads the source, which may be closed after this call.
+        if self._keeping is not None:
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):
                 await self._keeping
@@ -103,7 +104,7 @@ class Unavailable(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Keeps the totals of the last half hour, so that a page that is opened later has something to draw.
+    """Keeps the totals of the last half hour, so that a page that is opened later can draw them.
 
     Owns the points: one for each `interval_seconds`, even if no page is open.
     """

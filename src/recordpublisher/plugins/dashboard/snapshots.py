@@ -27,9 +27,9 @@ from .server import SNAPSHOT_PATH, UNAVAILABLE, DashboardServer, History, Unavai
 
 log = logging.getLogger("recordpublisher.metrics")
 HISTORY_INTERVAL_SECONDS = 10.0
-"""Time between two points. One point costs as much as one read of a page: 10 ms of CPU at 1,000 shards."""
+"""Time between two points of the charts. A point costs as much as one read by a page: 10 ms of CPU at 1,000 shards."""
 OLD_SECONDS = 1.0
-"""A snapshot is computed at most this often (seconds), however many readers request it."""
+"""The shortest time between two computations of a snapshot (seconds), however many readers request it."""
 RESPONSE_SECONDS = 10.0
 UNREAD = "has unread records and wrote none for the alarm interval"
 
@@ -37,7 +37,7 @@ UNREAD = "has unread records and wrote none for the alarm interval"
 class LiveDashboard(MetricsExporter):
     """The dashboard of a running job (`run --dashboard`). Owns the server.
 
-    The server reads the same metrics as other exporters: while a page is open, and every ten seconds for the charts.
+    The server reads the metrics that other exporters read, while a page is open and every ten seconds for the charts.
     """
 
     def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:
@@ -61,7 +61,7 @@ class LiveDashboard(MetricsExporter):
 
 
 class LiveSnapshots:
-    """Makes snapshots of a running job from the metrics of its workers on this machine. Without readers nothing is computed.
+    """Makes snapshots of a running job from the metrics of its workers on this machine. Nothing is computed unless a reader requests it.
 
     Owns the last snapshot, and the counters of earlier ones for the rates.
 
@@ -79,7 +79,7 @@ class LiveSnapshots:
 
     async def snapshot(self) -> JobSnapshot:
         """Return the current state of the job. Raises: RecordPublisherError while no worker responds."""
-        async with self._making:  # Readers that come at the same time share one snapshot.
+        async with self._making:  # Readers that call at the same time share one snapshot.
             if self._last is None or self._clock.monotonic() - self._last[0] >= OLD_SECONDS:
                 made = await self._make()
                 self._last = self._clock.monotonic(), made
@@ -198,7 +198,7 @@ def _reason(shard: Mapping[str, Any]) -> str:
 class StoredSnapshots:
     """Makes snapshots of any job from its stored positions and the tips of its shards, which it reads for every snapshot.
 
-    Values that these do not show are unknown. Owns no connection.
+    Values that follow from neither are unknown. Owns no connection.
     """
 
     def __init__(self, probe: LagProbe, clock: Clock) -> None:
@@ -216,7 +216,7 @@ class StoredSnapshots:
 
 
 class JoinedSnapshots:
-    """Joins the streams of one job in one snapshot. Owns the last snapshot. Without readers nothing is read.
+    """Joins the streams of one job in one snapshot. Owns the last snapshot. Nothing is read unless a reader requests it.
 
     - `sources`: one source for each stream.
     - `interval_seconds`: shortest time between two reads of the sources, for all readers together.
@@ -287,7 +287,7 @@ def _newest(readers: Iterable[WorkerSnapshot]) -> list[WorkerSnapshot] | None:
     newest: dict[tuple[str, int], WorkerSnapshot] = {}
     for reader in readers:
         key = (reader.worker or "", reader.process or 0)
-        # Shards of one worker may have been stored by different checkpoints.
+        # The shards of one worker may have been stored by different checkpoints, of which the newest counts.
         if key not in newest or _age(reader) < _age(newest[key]):
             newest[key] = reader
     return [newest[key] for key in sorted(newest)] or None

@@ -69,7 +69,7 @@ class StoredLetters(ABC):
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures | None:
         """Remove the letters of a chunk that succeeded, and keep those that failed. The change is durable when the call returns.
 
-        Return the letters of `succeeded` that could not be removed, with the reason.
+        Return the letters of `succeeded` that could not be removed, each with the reason.
         """
 
     def _read_letters(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
@@ -100,7 +100,7 @@ async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
 
 
 Write = Callable[[Path, Sequence[int]], None]
-"""Writes some of a file's letters, given by their numbers, to another file."""
+"""Writes some of a file's letters to another file. The letters are given by their numbers."""
 Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
 """The items of a file, a function that makes a letter of an item, and a function that writes some of the items to another file."""
 
@@ -108,7 +108,7 @@ Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
 class FileLetters(StoredLetters):
     """Letters in files of the jsonl or parquet sink. A replay rewrites each file with its remaining letters, or deletes it.
 
-    Owns the file that is being replayed, and the numbers of its remaining letters.
+    Owns the path of the file that is being replayed, and the numbers of its remaining letters.
 
     A folder that does not exist yet has no letters. Raises: ConfigurationError if its parent does not exist either.
     """
@@ -127,7 +127,7 @@ class FileLetters(StoredLetters):
         for path in sorted(self._folder.rglob(f"*{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
-            # One file at a time is in memory. Its name does not change while the replay rewrites it, so it is not visited twice.
+            # One file at a time is in memory. The replay rewrites it under the same name, so it is not visited twice.
             letters, count, self._write = await asyncio.to_thread(self._read, path)
             self._path, self._left = path, set(range(count))
             for start in range(0, len(letters), CHUNK):
@@ -136,7 +136,7 @@ class FileLetters(StoredLetters):
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """Rewrite the file with its remaining letters."""
         self._left -= {letter.place for letter in succeeded}
-        if succeeded:  # Otherwise the file keeps all of its letters.
+        if succeeded:  # If no letter succeeded, the file stays as it is.
             await asyncio.to_thread(self._keep_left)
 
     def _read(self, path: Path) -> tuple[list[DeadLetter], int, Write]:
@@ -216,7 +216,7 @@ class StreamLetters(StoredLetters):
         """Yield the batches that were read. A batch is finished when the next one is requested."""
         now = int(time.time() * 1000)
         reading = partial(stream, self._stream, self._reading, stop_at_tip=True, until_event_time=now)
-        # Only a replay stores positions: `stream` does so only if the call itself names the place.
+        # Only a replay stores positions, because `stream` stores them only if the call itself names the place.
         batches = reading(state_uri=self._place) if is_replay else reading(restore=await self._stored())
         async with aclosing(batches):
             async for batch in batches:
@@ -287,7 +287,7 @@ class QueueLetters(StoredLetters):
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
         """Restore or discard the letters that succeeded. Return those for which that call failed.
 
-        All letters that failed become visible at the end, so they are not received again before.
+        Letters that failed become visible only at the end, so they are not received again before.
         """
         handles = [letter.place for letter in succeeded]
         codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)

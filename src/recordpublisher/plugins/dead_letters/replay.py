@@ -36,9 +36,10 @@ async def replay_letters(
 ) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
     """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
 
-    - `only`: the numbers of the letters to replay; empty for all. The others are kept; if the letters are in a stream, they go to its tip.
-    - `payloads`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter that fails
-      is kept with its old payload.
+    - `only`: the numbers of the letters to replay; empty for all. The others are kept; those of a stream are put to its tip
+      again.
+    - `payloads`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter
+      that fails is kept with its old payload.
     """
     async for chunk in letters.chunks(is_replay=True):
         chosen = [letter for letter in chunk if not only or letter.number in only]
@@ -49,7 +50,7 @@ async def replay_letters(
         reasons = await target.replay(chosen) if chosen else {}
         done = {letter.key for letter in chosen if letter.key not in reasons}
         ended = [letter for letter in chunk if letter.key in done]
-        # Letters that were not chosen are handed over as failed, because a stream must get them again.
+        # Letters that were not chosen are passed as failed ones, because a stream must get them again.
         kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
         reasons = {**reasons, **kept}
         failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
@@ -168,7 +169,7 @@ class StreamTarget(AsyncExitStack):
         self._sinks: dict[str, KinesisSink] = {}
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Return when all letters are acknowledged.
+        """Put the letters, wait until all are acknowledged, and return no failures.
 
         Raises: ConfigurationError if the job does not read a letter's stream; SinkError if a record cannot be put.
         """

@@ -30,9 +30,9 @@ except ImportError as error:
 
 MAX_SCHEMA_DEPTH = 100
 MOST_VALUES = 100_000
-"""Most values of a record. If each record contains the next one twice, the number doubles with each: an empty payload would take hours."""
+"""Most values of a record. If each type contains the next one twice, the number doubles each time, so an empty payload could take hours."""
 MAX_DECIMAL_BYTES = 4_096
-"""Most bytes of a decimal, because the time for making one grows with the square of its digits."""
+"""Most bytes of a decimal, because the time for converting it grows with the square of its digits."""
 _PARSED, _NAMED = "__fastavro_parsed", "__named_schemas"
 _DECIMAL = "recordpublisher-decimal"
 _PLAIN_TYPES: dict[str, Any] = {
@@ -117,13 +117,13 @@ def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> 
     Raises: ValueError if the bytes do not fit the schema, or if bytes are left after the value.
     """
     stream = io.BytesIO(data)
-    # The reader in C would overflow the stack on a recursive value. The one in Python raises RecursionError.
+    # The reader in C would overflow the stack on a recursive value, for which the reader in Python raises RecursionError.
     read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
     try:
         if schema.begins_with_index:
             _check_index(data)
         value = read(stream, schema.definition, None if reader_schema is None else reader_schema.definition)
-    except Exception as error:  # Which errors fastavro raises for bytes that do not fit is not documented.
+    except Exception as error:  # fastavro does not document which errors it raises for bytes that do not fit.
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ValueError(
             f"it does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
@@ -158,12 +158,15 @@ class Schema:
         """The number of values that each record always has, by the name of the record. Values of records inside it count."""
         self.is_recursive = False
         self.begins_with_index = isinstance(parsed, list)
-        """Whether a value begins with the index of a union's branch. fastavro copies the list of branches, so `decode` checks the index."""
+        """Whether values begin with the index of a union's branch.
+
+        `decode` checks the index, because fastavro copies the list of branches.
+        """
         checked = self._checked(parsed, 0)
         self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
 
     def _kept(self, checked: Any) -> Any:
-        """Return the schema marked as parsed, because fastavro would copy it at each call, with the types that it finds by name."""
+        """Return the schema with the types that it names, and marked as parsed, because otherwise fastavro would copy it at each call."""
         return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:

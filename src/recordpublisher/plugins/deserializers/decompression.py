@@ -59,7 +59,7 @@ def gunzip(payload: bytes, max_bytes: int) -> bytes:
         member = zlib.decompressobj(GZIP_WINDOW)
         parts.append(member.decompress(payload, max_bytes - size + 1))
         size += len(parts[-1])
-        # One byte more than the limit was requested, so this is known before all of a too large payload is in memory.
+        # One byte more than the limit was requested, so a payload that is too large is found before all of it is in memory.
         if size > max_bytes:
             raise ValueError("it is larger")
         if not member.eof:

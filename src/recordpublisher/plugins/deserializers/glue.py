@@ -40,9 +40,9 @@ HEADER_BYTES = 18
 HEADER_VERSION, UNCOMPRESSED, ZLIB = 3, 0, 5
 _VERSION = slice(2, HEADER_BYTES)
 MAX_SCHEMAS = 1_000
-"""Most schemas that are kept. Beyond it, the oldest that no batch needs are forgotten, and fetched again when a record needs one."""
+"""Most schemas that are kept. Above this number, the oldest that no batch needs are forgotten, and fetched again when they are needed."""
 MOST_UNKNOWN, PAUSE_SECONDS = 100, 1.0
-"""If more than this many versions do not exist, there is a pause before each call, so that a producer cannot use up the account's calls."""
+"""If more versions than this do not exist, each call waits for this pause (s), so that a producer cannot use up the account's calls."""
 REFUSED_SECONDS = 60.0
 """A version that the registry did not have is requested again after this time, because it may have been registered since."""
 RETRIES = RetryPolicy(max_retries=10, base_ms=200, max_ms=5_000, exponent=1.5)
@@ -72,7 +72,7 @@ class GlueDeserializer:
             )
         self._reader_schema = schema_of(properties)
         self.decompressor = GlueDecompressor(properties.value(MAX_DECOMPRESSED_BYTES))
-        """Decompresses payloads. The job uses it too, for as many payloads at a time as its memory allows."""
+        """Decompresses payloads. The job uses it before `values`, for as many payloads at a time as its memory allows."""
         self._schemas = GlueSchemas(AwsService("glue", properties, properties.value(GLUE_ENDPOINT)), self._decoder_for)
 
     async def prepare(self, batch: RecordBatch) -> None:
@@ -92,7 +92,7 @@ class GlueDeserializer:
                 f"it does not begin with the header of the Glue Schema Registry: {data[:HEADER_BYTES].hex()}"
             )
         decode = self._schemas.decoder(data[_VERSION])
-        # The job has decompressed the payload already if its memory allowed that. Then its header says so.
+        # If the job's memory allowed it, the payload is decompressed already, and its header says so.
         return decode(self.decompressor.decompress([data])[0][HEADER_BYTES:])
 
     async def _decoder_for(self, data_format: str, definition: str) -> Decode:
@@ -148,7 +148,7 @@ class GlueSchemas:
         self._needed: dict[int, Collection[bytes]] = {}
         """The versions that each batch needs, by the `id` of the batch, for as long as the batch exists."""
         self._refused_at: dict[bytes, float] = {}
-        """When the registry did not have a version (seconds of the loop). A producer can name any number of such versions."""
+        """The time at which the registry did not have a version (seconds of the loop). A producer can name any number of such versions."""
         self._fetching: dict[bytes, asyncio.Lock] = {}
         self._users = 0
         """Number of shards that fetch a version now."""
@@ -160,7 +160,8 @@ class GlueSchemas:
     async def fetch(self, versions: Collection[bytes], batch: object) -> None:
         """Fetch the versions that are not known. For a minute, a version that does not exist has a decoder that raises ValueError.
 
-        The versions stay known for as long as `batch` exists, because it may be decoded in parts, with fetches of other shards in between.
+        The versions stay known for as long as `batch` exists, because it may be decoded in parts, while other shards fetch
+        versions in between.
 
         Raises: FatalKinesisError if the registry refuses the call, for example because a permission is missing; RetriesExhaustedError if
         calls keep failing; ConfigurationError if the extra `glue` is missing.
@@ -186,7 +187,8 @@ class GlueSchemas:
         try:
             async with lock:
                 if not self._is_known(version):
-                    if len(self._refused_at) > MOST_UNKNOWN:  # A producer could otherwise use up the account's calls.
+                    # Without this pause, a producer could use up the account's calls.
+                    if len(self._refused_at) > MOST_UNKNOWN:
                         await asyncio.sleep(PAUSE_SECONDS)
                     self._decoders[version] = await self._fetch(version)
         finally:
@@ -226,7 +228,7 @@ class GlueSchemas:
         if surplus > 0:
             needed = set[bytes]().union(
                 *list(self._needed.values())
-            )  # A copy, because batches may end in the meantime.
+            )  # The loop needs a copy, because batches may end while it waits.
             for version in [known for known in self._decoders if known not in needed][:surplus]:
                 del self._decoders[version]
                 self._refused_at.pop(version, None)

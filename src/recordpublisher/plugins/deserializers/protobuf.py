@@ -57,7 +57,7 @@ def _pool(properties: Properties) -> Any:
     is_module = given.endswith("_pb2")
     try:
         return _pool_of_module(given) if is_module else pool_of_descriptors(Path(given).read_bytes())
-    except Exception as error:  # whatever the module raises
+    except Exception as error:  # The module may raise any error.
         valid = _VALID_MODULE if is_module else _VALID_FILE
         raise ConfigurationError(PROTOBUF_DESCRIPTOR.key, given, valid, reason=str(error)) from error
 

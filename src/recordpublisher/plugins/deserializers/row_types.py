@@ -74,7 +74,8 @@ _MOST_SCHEMA_LEVELS = 64
 class _Parser:
     """Parses one text. It owns the current place in the text.
 
-    The parser is our own because the grammar has only four rules. sqlglot parses the whole of SQL, and would need the same table of names.
+    The parser is our own because the grammar has only four rules. sqlglot parses all of SQL, and would need the same table of
+    names.
     """
 
     def __init__(self, text: str) -> None:
@@ -165,7 +166,7 @@ class _Parser:
             raise self._error(f"{in_words or repr(sign)} is expected")
 
     def _next(self) -> str:
-        """Return the next token, and move behind it. Return an empty text at the end."""
+        """Return the next token, and move to the place after it. Return an empty text at the end."""
         self._place += 1
         return self._tokens[min(self._place, len(self._tokens)) - 1]
 
@@ -260,7 +261,7 @@ def _are_texts(values: Any) -> bool:
 def object_type(fields: Sequence[SchemaField], name: str = ROW) -> type[msgspec.Struct]:
     """Return a Struct with these fields. A field that is not required may be null, or missing.
 
-    A field whose name is not valid in Python becomes an attribute `field_1`, `field_2` and so on, by its place.
+    A field whose name is not valid in Python becomes an attribute `field_1`, `field_2` and so on, numbered by its place.
 
     Raises: ValueError if there is no field, or if two fields have the same name.
     """
@@ -284,7 +285,7 @@ def object_type(fields: Sequence[SchemaField], name: str = ROW) -> type[msgspec.
 
 
 class SchemaField(NamedTuple):
-    """One field of an object: its name in JSON, its type in Python, and whether a value must be there."""
+    """One field of an object: its name in JSON, its type in Python, and whether the field must have a value."""
 
     name: str
     type: Any

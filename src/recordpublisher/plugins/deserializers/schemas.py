@@ -111,7 +111,7 @@ def with_schema_texts(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class ConvertedValues:
-    """Turns the dicts of another deserialiser, such as Avro's, into rows of the schema."""
+    """Converts the dicts of another deserialiser, such as Avro's, into rows of the schema."""
 
     def __init__(self, values: Deserializer[Any], into: Any) -> None:
         self._values, self.into = values, into
@@ -150,7 +150,7 @@ class InferredJson(JsonDeserializer):
 def shape_of(value: Any, level: int = 0) -> Shape:
     """Return the shape of a JSON value.
 
-    Every text is a STRING, even if it looks like a time, because the next text of the same field may not.
+    Every text is a STRING, even if it looks like a time, because the next text of the same field may not be a time.
 
     Raises: ValueError if the value is nested too deeply.
     """
@@ -170,7 +170,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merge_shapes(first: Shape, second: Shape) -> Shape:
-    """Return a shape that holds the values of both. If no type holds both, return the first shape of which anything is known."""
+    """Return a shape that holds the values of both. If no type holds both, return the first of them that is not None."""
     if first is None or second is None or first == second:
         return second if first is None else first
     # A field that one of them lacks keeps the type of the other.

@@ -37,7 +37,7 @@ from .registry import Registry
 
 
 def reads_a_queue(properties: Properties) -> bool:
-    """Return whether the job reads a queue. False if its publisher is not installed, which other code reports."""
+    """Return whether the job reads a queue. Return False if its publisher is not installed, because other code reports that."""
     made = _source_class(properties)
     return made is not None and issubclass(made, QueueSource)
 
@@ -52,7 +52,7 @@ def why_kinesis_cannot_be_asked(
 ) -> str:
     """Return why Kinesis does not know the streams of the job, or an empty text if it does or if the publisher is not installed.
 
-    - `limit`: the end of the reason, which says what needs streams of Kinesis.
+    - `limit`: the end of the returned text, which says what needs streams of Kinesis.
     """
     kind = "lists its streams itself" if lists_its_streams(properties) else ""
     kind = "reads a queue that is not in Kinesis" if _reads_own_queue(properties) else kind
@@ -119,7 +119,9 @@ def source_class(registry: Registry, properties: Properties) -> type[RecordSourc
 def checked_publisher_class(
     registry: Registry, properties: Properties, what: str, name: str | None = None
 ) -> type[RecordPublisherFactory]:
-    """Return the class of the publisher `name`, by default of `flink.stream.recordpublisher`. It must have positions.
+    """Return the class of the publisher `name`, by default of `flink.stream.recordpublisher`.
+
+    A queue is refused, because it has no positions.
 
     - `what`: the part of the program that needs positions, for messages.
 
@@ -154,7 +156,7 @@ def build_sink(registry: Registry, properties: Properties) -> Sink:
 
 
 def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:
-    """Return the sink of `flink.deadletter.sink`, or None unless the policy for bad records is DEAD_LETTER (S7).
+    """Return the sink of `flink.deadletter.sink`, or None if the policy for bad records is not DEAD_LETTER (S7).
 
     It gets the job's properties with two changes: its settings are the properties under `flink.deadletter.` instead of `flink.sink.`, and
     its job name has the suffix " dead letters".
@@ -169,7 +171,7 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
     registry.sinks.get(
         name, DEAD_LETTER_SINK.key
-    )  # An error about the name must not be changed as errors of the sink are.
+    )  # An error about the name is raised as it is, unlike the errors of the sink.
     own = dead_letter_properties(properties)
     if own.value(ARCHIVE):
         reason = "dead letters are not all records of a shard"

@@ -22,9 +22,9 @@ def elastic_group_of(
     store: ConditionalStore | None,
     restore: Sequence[State],
 ) -> ElasticGroup | None:
-    """Return the group of this process in a store, or None with a job that runs alone.
+    """Return the group of this process in a store, or None for a job that runs alone.
 
-    Raises: ConfigurationError if a setting cannot be combined in a group, or if there is no store.
+    Raises: ConfigurationError if a setting cannot be combined with a group, or if there is no store.
     """
     if properties.value(JOB_WORKERS) != "GROUP":
         return None
@@ -45,7 +45,7 @@ def elastic_group_of(
 
 
 def _check_sink(sink: Sink | None) -> None:
-    """Check that a sink that keeps positions can be fenced for each worker (E1). Raises: ConfigurationError if it cannot."""
+    """Check that a sink that keeps positions can refuse the writes of a single worker (E1). Raises: ConfigurationError if it cannot."""
     if sink is not None and stores_positions(type(sink)) and not isinstance(sink, CommittingSink):
         reason = f"{type(sink).__name__} keeps positions next to its records, but is not a `CommittingSink`"
         raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)

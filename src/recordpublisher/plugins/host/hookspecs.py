@@ -28,7 +28,7 @@ from .registry import Registrar
 PROJECT = "recordpublisher"
 """The entry-point group, and the project name of the pluggy markers."""
 REGISTER = f"{PROJECT}_register_"
-"""Prefix of the name of each hook; the kind of class follows."""
+"""The prefix of each hook's name, after which the kind of class follows."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -116,7 +116,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "opentelemetry": "plugins.metrics.opentelemetry:OpenTelemetryExporter",
     },
 }
-"""For each kind the names, and the place of each class in this package."""
+"""The built-in names of each kind, with the place of each class in this package."""
 
 
 def _registering(places: Mapping[str, str]) -> Callable[[Registrar[Any]], None]:

@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
-    A plugin that fails to load is listed as failed, and the others are loaded. The error about a missing name shows the reason. A name
-    that two plugins claim is an error where it is used.
+    A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the
+    plugin failed. A name that two plugins claim is an error where it is used.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
     for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
@@ -81,7 +81,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
     except Exception as error:
         reason = f"{type(error).__name__}: {error}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
-    for table, claim in claims:  # Only now, so that a plugin that fails halfway registers no name.
+    for table, claim in claims:  # Registered only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)
     return PluginStatus(owner, "loaded")
 
@@ -93,7 +93,7 @@ def _collect_claims(
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
-    # Only the hooks of this plugin are called, so that an error names its plugin.
+    # Each plugin has its own call, so that an error names its plugin.
     others = [other for other in manager.get_plugins() if other is not plugin]
     claims: list[tuple[NameTable[Any], Claim[Any]]] = []
     for kind, table in registry.tables().items():

@@ -39,9 +39,9 @@ class Registry:
         self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties (C2).
+        """Import each class that a property names, alone or in a list, so that the class declares its own properties (C2).
 
-        Classes of plugins whose name is a part of a key are imported as well: a file that two jobs share may have keys of both.
+        Plugin classes whose name is a part of a key are imported too, because a file that two jobs share may have keys of both.
         """
         chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}
         in_keys = {part for key in properties for part in key.lower().replace("_", "-").split(".")}
@@ -49,7 +49,7 @@ class Registry:
             for claim in table.claims():
                 is_in_key = claim.owner.plugin != "builtins" and claim.name.lower() in in_keys
                 if claim.name.lower() in chosen or is_in_key:
-                    with suppress(PluginError):  # The error is raised where the name is used.
+                    with suppress(PluginError):  # The error is raised later, where the name is used.
                         table.get(claim.name, "")
 
     def tables(self) -> dict[str, NameTable[Any]]:
@@ -115,7 +115,8 @@ class NameTable(Generic[T]):
     def make(self, name: str, key: str, *arguments: Any) -> T:
         """Return an object of the class registered under `name`, made with `arguments`.
 
-        Raises: the errors of `get`; the RecordPublisherErrors of the class, and for a plugin's other errors PluginError, which names it.
+        Raises: the errors of `get`; the RecordPublisherErrors of the class; PluginError, which names the plugin, for other errors
+        of a plugin's class.
         """
         made: Any = self.get(name, key)
         claim = self._claims[name.strip().lower()]
@@ -140,7 +141,7 @@ class NameTable(Generic[T]):
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
     def why_absent(self) -> str:
-        """Return why a name is unknown. A plugin that failed comes first: what failed may be another class of its package."""
+        """Return why a name is unknown. A plugin that failed comes first, because its package may have the class."""
         failed = [f"{plugin}" for plugin in self.not_loaded() if plugin.state == "failed"]
         blocked = [f"{plugin}" for plugin in self.not_loaded() if plugin.state != "failed"]
         absent = f"no {self.kind} of that name is installed"

@@ -30,12 +30,12 @@ from ..host.build_from_properties import reads_a_queue
 
 PositionsLoader = Callable[[WorkerRecord], Awaitable[Positions]]
 ATTEMPTS = 5
-"""How often positions are read again because shards have moved between workers while they were read."""
+"""How often positions are read again because shards moved between workers during a read."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
+    """The state of each listed shard by `Shard.key`, with the worker that stored it and the time. Without a store there are no states.
 
     - `workers`: the worker that stored the state.
     - `taken_ms`: when the state was stored (epoch ms).
@@ -49,7 +49,7 @@ class JobState:
 
     @classmethod
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
-        """Read snapshots. A shard without a stored state begins where the job would begin it.
+        """Return the states in snapshots. A shard without a stored state begins where the job would begin it.
 
         Raises: StateError if a snapshot cannot be read.
         """
@@ -65,7 +65,7 @@ class JobState:
         return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
 
     def lowest_shard(self) -> str | None:
-        """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
+        """Return the shard with the lowest watermark that was not read to its end. If alignment waits, it waits for this shard."""
         known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
         lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
         return None if lowest is None else lowest[1]
@@ -129,7 +129,7 @@ class JobStateReader:
 
 
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
-    """Return what a restart does to a job that stores no positions, and what helps. Empty if the job stores positions.
+    """Return what a restart of a job without stored positions does, and what helps; an empty text if the job stores positions.
 
     - `sink`: the class of the job's sink, or None if it is not known.
     """
@@ -159,7 +159,7 @@ async def snapshots_of_workers(
         if (alone := table.document.alone) is not None:
             part = await read_alone_part(group, entries, alone.worker)
             if part is None:
-                continue  # a later start has replaced it in the meantime
+                continue  # A later start has replaced this worker since.
             states = alone_states(part.positions, alone)
             pinned, taken = part.pinned_ms, part.taken_ms
             return [{**snapshot_to_json(states, pinned, alone.epoch, taken_ms=taken), "worker": alone.worker}]
@@ -199,18 +199,21 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One shard. Times are in ms.
 
-    - `worker`: the worker that reads the shard. `worker`: the worker (GROUP), if its name is known.
+    - `process`: the number of the worker that reads the shard. `worker`: its name in a group, if it is known.
     - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
-    - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged into it.
-    - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint covers.
-      `unread`: whether there is such a record. `position`: the stored position.
+    - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged
+      into it.
+    - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint
+      covers. `unread`: whether there is such a record. `position`: the stored position.
     - `loss_ms`: time until a record that is not finished may be past retention.
-    - `watermark`: watermark after the last record written (epoch ms). `is_held`, `is_excluded`: whether alignment holds or excludes the
-      shard.
+    - `watermark`: watermark after the last record written (epoch ms). `is_held`, `is_excluded`: whether alignment holds or
+      excludes the shard.
     - `is_idle`: whether no record arrived for `IdleIntervals.shown_ms`. `idle_ms`: time since the last record.
-    - `records_per_second`: records finished lately. `bytes_per_second`: bytes written lately. Without stored positions: what arrives.
+    - `records_per_second`, `bytes_per_second`: records finished and bytes written lately; without stored positions, those that
+      arrive.
     - `tip`, `tip_age_ms`: without stored positions the sequence number of the newest record, and its age.
-    - `skipped_records`, `dead_letters`: counted since its reader has the shard. `in_flight`: records of a queue that are not acknowledged.
+    - `skipped_records`, `dead_letters`: their numbers since the worker has the shard. `in_flight`: records of a queue that are
+      not acknowledged.
     - `has_alarm`: whether the shard needs attention; None if this was not checked. `alarm`: why it does.
     """
 
@@ -244,7 +247,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     """The last commit of a sink.
 
-    - `files`, `bytes`: what was committed; 0 for rows of a database.
+    - `files`, `bytes`: how many were committed; 0 for rows of a database.
     - `age_ms`: how long ago the commit was (ms), or None before the first commit.
     - `waiting_records`: records that wait for the next commit.
     """
@@ -256,13 +259,13 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """One worker, or in a group one `worker`.
+    """One worker: its number `process`, or in a group its name `worker`.
 
     - `responds`: whether its event loop responds. `not_ready`: why it is not ready; empty if it is ready.
     - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
     - `commit`: the last commit, if the worker is running and its sink commits.
     - `alarms`: number of active alarms.
-    - `skipped_records`, `dead_letters`: counted since it started, in all shards that it had.
+    - `skipped_records`, `dead_letters`: their numbers since it started, in all shards that it had.
     """
 
     process: int | None = None
@@ -343,7 +346,7 @@ class Rates:
     def per_second(self, shard: str) -> tuple[float, float] | None:
         """Return records and bytes per second, or None if they are not known.
 
-        For example, they are not known if another process has taken over the shard, so that its counters begin again at 0.
+        They are not known if, for example, another process has taken over the shard, so that its counters begin again at 0.
         """
         if len(self._samples) < 2:
             return None

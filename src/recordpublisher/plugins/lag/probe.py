@@ -1,4 +1,4 @@
-"""Reads how far a job is behind in each shard, or without stored positions what arrives there, with at most two reads for each shard."""
+"""Reads how far each shard of a job is behind, or without positions what arrives in it, with at most two reads for each shard."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def lost_shard(key: str, state: ShardState, worker: str | None) -> ShardSnapshot
 
 
 def is_overdue(shard: ShardSnapshot, interval_ms: int) -> bool:
-    """Return whether the oldest unread record is older than the alarm interval. If the position does not move either, it is an alarm."""
+    """Return whether the oldest unread record is older than the alarm interval. If the position does not move either, an alarm is due."""
     return bool(shard.unread) and shard.lag_ms is not None and shard.lag_ms >= interval_ms
 
 
@@ -263,7 +263,7 @@ FEW_RECORDS, MANY_RECORDS = 100, 1_000
 SHORT_MS = 2_000
 """A shard takes 1 MB a second, so the records of this time are at most the 2 MB that a shard returns each second."""
 LONGER_MS = 20_000
-"""Read if no record arrived in the last two seconds, because the records came in a burst."""
+"""The records of this time are read if none arrived in the last two seconds, because then they came in a burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,10 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
-    """Return the rates between the first and the last of these records. Newer records follow, whose number is not known."""
+    """Return the rates between the first and the last of these records.
+
+    They end there, because the number of newer records is not known.
+    """
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if not seconds:
         return ShardActivity()

@@ -43,7 +43,7 @@ _STEMS = {
     "numBytesOut": "written",
     "numRecordsOutErrors": "failed_records",
 }
-"""Stems of metrics whose name contains a unit or a verb; the stems leave it out."""
+"""The stems of metrics whose own name contains a unit or a verb, which a stem leaves out."""
 _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 
 
@@ -121,7 +121,7 @@ def _name(fetcher: MeasuredFetcher) -> str:
 
 
 class _ProducerAsFetcher:
-    """Presents a producer, with its name, as a fetcher that reads no shard."""
+    """A fetcher that reads no shard and has the name and metrics of a producer."""
 
     def __init__(self, name: str, producer: MeasuredProducer) -> None:
         self.producer = name
@@ -171,7 +171,7 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
     """Keep exporters open while the block runs."""
     async with AsyncExitStack() as opened:
         for exporter in exporters:
-            # The callback comes first, so that an exporter whose `open` fails halfway is closed as well.
+            # The callback comes first, so that an exporter whose `open` fails is closed as well.
             opened.push_async_callback(exporter.close)
             await exporter.open(source)
         yield
@@ -211,7 +211,7 @@ class PeriodicExporter(MetricsExporter):
     async def _send_once(self) -> None:
         try:
             await self.send(await self._source.metrics())
-        except Exception as error:  # A monitoring system that is away must not end the job.
+        except Exception as error:  # A monitoring system that does not respond must not end the job.
             log.warning("metrics were not sent; the next interval tries again: %s: %s", type(error).__name__, error)
 
 
@@ -247,7 +247,8 @@ class ExportedMetric:
     def opentelemetry_name(self) -> str:
         """The name by OpenTelemetry's conventions, without unit; the standard name if there is one."""
         if (self.scope, self.source) == ("shard", "records"):
-            return "messaging.client.consumed.messages"  # The only one for which the conventions have a name.
+            # This is the only metric for which the conventions have a name.
+            return "messaging.client.consumed.messages"
         ending = "_timestamp" if self.unit == "timestamp_seconds" else ""
         is_duration = self.type is MetricType.COUNTER and self.unit == "seconds"
         return f"recordpublisher.{self.scope}.{self.stem}{'_time' if is_duration else ending}"
@@ -306,7 +307,7 @@ def shard_rows(worker: WorkerMetrics) -> Iterator[Row]:
 def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
     """Return the metrics of workers, of their sinks (each metric once), and of shards, with the rows of each table.
 
-    A program that only produces has those of sinks alone.
+    A program that only produces has only those of sinks.
     """
     jobs = [each for each in workers if not each.producer]
     of_sinks = {metric.name: _export_metric("sink", metric) for each in workers for metric in each.sink}

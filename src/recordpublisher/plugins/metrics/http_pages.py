@@ -1,4 +1,4 @@
-"""Serves a few pages over HTTP, on TCP or on a Unix socket. No client can disturb the job through this server."""
+"""Serves a few pages over HTTP, on TCP or on a Unix socket. No client can slow down or end the job through this server."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class HttpPages:
     A further connection replaces the oldest one that waits for a request, so that idle clients cannot keep a probe away.
 
     - `pages`: the function that makes each page.
-    - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. A browser sends the name by
-      which it found the server. So a page of another site, whose name leads to this machine, cannot read the pages.
+    - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. A browser sends the
+      name by which it found the server. So a page of another site cannot read the pages, even if the site's name leads to this
+      machine.
     """
 
     def __init__(self, pages: Pages, is_local: bool = False) -> None:

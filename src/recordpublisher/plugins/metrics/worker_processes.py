@@ -111,7 +111,8 @@ async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
         ):
             return msgspec.json.decode(await response.read(), type=list[kind])  # type: ignore[valid-type]
     except (aiohttp.ClientError, TimeoutError, OSError):
-        return None  # The process may have ended, or its event loop is blocked. The others are shown all the same.
+        # The process may have ended, or its event loop is blocked. The other workers are shown nevertheless.
+        return None
 
 
 def _socket_path(folder: Path, number: int) -> Path:

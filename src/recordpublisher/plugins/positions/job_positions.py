@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
 
 class JobPositions:
-    """Reads a job's positions while the job may run, without taking anything over. Writes the first positions of a job that is not running.
+    """Reads a job's positions while the job may run, without a change. Writes the first positions of a job that is not running.
 
-    Owns the connections of its sink, which is never opened, and of its state store, which is opened by the first call that needs it.
+    Owns the connections of its sink, which is never opened, and of its state store, which is opened by the first call that needs
+    it.
 
     Raises: ConfigurationError if a property is invalid, or if the job stores its positions nowhere.
     """
@@ -97,7 +98,7 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as the first positions of the job, or instead of those of a job that runs alone, which is fenced by that.
+        """Store states as the first positions of the job, or instead of those of a job that runs alone, whose later writes then fail.
 
         Raises: ConfigurationError if there is no state store; StateError if a group has positions, or if the states cannot be written.
         """
@@ -110,7 +111,7 @@ class JobPositions:
             await store_as_group(store, states)
 
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
-        """Replace the positions of the job. If it is a group, wait for silent workers, and replace them when no worker is left.
+        """Replace the positions of the job. For a group, first wait until no worker is left; silent workers are declared dead.
 
         Raises: StateError if a worker of a group is running, or if the states cannot be written.
         """
@@ -123,13 +124,16 @@ class JobPositions:
         if found.document.alone is None:
             await end_group(group, self._lease_settings)
             found = await group.read_table()
-            assert found is not None  # A table is never deleted.
+            assert found is not None  # The lease table is never deleted.
         await self._store_over(store, found, states)
 
     async def _store_over(
         self, store: ConditionalStore, found: Stored[LeaseTable], states: Mapping[str, ShardState]
     ) -> None:
-        """Seal the worker that runs alone, if one does, first its record and then its part; then store the states."""
+        """Seal the worker that runs alone, if one does, so that its writes fail, then store the states.
+
+        Its record is sealed first, then its parts with the positions.
+        """
         if (alone := found.document.alone) is not None:
             group, entries = GroupStore(store), entries_of(self._sink)
             await seal_parts(group, await seal_worker(group, alone.worker))
@@ -151,12 +155,12 @@ class JobPositions:
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """The sink's entries, if the job has no state store: the lease table is there then, too."""
+        """The sink's entries if the job has no state store, because they then have the lease table."""
         return entries_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
     def _written_store(self) -> ConditionalStore:
         store = self._entries or self._opened_store()
-        assert store is not None  # `check_writable` has found a URI.
+        assert store is not None  # `check_writable` has found the URI of a store.
         return store
 
     @property
@@ -206,7 +210,7 @@ class StoredPositions:
 
 
 async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
-    """Wait until no worker is in the group; silent workers are sealed.
+    """Wait until no worker is in the group. Silent workers are declared dead (sealed).
 
     Raises: StateError, naming the worker, if one is running; StoreUnavailableError if the store does not answer.
     """
@@ -247,7 +251,7 @@ def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, Shard
 
 @asynccontextmanager
 async def job_and_service(properties: Properties) -> AsyncIterator[tuple[JobPositions, KinesisClient, Sequence[str]]]:
-    """Yield the job's positions, the service and the job's streams."""
+    """Yield three things: the job's positions, the service, and the names or ARNs of the job's streams."""
     from recordpublisher.publishers.kinesis import KinesisClient  # imported here because it loads the AWS SDK
 
     streams, job = streams_of(properties), JobPositions(properties)

@@ -130,7 +130,7 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Pause between the two reads, and return the heartbeats from before. On a quiet stream they are all that a group changes."""
+        """Pause between the two reads, and return the heartbeats from before. On a quiet stream a group changes nothing else."""
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
         return before
@@ -189,7 +189,7 @@ class KclLease:
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """Sort key of the progress: a start, then a sequence number with its sub-sequence number, then the end."""
+        """Sort key of the progress: a start position is lowest, then a sequence number with its sub-sequence number, then the end."""
         if self.checkpoint in NO_SEQUENCE_NUMBER:
             return (2 if self.has_ended else 0, 0, 0)
         return (1, int(self.checkpoint), self.sub_sequence)
@@ -314,7 +314,7 @@ class KclLeaseTable:
         try:
             await self._service.call("PutItem", lambda _: None, TableName=self._name, Item=written, **condition)
         except ConditionFailedError as error:
-            # If it has, the SDK's retry met its own first attempt, which had succeeded.
+            # If the row has it, the SDK's retry met its own first attempt, which had succeeded.
             if not await self._has(written):
                 raise StateError(
                     f"the lease {lease.key} in {self.place} was changed in the meantime; is a worker of the KCL running?"
@@ -364,7 +364,7 @@ def leases_from_states(
     rows: Sequence[KclLease],
     streams: Sequence[str],
 ) -> list[ExportedLease]:
-    """Return the leases of the listed shards that are to be read, and of shards that ended in the job but not in the table.
+    """Return the leases of listed shards that must be read, and of shards that have ended in the job but not in the table.
 
     Raises: StateError if the rows are of another stream, if they do not name the streams although the job has several, or if the KCL cannot
     hold a position.
@@ -377,7 +377,7 @@ def leases_from_states(
     for shard in listed:
         state = states[shard.key]
         if state.ended and shard.key not in restored.shards and not _is_open(rows, shard):
-            continue  # An ancestor that ended long ago. The KCL has deleted its lease, or knows its end.
+            continue  # This is an ancestor that ended long ago: the KCL has deleted its lease, or knows its end.
         checkpoint, sub_sequence = _checkpoint_of(shard.key, state)
         children = tuple(child.shard_id for child in listed_children.of(shard.key)) if state.ended else ()
         lease = KclLease(
@@ -396,7 +396,7 @@ def leases_from_states(
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
-    """Return whether the KCL would continue to read a shard that it has left to the job, because its lease has not ended."""
+    """Return whether the KCL would still read a shard that the job has finished, because the shard's lease has not ended."""
     own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
     return any(row.checkpoint != SHARD_END for row in own)
 
@@ -442,7 +442,7 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
 
 
 HEARTBEATS_WATCHED = 2
-"""Heartbeat intervals to wait, because a heartbeat may be late."""
+"""The number of heartbeat intervals to wait. It is above 1 because a heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 

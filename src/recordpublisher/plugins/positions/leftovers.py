@@ -37,7 +37,7 @@ class Unpublished(NamedTuple):
 class JobLeftovers:
     """Owns the connections of the job's sink and of its dead-letter sink, which are never opened, and of its state store.
 
-    Data that a running job has just staged is in no entry either, so only its age tells it from leftovers.
+    Data that a running job has just staged is in no entry either, so only its age distinguishes it from leftovers.
 
     Raises: ConfigurationError if a property is invalid. Sinks that stage nothing have no leftovers.
     """
@@ -75,12 +75,12 @@ class JobLeftovers:
         ]
 
     async def take_back(self, found: Unpublished) -> None:
-        """Make the destination refuse commits that are not published, and return to the positions from before them.
+        """Make the destination refuse commits that are not published, and restore the positions from before them.
 
-        The silent workers of a group are waited for, for the lease duration.
+        Silent workers of a group get the lease duration to show that they run.
 
-        Raises: StateError, naming the worker, if one is running, or if another process has changed the entry; StoreUnavailableError if a
-        store does not answer.
+        Raises: StateError, naming the worker, if one is running, or if another process has changed the entry;
+        StoreUnavailableError if a store does not answer.
         """
         place = self._state or found.store
         group = GroupStore(place, self._lease_settings.interval)
@@ -105,7 +105,7 @@ class JobLeftovers:
 
     async def _find(self, sink: CommittingSink, before: float) -> list[Leftover]:
         listed = await sink.leftovers(())
-        # Listed again, because in the meantime files may have been committed (then an entry names them) or published (then they are gone).
+        # Listed again, because files may have been committed since, so that an entry names them, or published, so that they are gone.
         in_stores = [await _named_in(store, sink.target()) for store in self._stores[sink]]
         named = [each for names in in_stores for staged in names.values() for each in staged]
         still = set(await sink.leftovers(named))
@@ -113,9 +113,9 @@ class JobLeftovers:
 
 
 async def take_back(found: Unpublished) -> None:
-    """Make the destination refuse commits that are not published, and return to the positions from before them.
+    """Make the destination refuse commits that are not published, and restore the positions from before them.
 
-    A process of the job that continues is fenced off. No worker of a group may be running (`JobLeftovers.take_back`).
+    A process of the job that continues can no longer commit. No worker of a group may be running (`JobLeftovers.take_back`).
 
     Raises: StateError if another process has changed the entry; StoreUnavailableError if a store does not answer.
     """
@@ -130,7 +130,7 @@ async def take_back(found: Unpublished) -> None:
 async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
     """Take back the commits of a worker.
 
-    All shards with these rows are still its own: a worker releases a shard, and others acquire one, only when its rows are published.
+    The worker still has all shards of these rows: it releases a shard, and others acquire one, only after its rows are published.
     """
     group, place = GroupStore(found.store), f"{found.name} in {found.store.place}"
     worker, _, number = found.name.removeprefix(PARTS).rpartition("/")
@@ -161,7 +161,7 @@ async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list
 
 
 async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
-    """Return the items staged for `target` that the parts of workers name."""
+    """Return the items staged for `target` that are named in the positions of workers."""
     found = {}
     for name, value in (await store.list(PARTS)).items():
         part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")

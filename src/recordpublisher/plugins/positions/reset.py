@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PositionsReset:
-    """A job, and the place where it is to continue.
+    """A job, and the place from which it will continue.
 
     - `shard_ids`: the shards to reset, of all streams; empty for every shard.
     """
@@ -77,7 +77,7 @@ class PositionsReset:
         return sorted(known.values(), key=lambda position: position.shard)
 
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions. Running workers are fenced off. Raises: StateError if a worker of the group is running."""
+        """Store the planned positions. Later writes of running processes fail. Raises: StateError if a worker of the group is running."""
         await self.job.store_over(imported_states(plan))
 
     async def _start_of(self, stream: str) -> StartingPosition:
@@ -138,8 +138,8 @@ async def reset_positions(
     - `shard_ids`: reset only these shards, of all streams. Default: every shard.
     - `dry_run`: write nothing.
 
-    Return a dict with each `stream/shard`: the record after which, or the place from where, it is read now; None if it was read to its end.
-    Running workers are fenced off.
+    Return a dict from each `stream/shard` to the record after which, or the place from which, it is read now; None if it was read
+    to its end. Later writes of running processes fail.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
     group is running, or if a group's positions are stored with its rows; KinesisError if the shards cannot be listed.
@@ -154,7 +154,7 @@ async def reset_positions(
     return {key: None if state.ended else state.position or state.start for key, state in states.items()}
 
 
-# Imports a file of positions, as `recordpublisher positions show --json` prints them, into another job.
+# Imports a file of positions into another job. `recordpublisher positions show --json` prints such a file.
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ _MEANT = {
     **dict.fromkeys(("begin", "from_", "since", "starting_position", "start_time"), "start"),
     **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
 }
-"""Names of arguments in other libraries, and ours."""
+"""The names that arguments have in other libraries, with our names."""
 
 
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
@@ -271,7 +271,7 @@ def chosen_deserializer(
     registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None
 ) -> Deserializer[Any]:
     """Return the deserialiser of the argument, else that of the property. Raises: ConfigurationError if it is invalid."""
-    is_named = deserializer is None or isinstance(deserializer, str)  # a text is the value of the property
+    is_named = deserializer is None or isinstance(deserializer, str)  # A text is the value of the property.
     return build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
 
 

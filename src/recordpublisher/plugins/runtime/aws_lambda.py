@@ -43,7 +43,7 @@ HandlerArgument = (
     | Callable[[list[V]], object]
     | Callable[[V], object]
 )
-"""A function of a record, of its value, or with a `batch_size` above 1 of a list of them."""
+"""A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
 SPARE_SECONDS = 1.0
 """How long before the end of its time the function answers (seconds)."""
 
@@ -161,8 +161,9 @@ class _Invocation:
                 while (part := next(parts, None)) is not None:
                     done += len(part)
                     yield part
-                    del part  # frees the records that were handled
-            except DeserializationError as error:  # Raised only with the policy FAIL, so no record before was skipped.
+                    del part  # This frees the memory of the records that were handled.
+            # The error is raised only with the policy FAIL, so no record before was skipped.
+            except DeserializationError as error:
                 before = batch.sequence_numbers.index(error.sequence_number)
                 for part in self._decorator.parts(batch.slice(done, before)) if before > done else ():
                     yield part

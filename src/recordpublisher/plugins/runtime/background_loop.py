@@ -25,7 +25,7 @@ Ts = TypeVarTuple("Ts")
 
 PATIENCE_SECONDS = 5.0
 _SLICE_SECONDS = 0.5
-"""How long one wait of a caller takes at most, so that an interruption is seen (`_wait`)."""
+"""The longest single wait of a caller, after which it looks for an interruption (seconds, see `_wait`)."""
 
 
 class BackgroundLoop:
@@ -191,8 +191,8 @@ class BackgroundLoop:
 def _wait(event: threading.Event, timeout: float | None = None) -> bool:
     """Wait for an event, `timeout` seconds at most. Return whether it is set.
 
-    The wait is made of slices: a signal that arrives after this thread has released the interpreter's lock, and before it sleeps, wakes
-    it no more, so a Ctrl-C of that moment would be held back until the event is set.
+    The wait is made of slices. A signal may arrive after this thread has released the interpreter's lock and before it sleeps. It
+    does not wake the thread then, so without slices a Ctrl-C of that moment would wait until the event is set.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -350,18 +350,20 @@ RUNS_IN_THREADS = RunsInThreads()
 run_log = logging.getLogger("recordpublisher.run")
 LOOP_CHECK_SECONDS = 1.0
 BLOCKED_CHECKS = 10
-"""Checks in a row without a sign of the loop, after which it counts as blocked. Checks are counted, and not time: while the process is
-suspended this thread does not check either."""
+"""The number of checks in a row without a sign of the loop, after which it counts as blocked.
+
+Checks are counted instead of time, because while the process is suspended this thread does not check either.
+"""
 FRAMES = 12
 _ASYNCIO = str(Path(asyncio.__file__).parent)
-"""The loop's own calls say nothing about what blocks it."""
+"""The folder of asyncio's code, whose calls are left out because they say nothing about what blocks the loop."""
 
 
 class LoopWatch:
     """Logs the stack of the event loop's thread once if a call does not return for 10 s.
 
-    Nothing else can tell while the loop is blocked: reading, heartbeats, checkpoints, metrics and the stop wait for the call. Use:
-    `with LoopWatch():` in the loop's thread.
+    Nothing else can report it, because reading, heartbeats, checkpoints, metrics and the stop wait for the call too. Use: `with
+    LoopWatch():` in the loop's thread.
     """
 
     def __init__(self, check_seconds: float = LOOP_CHECK_SECONDS) -> None:
@@ -380,7 +382,7 @@ class LoopWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._has_ended.set()
-        self._watch.join(1)  # It ends at once, so that a program finds no thread of ours after a run.
+        self._watch.join(1)  # The thread ends at once, so that a program finds no thread of ours after a run.
         if self._tick is not None:
             self._tick.cancel()
 

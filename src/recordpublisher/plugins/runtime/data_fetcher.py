@@ -1,6 +1,6 @@
 """`rp.DataFetcher`: the job of a program. `job_assembly.py` builds its parts; `fetcher/shard_fetcher.py` does the reading."""
 
-from __future__ import annotations  # the reference and help() show types by their names
+from __future__ import annotations  # The reference and help() show types by their names.
 
 import asyncio
 import logging
@@ -110,7 +110,8 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._state_place = job.state_place
-        # Nothing is lost if positions are stored, or if the program restores snapshots, which it then stores too.
+        # No position is lost if they are stored, or if the program restores snapshots, because it then stores them too.
+        # Otherwise a warning is due.
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self._handles_signals = handle_signals
@@ -123,14 +124,14 @@ class DataFetcher(Generic[V]):
     def described(self) -> Properties:
         """Return the properties that describe this job to a command: its streams, and where it stores its positions.
 
-        Raises: ConfigurationError if only objects of the program know that.
+        Raises: ConfigurationError if only objects of the program know them.
         """
         return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
 
     def handling(self, properties: Properties) -> tuple[Sink | None, Decorators, Any]:
-        """Return the sink if it is an object, how records get values with these properties, and the type of the values.
+        """Return three things: the sink if it is an object, the decorators that these properties give to records, and the values' type.
 
-        Used by a command that replays dead letters.
+        A command that replays dead letters uses them.
         """
         return self._given_sink, *decorators_and_type(load_registry(), properties, *self._values)
 
@@ -182,7 +183,7 @@ class DataFetcher(Generic[V]):
     def tell_of_lost_positions(self) -> None:
         """Log once that no positions are stored, if that is so and the program does not restore snapshots."""
         if not self._is_loss_told:
-            from ..lag.job_state import without_positions  # imported here because it loads the modules of groups
+            from ..lag.job_state import without_positions  # Imported here because it loads the modules of groups.
 
             self._is_loss_told = True
             if words := without_positions(None, self.properties):
@@ -202,7 +203,7 @@ class DataFetcher(Generic[V]):
         """
         with SHORT_ERRORS:
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
-            self._fetcher.snapshot()  # raises StateError if it was not opened
+            self._fetcher.snapshot()  # This raises StateError if the fetcher was not opened.
             try:
                 with LoopWatch():
                     return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
@@ -220,7 +221,7 @@ class DataFetcher(Generic[V]):
         self._fetcher.stop()
 
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event | None = None) -> T:
-        """Return the result of `work`, and log what it waits for once `began` is set: it may wait for code of others without end."""
+        """Return the result of `work`. Once `began` is set, log what it waits for, because code of others may never return."""
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
         job = self._fetcher
         telling = asyncio.create_task(
@@ -254,8 +255,9 @@ class DataFetcher(Generic[V]):
     def progress(self) -> WorkerProgress:
         """Return the figures of a progress line, such as `records` read, `open_shards`, `lag_ms`, and `unfinished` records of the sink.
 
-        The others are `idle_shards`, `held_shards`, and `skipped` and `dead_letters`, whose records count as read. `lag_ms` is the lag of
-        the shard that is furthest behind. `unfinished` is None if it is not known. The call has a twentieth of the cost of `metrics()`.
+        The others are `idle_shards`, `held_shards`, and `skipped` and `dead_letters`, whose records count as read. `lag_ms` is
+        the lag of the shard that is furthest behind. `unfinished` is None if it is not known. The call costs a twentieth of
+        `metrics()`.
         """
         return self._fetcher.progress()
 

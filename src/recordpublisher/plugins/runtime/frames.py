@@ -1,6 +1,6 @@
 """`rp.read_arrow`, `rp.read_polars` and `rp.read_pandas`: read a part of streams as a data frame."""
 
-from __future__ import annotations  # the reference and help() show types by their names
+from __future__ import annotations  # The reference and help() show types by their names.
 
 import logging
 import math
@@ -62,7 +62,7 @@ _VALID_START = "TRIM_HORIZON (or earliest), an age such as 1h, a time with a zon
 _VALID_END = "NOW, a time with a zone, or a snapshot"
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 16 * 2**20
-"""Memory of the records of one Arrow batch. When it is reached, the batch is made with fewer rows."""
+"""Memory of the records of one Arrow batch. When it is reached, the batch gets fewer rows."""
 MOST_LEVELS = 64
 """How many levels of arrays and objects a column may have. Polars took minutes for 700 levels, and ended the process at 900."""
 
@@ -106,17 +106,17 @@ def read_arrow(
     made = None if is_inferred(given) else _columns_of(chosen)
     names = [] if made is None else _chosen_names(made.schema.names, columns, () if metadata else made.metadata.names)
     begin, until_ms = _event_times_ms(event_times)
-    # 2. Read the streams up to the tip, or to a time. A bad record is one whose value does not fit into its column either.
+    # 2. Read the streams up to the tip, or to a time. A record is also bad if its value does not fit into its column.
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
-        given.merged({SCHEMA.key: None}),  # `chosen` has it
+        given.merged({SCHEMA.key: None}),  # The deserialiser `chosen` has this schema already.
         deserializer=CheckedValues(chosen, made) if made is not None and is_checked else chosen,
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),
         stop_at_tip=True,
     )
-    # 3. Leave out the records behind the positions of a snapshot, and those outside the event times.
+    # 3. Leave out the records after the positions of a snapshot, and those outside the event times.
     if isinstance(end, Mapping):
         batches = until(batches, merge_snapshots([end]).shards)
     if begin is not None or until_ms is not None:
@@ -222,7 +222,7 @@ def _inferred_reader(
             raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason)
         log.warning("record %s of %s was skipped: %s", record.sequence_numbers[0], record.shard.key, reason)
     schema = made.schema
-    if not parts and not isinstance(columns, str):  # Without a record no JSON object shows the fields.
+    if not parts and not isinstance(columns, str):  # Without any record there is no JSON object that shows the fields.
         schema = pa.schema(
             [*schema, *(pa.field(name, pa.null()) for name in columns or () if name not in schema.names)]
         )
@@ -246,7 +246,8 @@ def _read_table(
     with read_arrow(streams, properties, **arguments) as reader:
         table, fields = _with_json_fields(reader.read_all())
     left_out = () if metadata else [name for name in RECORD_SCHEMA.names if name not in fields]
-    if not table.num_rows and not isinstance(columns, str):  # Without an object the fields are not known.
+    # Without any record there is no JSON object that shows the fields.
+    if not table.num_rows and not isinstance(columns, str):
         for name in [name for name in columns or () if name not in table.column_names]:
             table = table.append_column(name, pa.nulls(0))
     return table.select(_chosen_names(table.column_names, columns, left_out))
@@ -292,7 +293,7 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
 def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
     """Return a column for each field of the type.
 
-    The values of a function, `json` or `avro` are one column of JSON text, next to the payload.
+    If the deserializer is a function, `json` or `avro`, there is one column with the value as JSON text, next to the payload.
     """
     made = made_type(values)
     if made is bytes:

@@ -88,7 +88,7 @@ def build_job(
     check_function("on_alarm", on_alarm, "a function of an Alarm")
     check_function("watermark_assigner", watermark_assigner)
     publisher = source_class(registry, given)
-    registry.import_chosen(given)  # plugins declare properties of their own
+    registry.import_chosen(given)  # This import declares the properties of plugins.
     given.check()
     publisher.check(given, list(names.given.values()))
     values = chosen_deserializer(registry, given, deserializer)
@@ -163,7 +163,7 @@ class JobParts(msgspec.Struct, frozen=True):
     """The parts of a job.
 
     - `lister`: None for a queue.
-    - `state_place`: where the job stores its positions, or "".
+    - `state_place`: the location where the job stores its positions, or "".
     """
 
     fetcher: ShardFetcher | QueueJob

@@ -81,7 +81,7 @@ async def tell_what_drains(
 ) -> None:
     """Log every `NOTICE_SECONDS` what a drain, or a job that has failed, waits for, until the task is cancelled.
 
-    When the job has left hung publishers behind, the sink is named only after it has been waited for that long itself.
+    If publishers hung before, the sink is named only after the job has waited for the sink alone for that long.
 
     - `unfinished`: returns the records that the sink has not finished, as far as it knows.
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
@@ -142,7 +142,7 @@ def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lam
 
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):  # Windows has no such handlers.
-            loop.add_signal_handler(number, lambda: None)  # makes the loop remove our handler when it is closed
+            loop.add_signal_handler(number, lambda: None)  # This makes the loop remove our handler when it is closed.
         signal.signal(number, on_signal)
 
 
@@ -190,7 +190,8 @@ REPEATED_SECONDS = 0.5
 class FirstSignal:
     """Owns the time of the first signal.
 
-    Supervisors may send one signal to the process and again to its process group, which does not count as a second signal.
+    Supervisors may send one signal to the process and again to its process group. The repetition does not count as a second
+    signal.
     """
 
     def __init__(self) -> None:
@@ -221,13 +222,13 @@ error_log = logging.getLogger("recordpublisher.errors")
 _TOLD = (
     ConfigurationError, ConsumerError, FatalKinesisError, FencedError, RetriesExhaustedError, StateError, StreamNotFoundError,
 )  # fmt: skip
-"""Errors whose message says everything, unless user code has a part in them."""
+"""Errors whose message says everything, unless user code was involved."""
 _WITH_CAUSE = (DeserializationError, SinkError)
 """Errors whose cause was raised by user code or a plugin."""
 
 
 class _ShortErrors(ContextDecorator):
-    """Removes our own calls from a traceback, and causes in which user code has no part. They are logged at level DEBUG.
+    """Removes our own calls from a traceback, and causes without user code. What it removes is logged at level DEBUG.
 
     An error that a sink or plugin of another package has raised itself is not changed.
     """

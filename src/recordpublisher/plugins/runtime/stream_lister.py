@@ -57,8 +57,8 @@ _LINE = re.compile(r"[\w.:/=+@-]+")
 class StreamLister:
     """The job's `ShardLister`.
 
-    It uses the client of the publisher's factory, because a second client costs 10 MB, 0.1 s and a request for credentials. If there is no
-    such client, it owns one: the argument `client`, or a client that it opens at the first call.
+    It uses the client of the publisher's factory, because a second client costs 10 MB, 0.1 s and a request for credentials. If
+    there is no such client, the lister owns one: the argument `client`, or a client that it opens at the first call.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StreamLister:
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream, with those that only the publisher still has.
+        """Return every shard of the stream, and those that only the publisher still knows.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
@@ -110,7 +110,7 @@ class StreamLister:
             log.info("the listing of %s lacks the shard of hash key %d: listing again", stream, unlisted.start)
             await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
             listed = await self._call(lambda: client.list_shards(self._names[stream], None))
-        if not listed:  # A run to the tip would end without reading anything.
+        if not listed:  # Otherwise a run to the tip would end without reading anything.
             raise RetriesExhaustedError(
                 f"ListShards names no shard of {stream}, {COMPLETE_LISTING_TRIES + 1} times in a row"
             )
@@ -297,7 +297,10 @@ class StreamNames:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Distinguishes jobs that set no group. It is the same in all processes of a job, even if their lists differ for a moment."""
+        """A value that distinguishes jobs without a group.
+
+        It is the same in all processes of a job, even if their lists differ for a moment.
+        """
         if self.function is None:
             return self._last
         function = self.function
@@ -318,7 +321,7 @@ class StreamNames:
         """Return the current streams. If the list cannot be used, warn once and return the last valid list."""
         assert self.function is not None
         try:
-            # A UserFunction, because the function may read a file or call a service.
+            # Called as a UserFunction, in a thread, because it may read a file or call a service.
             found = await UserFunction("streams", self.function, _VALID_FUNCTION)()
             names = stream_names(cast("GivenStreams", found))
             self._check_same(names)

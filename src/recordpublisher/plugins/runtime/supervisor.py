@@ -136,7 +136,7 @@ class Supervisor:
                     return
                 progress = msgspec.json.decode(line, type=WorkerProgress)
                 self._report(msgspec.structs.replace(progress, process=number))
-            except ValueError as error:  # The line may also be too long.
+            except ValueError as error:  # ValueError is also raised for a line that is too long.
                 log.debug("a worker sent an invalid report: %s", error)
 
     def _drain(self) -> None:
@@ -186,7 +186,7 @@ async def run_fetcher(
     supervisor: int | None = None,
     bounds: Bounds = UNBOUNDED,
 ) -> None:
-    """Do the same with a fetcher that was made and not opened."""
+    """Run a fetcher that was made and not opened, as `run_process` does."""
     properties = fetcher.properties
     draining = asyncio.Event()
     opening: asyncio.Task[DataFetcher] | None = None
@@ -196,13 +196,15 @@ async def run_fetcher(
         log.info("the job is draining")
         fetcher.stop()
         if opening is not None:
-            opening.cancel()  # Nothing was read yet, and the service may not answer for minutes.
+            # Cancelled at once, because nothing was read yet, and the service may not answer for minutes.
+            opening.cancel()
 
     stop_on_signals(drain)
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_on_eof(supervisor, drain)
-    # Detect now that the supervisor is already gone: a process that starts late would replace the one of the next supervisor.
+    # This detects now that the supervisor is already gone. Otherwise a process that starts late would replace the one of the
+    # next supervisor.
     await asyncio.sleep(0.01)
     if draining.is_set():
         return
@@ -222,7 +224,7 @@ async def run_fetcher(
             log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
-            # `run` would log the error that the command prints.
+            # `run` would log the error, which the command prints as well.
             result = await fetcher.run_bounded(
                 max_records=bounds.max_records,
                 until_event_time=bounds.until_event_time,

@@ -20,11 +20,11 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name, shard_to_json
 
 HIDDEN = ".recordpublisher"
-"""Where the sinks of files keep what is not committed, below their folder. A table must not lie there."""
+"""Folder below that of a file sink, for files that are not committed yet. A table must not be in this folder."""
 SHARDS = "_recordpublisher/shards"
-"""Where an archive has the documents of its shards, below its folder."""
+"""Folder below that of an archive, for the documents of its shards."""
 RANGES = "_recordpublisher/ranges"
-"""Where an archive has ranges as names of empty files: those without records, and in tables those of all files."""
+"""Folder below that of an archive, for empty files whose names are ranges: those without records, and in tables those of all files."""
 COLUMNS = (
     "sequenceNumber",
     "subSequenceNumber",
@@ -35,9 +35,9 @@ COLUMNS = (
 )
 """The columns that the files of an archive must have."""
 BEGIN = "BEGIN"
-"""The beginning of a range that lacks no record of its shard before."""
+"""Stands for the beginning of the shard, in a range that has every record from there on."""
 AT = "AT"
-"""A range begins with its first record: whether the shard had records before is not known."""
+"""Marks a range that begins with its first record: whether the shard had records before that is not known."""
 _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
 
@@ -66,12 +66,12 @@ class ArchivedShards:
     def on_listed(self, shard: Shard, open_ms: int | None) -> None:
         """Remember that the shard needs a document."""
         if open_ms is None and (before := self._listed.get(shard.key)) is not None:
-            open_ms = before.open_ms  # A listing has shown it, and then the shard was found in another way, too.
+            open_ms = before.open_ms  # kept, because a listing showed the shard open before it was found in another way
         document = msgspec.convert(shard_to_json(shard), ShardDocument)
         self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
 
     def on_started(self, shard: Shard, start: StartingPosition, follows_parents: bool) -> None:
-        """Begin a range, unless the last one ended there."""
+        """Begin a range, unless the last one ended at the same position."""
         after = _after(start, follows_parents)
         if after == AT or self._reached.get(shard.key) != after:
             self._reached[shard.key] = after
@@ -84,7 +84,7 @@ class ArchivedShards:
     def range_of(self, batch: RecordBatch) -> Range:
         """Return the range of a batch that is written, and begin the next range there.
 
-        Raises: SinkError if a sequence number cannot be a part of such a name.
+        Raises: SinkError if a sequence number cannot be a part of a range's name.
         """
         first, last = _row(batch, 0), _row(batch, -1)
         position = batch.read_position
@@ -95,10 +95,11 @@ class ArchivedShards:
         return Range(f"{AT}-{first}" if after == AT else after, through)
 
     def passed(self, shard: Shard, position: SequenceNumber) -> Range | None:
-        """Return the range of records of which none is written, and begin the next range there.
+        """Return the range of records that are all left out, and begin the next range there.
 
-        None if where the range begins is not known. A restart begins its range at the position, so without a file of this range the
-        records before it would count as missing.
+        Return None if the range's beginning is not known.
+
+        A restart begins its range at the position, so without a file of this range the records before it would count as missing.
         """
         through = position_text(position)
         _check_names(shard, through)
@@ -114,7 +115,7 @@ class ArchivedShards:
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
-        """Remember that these documents are in an entry, or will be when it is committed."""
+        """Remove these documents from the changes, because they are in an entry, or will be when it is committed."""
         for key, document in documents.items():
             for each in (self._listed, self._ended):
                 if each.get(key) is document:
@@ -127,7 +128,7 @@ class ArchivedShards:
 
 
 class Range(msgspec.Struct, frozen=True):
-    """The range of a file, which has every record of one shard behind `after`, up to and including `through`.
+    """The range of a file, which has every record of one shard after `after`, up to and including `through`.
 
     Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
     """
@@ -136,7 +137,7 @@ class Range(msgspec.Struct, frozen=True):
     through: str
 
     def __str__(self) -> str:
-        """Return the range as it stands in the name of a file."""
+        """Return the range as the name of a file has it."""
         return f"{self.after}_{self.through}"
 
 
@@ -240,7 +241,7 @@ class ArchivingSink(CommittingSink):
 
 
 def files_of(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches that go into one file each: those of one shard, in an archive without a gap between them."""
+    """Return the batches of each file: those of one shard, in an archive without a gap between them."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:
@@ -269,13 +270,13 @@ def check_partitions(names: Collection[str], given: str | None) -> None:
 
 
 def no_archive_of_fields() -> ConfigurationError:
-    """Return the error for columns of a type."""
+    """Return the error for an archive whose files would have the fields of a type as columns."""
     reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
     return ConfigurationError(ARCHIVE.key, "true", reason=reason)
 
 
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
-    """Store what the documents add to those that are there. Several processes may do so at the same time, and again.
+    """Add the content of these documents to the stored ones. Several processes may do so at the same time, and again.
 
     Raises: StoreUnavailableError if the store cannot be reached now; StateError if a stored document cannot be read.
     """

@@ -109,7 +109,7 @@ class ReactiveSink(Sink):
         await self._wait_until(lambda: self._waiting_records <= self._buffer or not self._context.may_write())
 
     async def watermark(self, watermark: int) -> None:
-        """Queue the watermark behind the records that precede it. Drop it if the queue is full while the job may not write.
+        """Queue the watermark after the records that precede it. Drop it if the queue is full while the job may not write.
 
         Raises: SinkError if an observer has failed.
         """

@@ -75,11 +75,11 @@ class S3Store(ConditionalObjects):
         return None if found is None else found[0]
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the objects; S3 sorts them by name."""
+        """List the objects, which S3 sorts by name."""
         return {name: version async for name, version in self._list_objects(prefix)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the objects, as far as needed."""
+        """List the objects up to `before`."""
         names = []
         async for name, _ in self._list_objects(prefix):
             if before is not None and name >= before:
@@ -169,7 +169,7 @@ class DynamoDbStore(ConditionalStore):
         self._service = StoreService("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an item consistently."""
+        """Read an item with a strongly consistent read."""
 
         def parse(response: dict[str, Any]) -> VersionedValue | None:
             return self._value(response["Item"]) if "Item" in response else None
@@ -191,7 +191,7 @@ class DynamoDbStore(ConditionalStore):
             except ConflictError as error:
                 if error.current is not None:
                     raise
-                # Without a current value, the item was deleted after the condition was checked: it may be free now.
+                # There is no current value, so the item was deleted after the condition was checked, and its name may be free now.
             await pause(attempt)
         raise StoreUnavailableError(
             f"{name} in {self.place} could not be written: an item of that name exists, but it cannot be read"
@@ -311,7 +311,7 @@ class DynamoDbStore(ConditionalStore):
 async def create_table(service: StoreService, table: str, keys: Mapping[str, str]) -> None:
     """Create a table, and wait until it is ACTIVE. Another process may create it at the same time.
 
-    - `keys`: HASH or RANGE for the name of each text attribute.
+    - `keys`: HASH or RANGE, by the name of the text attribute.
 
     Raises: StateError if the table cannot be created, or is not ACTIVE after 60 s.
     """
@@ -337,7 +337,7 @@ async def create_table(service: StoreService, table: str, keys: Mapping[str, str
 
 
 def _nothing(response: dict[str, Any]) -> None:
-    """Take nothing from the response."""
+    """Return None, because nothing in the response is needed."""
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -149,7 +149,7 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def refuse_cut(key: str, uri: str, valid: str) -> None:
-    """Refuse a URI with `#` or `?`, where clients cut it off, so that two jobs would share one place.
+    """Check that a URI has no `#` or `?`, where clients cut it off, so that two jobs would share one place.
 
     Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
     """
@@ -162,9 +162,10 @@ def refuse_cut(key: str, uri: str, valid: str) -> None:
 
 
 def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
-    """Refuse credentials in a URI, because they would be shown wherever the place is named.
+    """Check that a URI has no credentials, because they would be shown wherever the place is named.
 
-    `place`: the part of the URI between :// and the next slash. Raises: ConfigurationError, without the credentials, if there are any.
+    `place`: the part of the URI between :// and the next slash. Raises: ConfigurationError, without the credentials, if there are
+    any.
     """
     if "@" in place or ":" in place:
         shown = re.sub(r"://.*@", f"://{MASK}@", uri)

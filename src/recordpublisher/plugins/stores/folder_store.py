@@ -100,7 +100,7 @@ class FolderStore(ConditionalStore):
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
-        """Rename each folder, then remove it, so that a late write does not find it."""
+        """Rename each folder, then remove it, so that a late write finds nothing at the name."""
 
         def delete() -> None:
             for name in names:
@@ -112,7 +112,7 @@ class FolderStore(ConditionalStore):
         return self._root / f"{self._checked(name)}{_SUFFIX}"
 
     def _checked(self, name: str) -> str:
-        """Return the name, which a document of another program may have.
+        """Return the name, which may come from a document of another program.
 
         Raises: StateError if the name leads out of the folder.
         """
@@ -138,7 +138,7 @@ class FolderStore(ConditionalStore):
                     if current.version == version:  # A network file system has sent the rename twice.
                         return version
                     raise ConflictError(self.place, name, current)
-                # The value was deleted after the name was found taken, so try again.
+                # The value was deleted after this write had found the name taken, so it tries again.
                 reason = "the name is taken, but no value is stored there"
             except FileNotFoundError as error:
                 # A concurrent delete has removed the empty parent, or the parent cannot be created.
@@ -239,7 +239,7 @@ def _read(path: Path) -> VersionedValue | None:
 def _version(path: Path) -> str | None:
     """Return the version that the pointer file names, or None if there is no value.
 
-    During the file's rename a listing may show both names or none; the folder is then listed again.
+    During the pointer's rename a listing may show both of its names or none; the folder is then listed again.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -287,7 +287,7 @@ class DurableFile(io.BufferedWriter):
     def close(self) -> None:
         """Flush the file and its name to the disk, and close it.
 
-        Raises: OSError if that fails; the file is closed then, and may be empty.
+        Raises: OSError if the flush fails, in which case the file is closed and may be empty.
         """
         if self.closed:
             return

@@ -19,7 +19,7 @@ _VALID = "a location that the driver and every executor can read and write"
 
 
 class ReadClaimStore:
-    """Keeps claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block, and many threads and processes may call at once.
+    """Keeps claims by batch and name: `<query>/<batch>-<plan>/<name>`. Every call blocks. Many threads and processes may call at once.
 
     Owns the conditional store, whose client stays open between calls. `key` is the option that names the location.
     """
@@ -41,7 +41,7 @@ class ReadClaimStore:
     def get(self, batch: BatchId, name: str, token: str) -> bytes | None:
         """Return the stored claim, or None.
 
-        Raises: ConfigurationError if the query's marker is missing, because this is not the driver's store then.
+        Raises: ConfigurationError if the query's marker is missing, because this is then not the store of the driver.
         """
         stored = self.load(batch, (name,), token)
         if not stored.has_marker:
@@ -50,7 +50,7 @@ class ReadClaimStore:
         return stored.claims.get(name)
 
     def load(self, batch: BatchId, names: Iterable[str], token: str) -> StoredClaims:
-        """Return the claims of a batch, and whether the query's marker is there, from one read."""
+        """Return the claims of a batch, and whether the query's marker exists, from one read."""
         marker = _marker_name(batch.query, token)
         found = self._run(self._store.get_all((marker, *(batch.prefix + name for name in names))))
         has_marker = found.pop(marker, None) is not None
@@ -70,7 +70,7 @@ class ReadClaimStore:
         return queries_of(self._run(self._store.list_names("")))
 
     def write_marker(self, query: str, token: str) -> None:
-        """Store a marker for `get` and `has_marker`. Raises: ConfigurationError if the location cannot store claims."""
+        """Store a marker, for which `get` and `has_marker` look. Raises: ConfigurationError if the location cannot store claims."""
         try:
             self._run(_put_if_absent(self._store, _marker_name(query, token), token.encode()))
         except Exception as error:
@@ -153,7 +153,8 @@ async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> by
         await store.put_if_absent(name, value)
     except ConflictError as error:
         if error.current is None:
-            raise  # The other claim was deleted in the meantime. Neither is stored, so another attempt of the task reads again.
+            # The other claim was deleted since. Neither claim is stored, so another attempt of the task reads again.
+            raise
         return error.current.value
     return value
 

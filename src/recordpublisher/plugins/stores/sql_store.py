@@ -157,7 +157,7 @@ class SqlStore(ConditionalStore):
     async def _read(self, work: Callable[[Connection], T], nothing: T) -> T:
         """Run `work`, or return `nothing` if there is no table.
 
-        The table is not created, so that a mistyped URI leaves no database behind.
+        The table is not created, because a mistyped URI must not leave a database.
         """
         if self._is_ready:
             return await self._transaction(work)

@@ -47,7 +47,7 @@ def traced_calls(properties: Properties, clock: Clock) -> Traced:
 
 
 def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | None:
-    """Return a function that puts the current trace context into a payload. None without a field for it, or without a provider."""
+    """Return a function that puts the current trace context into a payload. Return None if no field for it is set, or no provider."""
     field = properties.value(TRACING_FIELD)
     if field is None or tracer_of_process() is None:
         return None
@@ -135,7 +135,7 @@ class _Guarded:
 
 
 def _checked(carrier: object) -> Carrier | None:
-    """Return the result of a user's function. OpenTelemetry trusts that it is a mapping of texts.
+    """Return the result of a user's function. OpenTelemetry does not check that it is a mapping of texts.
 
     Raises: TypeError if it is something else.
     """

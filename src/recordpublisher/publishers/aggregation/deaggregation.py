@@ -1,6 +1,6 @@
 """Turns the responses of one shard into batches of user records (S4).
 
-It expands KPL aggregates, and passes other records unchanged. `ResponseBatches` describes the way of a response.
+It expands KPL aggregates, and passes other records unchanged. `ResponseBatches` describes the steps for one response.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class ResponseBatches:
     A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made
     when the reader asks for it. Only the last batch may be at the tip, and only it carries the child shards.
 
-    The way of a response with aggregates:
+    The steps for a response with aggregates:
 
     1. `__init__` looks whether there is an aggregate. Without one the records are the batch.
     2. `_take_records` takes plain records and short aggregates, up to a full batch or a long aggregate.
@@ -177,7 +177,7 @@ class ResponseBatches:
     4. Foreign sub-records are found by the deaggregator, and dropped or kept by the decision for this response.
     5. `_batch_so_far` or `_last_batch` makes the batch.
 
-    `done` is the sub-record up to which its record was done before (P2), or None outside an aggregate.
+    `done`: the sub-record up to which an aggregate was read before (P2), or None if the position is not inside an aggregate.
     """
 
     def __init__(
@@ -261,8 +261,8 @@ class ResponseBatches:
                     expanded.add_plain(record, done)
                 else:
                     expanded.count_long_aggregate()
-            # A full batch ends here. Were it to end at a long aggregate of which nothing is done, its position would be after the
-            # aggregate.
+            # A full batch ends here. Otherwise it could end at a long aggregate of which nothing was read, and its position
+            # would be after the aggregate.
             if expanded.held_bytes >= MAX_BATCH_BYTES and expanded.is_full:
                 return
 
@@ -421,7 +421,10 @@ def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) ->
 # --- whether keys decide the shard ------------------------------------------------------------------------------------------------
 
 MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
-"""Least time between two requests for one stream: an account has 20 DescribeStreamSummary calls a second."""
+"""Least time between two requests for one stream in on-demand and in provisioned mode (seconds).
+
+An account may make 20 calls of DescribeStreamSummary a second.
+"""
 FAILED_INTERVAL_SECONDS = 600.0
 """Least time until the next request after one that failed: the permission may be granted later."""
 ARRIVAL_TOLERANCE_MS = 60_000

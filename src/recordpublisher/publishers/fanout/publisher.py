@@ -60,7 +60,9 @@ class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, Distributio
 
 
 class FanOutRecordPublisher(RecordPublisher):
-    """Owns the position of the next subscription. It prefetches nothing: it reads an event after the consumer took the one before (F1).
+    """Owns the position of the next subscription.
+
+    It prefetches nothing: it reads an event only after the consumer has taken the last one (F1).
 
     One `run` is one subscription, which lasts five minutes at most. When it has ended, `ResubscribePolicy` decides
     whether another may be opened, and when. `OpenSubscription` closes a subscription that brings nothing, or whose
@@ -398,7 +400,7 @@ API = "SubscribeToShard"
 
 
 class OpenSubscription:
-    """Owns one open call. Events are pulled, so no event of a closed subscription can reach the next one (F7)."""
+    """Owns one open call of SubscribeToShard. Events are pulled, so no event of a closed subscription can reach the next one (F7)."""
 
     def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
         self._subscription = subscription

@@ -70,7 +70,7 @@ A container's credentials are used only if no others are found.
 
 
 def known_access(properties: Properties, region: str, role: str | None) -> KnownAccess | None:
-    """Return the access to a region, or None if only the SDK can find it, or if the SDK is wanted, as fan-out needs it to subscribe.
+    """Return the access to a region, or None if the SDK must find it, or is wanted: fan-out needs it to subscribe.
 
     Raises: ConfigurationError if the endpoint is invalid.
     """
@@ -421,7 +421,10 @@ def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
 
 
 def _sdk_list() -> str:
-    """Return the CAs of the package certifi, else the SDK's. Neither package is imported if its file is found next to it."""
+    """Return the path of the CA file of the package certifi, else of the SDK's.
+
+    Neither package is imported if its file is found next to it.
+    """
     specs = [spec for spec in map(find_spec, ("certifi", "botocore")) if spec is not None and spec.origin is not None]
     beside = Path(specs[0].origin or "").with_name("cacert.pem")
     if beside.is_file():

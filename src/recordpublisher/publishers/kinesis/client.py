@@ -431,7 +431,7 @@ class StreamTransports:
     A stream given by name belongs to the job's region. A stream given by ARN belongs to the region of its ARN, unless
     all calls go to `aws.endpoint`.
 
-    Making one checks the properties without a call.
+    The constructor checks the properties and makes no call.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -439,7 +439,7 @@ class StreamTransports:
     def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
         streams = tuple(streams)
         self._properties = properties
-        # Streams that are given by name are at home: their names say neither a region nor an account.
+        # Streams that are given by name are read in the job's own region (home): their names say neither a region nor an account.
         self._home = Destination(region_of(properties, streams), None)
         self._roles = properties.with_prefix(STREAM_ROLE_ARN)
         self._check_roles(streams)

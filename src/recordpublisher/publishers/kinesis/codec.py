@@ -230,7 +230,9 @@ def decode_json(
     body: bytes | memoryview,
     base64_decode: Callable[..., bytes] | None = simd_decode,
 ) -> Decoded:
-    """Return the same as `decoder.decode(body)`. Payloads are decoded apart if the first one is large, and the JSON is usual.
+    """Return the same as `decoder.decode(body)`.
+
+    If the first payload is large and the JSON has the usual form, payloads are cut out and decoded separately.
 
     Raises: msgspec.DecodeError if the body is malformed.
     """

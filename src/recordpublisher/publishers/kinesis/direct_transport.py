@@ -139,7 +139,7 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 class FastPathCalls:
     """Makes the calls of one API with our own signature, HTTP client and decoders.
 
-    It leaves to the SDK a call without a route or credentials, or through a proxy.
+    A call without a route or credentials, or through a proxy, is left to the SDK.
 
     - `credentials`: returns the keys. It is called for each call, so they are renewed as usual.
     """

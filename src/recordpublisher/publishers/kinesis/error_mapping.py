@@ -1,6 +1,6 @@
 """Maps every error of the service, the network and the AWS SDK to a class of `errors.py`.
 
-`translate_errors` is the way in for errors that were raised; `error_for_code` for error codes in responses.
+`translate_errors` handles errors that were raised, and `error_for_code` error codes in responses.
 """
 
 import errno

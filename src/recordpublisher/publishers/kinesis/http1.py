@@ -276,8 +276,8 @@ class Http1Connection(asyncio.BufferedProtocol):
     before another one reads, and copies the rest aside. So bytes are parsed while they are in the CPU's caches, and
     many responses at once need no memory.
 
-    The way of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the
-    reader of the body, `_consume_body` feeds it, and `_done` gives the result to `exchange`.
+    The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of
+    the body, `_consume_body` feeds it, and `_done` gives the result to `exchange`.
     """
 
     def __init__(self, read_buffer: bytearray, scheduler: BodyReadScheduler) -> None:
@@ -392,7 +392,8 @@ class Http1Connection(asyncio.BufferedProtocol):
         )
         try:
             reader.feed(buffer[: self._filled], True)
-            self._leftover, self._filled = b"", 0  # TLS calls `get_buffer` once more.
+            # no bytes may be left, because the TLS layer calls `get_buffer` once more after the end
+            self._leftover, self._filled = b"", 0
             self._done(head, reader)
         except Exception as error:
             self._fail(error)

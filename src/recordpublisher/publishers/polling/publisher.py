@@ -407,7 +407,7 @@ async def explain_not_found(
 
 
 MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
-"""Least time between two calls on a shard."""
+"""Least time between two calls on a shard (seconds)."""
 
 
 def interval_after(response: ReadResponse, config: PollingConfig) -> float:

@@ -35,7 +35,7 @@ def of_property(declared: Property[Any], divisor: int | None = None, kind: Any =
     """Return a dataclass field with the value of a property.
 
     - `divisor`: divides the value if the class has it in another unit (1000: ms become seconds).
-    - `kind`: an enum, or a mapping. The field has its member or value with the property's value as name or key.
+    - `kind`: an enum, or a mapping. The field's value is then the member or entry that the property's value names.
     """
 
     def made(value: Any) -> Any:
@@ -56,7 +56,7 @@ def of_retries(declared: RetryProperties) -> RetryPolicy:
 
 
 def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
-    """Return the values of these fields of a dataclass, by name.
+    """Return the values of the fields of a dataclass that `of_property` or `of_retries` made, by name.
 
     Raises: ConfigurationError with key, value and valid values, if a value is invalid or the base of retries is above
     their maximum.
@@ -65,7 +65,7 @@ def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
 
 
 def properties_of(config: type) -> tuple[Property[Any], ...]:
-    """Return the properties that fields of a dataclass name."""
+    """Return the properties from which the fields of a dataclass take their values."""
     return tuple(each.metadata["property"] for each in fields(config) if "property" in each.metadata)
 
 
@@ -103,7 +103,7 @@ def imported(path: str | None, key: str, valid: str) -> Any:
 
 
 def import_check(function: Callable[..., Any]) -> Check:
-    """Return a check that says which function was imported. Without the function there is no sink."""
+    """Return a check that reports which function was imported. It cannot fail, because there is no sink without its function."""
 
     async def check() -> str:
         module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)

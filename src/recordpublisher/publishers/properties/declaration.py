@@ -318,7 +318,8 @@ _declared: dict[str, Property[Any]] = {}
 def declare(declared: Property[T]) -> Property[T]:
     """Register a property. Plugins also declare their properties with it.
 
-    Raises: ConfigurationError if the key is unusable, or belongs to another property. So the plugin fails, and not every job.
+    Raises: ConfigurationError if the key is unusable, or belongs to another property. Then the plugin fails to load, instead of
+    every job.
     """
     for key in (declared.key, *declared.aliases):
         if not isinstance(key, str) or not _KEY.fullmatch(key):

@@ -166,7 +166,7 @@ class Properties(Mapping[str, str]):
             return declared.parse(text.strip())
         except (ValueError, OverflowError) as error:
             shown = MASK if declared.secret else mask_passwords(text)
-            # the cause may quote the value
+            # If the value was masked, the cause is dropped, because its message may quote the value.
             is_name = declared.type_name == "enum"
             reason = (why_no_time(shown) or which_name(shown, declared.valid)) if is_name else ""
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
@@ -450,7 +450,7 @@ def _nearest_known(lower_key: str) -> str:
     with_hyphens = find_property(lower_key.replace("_", "-"))
     if with_hyphens is not None:
         return with_hyphens.key
-    spelled = lower_key.replace("_", ".")  # as in AWS_REGION
+    spelled = lower_key.replace("_", ".")  # environment variables such as AWS_REGION are spelt so
     complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
     nearest = (
         _nearest_of_plugin(spelled)

@@ -80,7 +80,7 @@ class PrometheusExporter(MetricsExporter):
             try:
                 found = await self._pages.listen(self._host.strip("[]"), port)
             except OSError as error:
-                # Only a port that is in use is a reason to try the next one.
+                # If the port is not in use by another process, the next port would fail as well.
                 if error.errno != errno.EADDRINUSE or port == self._port + self._tries - 1:
                     raise
             else:
@@ -107,7 +107,7 @@ class PrometheusExporter(MetricsExporter):
         health = await self._source.health()
         reasons = [f"{each.name}: {reason}" for each in health for reason in each.not_ready]
         page = _health_page([_silence(each) for each in health if not each.responds] + reasons)
-        # A job that is not ready has no meaningful lag.
+        # A job that is not ready has no meaningful lag, so its page has no line about it.
         return page if page.status == 503 else Page(page.body + await self._behind())
 
     async def _behind(self) -> bytes:

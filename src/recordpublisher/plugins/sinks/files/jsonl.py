@@ -74,7 +74,10 @@ class JsonlSink(FileSink):
                 self._inferred = grown
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Return the batch. Raises: ConfigurationError if an archive would have its values instead of the payloads."""
+        """Return the batch, and its bytes in memory.
+
+        Raises: ConfigurationError if an archive would have its values instead of the payloads.
+        """
         if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
             raise _no_archive_of_values()
         return super().prepare(batch)

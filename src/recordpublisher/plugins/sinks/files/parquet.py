@@ -74,7 +74,7 @@ class ParquetSink(FileSink):
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         if self.keeps_archive and columns.schema != FileColumns().schema:
             raise no_archive_of_fields()
-        self._check(columns)  # before the folder is created
+        self._check(columns)  # checked before the folder is created
         return columns
 
     async def _agreed(self, columns: FileColumns, *, may_change: bool) -> FileColumns:

@@ -179,7 +179,7 @@ class FileSink(ArchivingSink):
         cannot be written.
         """
         parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
-        documents = self._archived.changes()  # Those of shards that end from here on belong to a later snapshot.
+        documents = self._archived.changes()  # Documents of shards that end from here on belong to a later snapshot.
         await self.learn([part.content for part in parts if part.content is not None])
         files = await asyncio.to_thread(self._files, parts, rejected)
         await self._context.reject_all(rejected)
@@ -273,7 +273,7 @@ class _StagedContent(msgspec.Struct):
     shards: list[ShardDocument] = []
 
 
-# The name of a file has two of them, each with its sub-sequence number.
+# The name of a file contains two sequence numbers, each with its sub-sequence number.
 _NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,110}")
 
 

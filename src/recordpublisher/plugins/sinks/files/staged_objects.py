@@ -54,7 +54,7 @@ class StagedObjects:
 
     async def why_not_writable(self) -> str | None:
         """Return why files must not be written here, or None. Only a write would show whether this user may write."""
-        # Who may not list objects may write them, and the calls that follow tell of an outage.
+        # Errors are ignored: a user who may not list objects may still write them, and later calls report an outage.
         with suppress(RecordPublisherError), as_state_errors(self.place):
             await self._objects.refresh()
             for folder, suffix in ((DELTA_LOG, ".json"), ("metadata", ".metadata.json")):

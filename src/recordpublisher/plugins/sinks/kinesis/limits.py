@@ -412,7 +412,7 @@ class AdaptiveRate:
         self._is_in_slow_start = True
         self._last_result_at: float | None = None
         self._last_refusal_at = float("-inf")
-        self._refusing_calls = FREQUENT_REFUSALS  # the first refusals decide
+        self._refusing_calls = FREQUENT_REFUSALS  # so that the first refusals decide whether refusals are frequent
 
     @property
     def has_frequent_refusals(self) -> bool:

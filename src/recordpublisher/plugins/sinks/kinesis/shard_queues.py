@@ -34,7 +34,7 @@ ALREADY_DUE = float("-inf")
 RecordsAndBytes = tuple[list[PendingRecord], int]
 """Kinesis records and their total bytes."""
 MIN_REFRESH_INTERVAL_SECONDS = 0.5
-"""A reshard closes shards one by one, and the shards are not listed again for each of them."""
+"""Least time between two listings (seconds), because a reshard closes shards one by one."""
 PERIODIC_REFRESH_SECONDS = 60.0
 """Time between two listings of a stream with AUTO record distribution.
 
@@ -451,7 +451,7 @@ class ShardListing:
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """
         while True:
-            # 1. Wait until a listing is due. Without a request there is a periodic one, if keys do not decide.
+            # 1. Wait until a listing is requested. If keys do not decide the shard, listings are also made periodically.
             if not self._is_requested:
                 await self._wakeup.wait(None if self._keys_decide else PERIODIC_REFRESH_SECONDS)
                 if self._keys_decide and not self._is_requested:

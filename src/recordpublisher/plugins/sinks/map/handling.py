@@ -112,7 +112,7 @@ class RecordHandling:
         self._call_handler = context.traced(self._handler.call)
 
     async def close(self) -> None:
-        """Cancel the handlers that run, and forget all records. A handler that swallows its cancellation is left behind."""
+        """Cancel the handlers that run, and forget all records. The sink does not wait for a handler that swallows its cancellation."""
         for timer in (*self._retry_timers, self._warning_timer):
             if timer is not None:
                 timer.cancel()
@@ -286,7 +286,7 @@ class RecordHandling:
                 return
             middle = len(items) // 2
             await self._call_with_list(await self._wait_for_permission(items[:middle]), errors)
-            # Records behind a failed record of their key are left out, because they must be handled after it.
+            # Records after a failed record of their key are left out, because they must be handled after it.
             failed = {
                 id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None
             }
@@ -354,7 +354,7 @@ class RecordHandling:
             if id(item) in old:
                 self._expire(item)
             elif id(item) in errors:
-                # The records behind it are handled again even if they were handled, so that the order of the key holds.
+                # The records after it are handled again even if they were handled, so that the order of the key holds.
                 self._fail(group[index:], errors[id(item)])
                 return
             else:
@@ -513,7 +513,7 @@ class RecordHandling:
     async def report(self, *, is_draining: bool) -> None:
         """Pass rejected records on to the job, without waiting for handlers. Raises: SinkError if a record has failed the job.
 
-        `is_draining`: whether lists wait for no more records from now on.
+        `is_draining`: whether incomplete lists are handled from now on, without waiting for more records.
         """
         self._is_draining = is_draining
         self._wake()
@@ -585,7 +585,7 @@ def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[Unhan
         # Several records may have the same value object, such as 0. Then all of them count as failed.
         by_object.setdefault(id(item.record.value), []).append(item)
     try:
-        failed = {id(each) for each in islice(returned, len(items) + 1)}  # it may have no end
+        failed = {id(each) for each in islice(returned, len(items) + 1)}  # The iterable may have no end.
         return [item for each in failed for item in by_object[each]]
     except (KeyError, TypeError):
         raise SinkError(

@@ -39,25 +39,27 @@ class MapSink(Sink[V]):
     again every record that was not handled, and some that were. A slow record delays only the records with its key, until `max_bytes` of
     records are waiting.
 
-    - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block. If its parameter is
-      annotated with another type, it receives the deserialised value: `async def handle(order: Order)`. A mapping has a handler for each
-      stream: `{"orders": on_order, "clicks": on_click}`.
+    - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block. If its
+      parameter is annotated with another type, it receives the deserialised value: `async def handle(order: Order)`. A mapping
+      has a handler for each stream: `{"orders": on_order, "clicks": on_click}`.
     - `concurrency`: number of handlers that may run at the same time.
-    - `ordering`: PER_KEY handles records with the same partition key one after the other, including across a reshard. PER_SHARD handles
-      the records of a shard one after the other, and after those of its parent shards. NONE keeps no order.
-    - `batch_size`: number of records in a list. If it is above 1, the handler receives lists of up to this many records, and may return
-      the records that failed. If it raises an error, it is called with each half of the list again, until the record that fails is alone.
+    - `ordering`: PER_KEY handles records with the same partition key one after the other, including across a reshard. PER_SHARD
+      handles the records of a shard one after the other, and after those of its parent shards. NONE keeps no order.
+    - `batch_size`: number of records in a list. If it is above 1, the handler receives lists of up to this many records, and may
+      return the records that failed. If it raises an error, it is called with each half of the list again, until the record that
+      fails is alone.
     - `batch_wait`: how long a list waits for more records (seconds).
     - `retries`: how often a failed record is handled again. The pauses are random, up to 0.2 s, 0.4 s and so on, at most 10 s.
-    - `retry_for`: how long a failed record is handled again (seconds), and at least `retries` times. Set it to how long the services that
-      the handler calls may be away.
-    - `timeout`: how long an async handler may run (seconds); None for no limit. Then it is cancelled, and its record has failed. Time in
-      which the process was stopped does not count.
-    - `max_age`: how long after its arrival a record may be handled (seconds); None for no limit. An older record is skipped and counted,
-      or rejected with DEAD_LETTER.
-    - `on_failure`: what happens to a record after its last retry. FAIL ends the job with a SinkError. SKIP logs and counts the record.
-      DEAD_LETTER rejects it, and needs `flink.deserializer.error=DEAD_LETTER` as well.
-    - `max_bytes`: memory for records that are written and not handled (bytes). The sink takes one batch more, and then reading waits.
+    - `retry_for`: how long a failed record is handled again (seconds), and at least `retries` times. Set it to how long the
+      services that the handler calls may be unavailable.
+    - `timeout`: how long an async handler may run (seconds); None for no limit. Then it is cancelled, and its record has failed.
+      Time in which the process was stopped does not count.
+    - `max_age`: how long after its arrival a record may be handled (seconds); None for no limit. An older record is skipped and
+      counted, or rejected with DEAD_LETTER.
+    - `on_failure`: what happens to a record after its last retry. FAIL ends the job with a SinkError. SKIP logs and counts the
+      record. DEAD_LETTER rejects it, and needs `flink.deserializer.error=DEAD_LETTER` as well.
+    - `max_bytes`: memory for records that are written and not handled (bytes). The sink takes one batch more, and then reading
+      waits.
 
     Times are seconds, texts such as `15m`, or a `timedelta`.
 
@@ -184,7 +186,8 @@ class MapSink(Sink[V]):
         if checkpoint is None or not checkpoint.may_be_partial:
             await self._handling.wait_until_handled()
         else:
-            # Lists wait for no more records if none will come, or if a stopped shard can only be transferred after they are handled.
+            # Incomplete lists are handled at once if no more records will come, or if a stopped shard can only be transferred
+            # after that.
             is_draining = checkpoint.is_last or self._positions.has_unhandled(checkpoint.stopped)
             await self._handling.report(is_draining=is_draining)
         # 3. Return the positions up to which each shard is handled.

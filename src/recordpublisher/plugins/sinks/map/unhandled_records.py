@@ -459,7 +459,7 @@ class ShardProgress:
         return UnfinishedShard(records, min(oldest_ms + [each.oldest_ms for each in left]))
 
     def leave(self, record: Record) -> None:
-        """Count a record that was dropped here."""
+        """Count a record that was dropped, because the next reader of the shard handles it."""
         before = self.left or UnfinishedShard(0, record.arrival_millis)
         self.left = UnfinishedShard(before.records + 1, min(before.oldest_ms, record.arrival_millis))
 
@@ -489,7 +489,7 @@ class ShardProgress:
                 self.has_handled, self._progress_in_batch = True, _progress_after(done.records, count)
             if self._waiting_states and self._waiting_states[0][0] is done:
                 state = self._waiting_states.popleft()[1]
-                # If records of the batch were dropped, the state is behind them and may not be stored.
+                # If records of the batch were dropped, the state is after them and may not be stored.
                 if count == len(done.records):
                     self.storable, self._progress_in_batch = state, {}
 
@@ -504,9 +504,9 @@ class ShardProgress:
         return {name: value for name, value in self._latest.items() if name not in _PROGRESS_FIELDS} | progress
 
     def drop_unbegun(self) -> bool:
-        """Drop the records behind the last one that a handler has begun. Return whether there are any.
+        """Drop the records after the last one that a handler has begun. Return whether there are any.
 
-        The records before it are still handled here: the next reader continues behind it, so that no record is handled twice.
+        The records before it are still handled here: the next reader continues after it, so that no record is handled twice.
         """
         if self.has_dropped or not self.batches or self.batches[-1].begun == len(self.batches[-1].records):
             return False
@@ -518,7 +518,7 @@ class ShardProgress:
         return True
 
     def drop_from(self, first: UnhandledBatch, index: int) -> None:
-        """Drop the record at `index` of the batch `first`, and all records behind it, including those that are handled."""
+        """Drop the record at `index` of the batch `first`, and all records after it, including those that are handled."""
         self.has_dropped = True
         batches = list(self.batches)
         for batch in batches[batches.index(first) :]:

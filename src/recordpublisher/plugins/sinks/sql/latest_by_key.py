@@ -82,7 +82,7 @@ class LatestByKey:
     def check_fields(self, fields: Collection[str]) -> None:
         """Check that a type with these fields has the one that deletes. Without fields the type of the records is not known.
 
-        Raises: ConfigurationError if it has not: each delete would be written as a row.
+        Raises: ConfigurationError if it does not, because each delete would then be written as a row.
         """
         if not fields or not self.delete_field or self.delete_field in fields:
             return
@@ -111,7 +111,8 @@ class LatestByKey:
     def check_index(self, connection: Connection, table: Table) -> None:
         """Check that a unique index has exactly the columns of the key, with the database's plan for an upsert.
 
-        Raises: ConfigurationError if no index has, if it is deferrable, or if a collation takes different texts as equal.
+        Raises: ConfigurationError if there is no such index, if it is deferrable, or if a collation takes different texts as
+        equal.
         """
         quote = connection.dialect.identifier_preparer
         columns = ", ".join(map(quote.quote, self.key))

@@ -188,7 +188,7 @@ def is_same_decimal(column_type: types.TypeEngine[Any], declared: types.TypeEngi
 
 
 def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
-    """Return which part of a value a column of this type loses without an error; empty if it loses nothing."""
+    """Return which part of a value a column of this type loses without an error; an empty text if it loses nothing."""
     if isinstance(column_type, types.ARRAY):
         return lost_by(column_type.item_type, dialect)
     if isinstance(column_type, types.Float):
@@ -323,7 +323,7 @@ _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
     (types.Integer, _integer),
-    (types.Float, _number),  # a kind of Numeric
+    (types.Float, _number),  # It comes first, because a Float is a Numeric.
     (types.Numeric, _decimal),
     (types.String, _text),
 )
@@ -403,7 +403,7 @@ class RowBuilder:
         declared: FieldColumns | None = None,
     ) -> None:
         self._latest = latest
-        self._nan_is_null = nan_is_null  # True for SQLite
+        self._nan_is_null = nan_is_null  # SQLite stores NaN as NULL.
         self._must_know = set(table.columns.keys()) if stores_all else None
         self._is_of_fields = is_of_fields(table)
         self._owned = (
@@ -482,7 +482,7 @@ class RowBuilder:
             fields = value if isinstance(value, dict) else self._fields(value) if is_object else {}
             if is_delete := self._latest is not None and self._latest.deletes(fields):
                 conversions = self._key_conversions
-            # The database would convert metadata that is a key, as 012 to 12.
+            # The database would convert metadata that is a key, for example 012 to 12.
             given = {key: known[key] for key in self._key_conversions if key in known} | fields
             for name, convert in conversions.items():
                 if name in given:

@@ -1,6 +1,6 @@
 """Writes rows and the entry with their positions into a database, in one transaction (S6).
 
-The way of a record:
+The steps of a record:
 
 1. `SqlSink.write` keeps its batch (`RowBuffer.add`).
 2. At a checkpoint `SqlSink.stage` turns the batches into rows (`rows.py`), after columns that are missing were added.
@@ -93,7 +93,7 @@ class SqlSink(CommittingSink):
         return self._entries
 
     def target(self) -> str:
-        """Return the table's name, which the entry keeps: with another table, the job would begin in the middle."""
+        """Return the table's name, which the entry keeps, because with another table the job would begin in the middle."""
         return f"table {self._table_name}"
 
     def destination(self) -> str:
@@ -101,7 +101,7 @@ class SqlSink(CommittingSink):
         return f"{type(self).__name__}, table {self._table_name} of {self._database.place}"
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Return whether the table has the columns for the fields, or can get them. Nothing is created.
+        """Return in words whether the table has the columns for the fields, or can get them. Nothing is created.
 
         Raises: ConfigurationError if the table cannot hold the values; RetriesExhaustedError if the database cannot be reached.
         """
@@ -177,7 +177,7 @@ class SqlSink(CommittingSink):
             await self._buffer.insert(waiting, lambda connection: True)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Do nothing, because rows are staged only in the memory of a process."""
+        """Do nothing, because staged rows are only in the memory of a process."""
 
     async def end_life(self, life: str) -> None:
         """End the database session of that run of a worker. If its process was suspended during a commit, its lock would stay."""
@@ -280,7 +280,8 @@ class RowBuffer:
         Raises: FencedError if a reset has dropped the rows; the errors of `begin` and of the job's policy for bad records;
         RetriesExhaustedError if the database cannot be reached, in which case the rows stay.
         """
-        # A cancelled attempt continues in its thread, possibly after `reset`. Then `self._staged` belongs to the next run of the worker.
+        # A cancelled attempt continues in its thread, possibly after `reset`, when `self._staged` belongs to the next run of
+        # the worker.
         staged = self._staged
 
         def attempt(connection: Connection) -> None:

@@ -57,13 +57,13 @@ columns_log = logging.getLogger("recordpublisher.columns")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
-"""Most rejected rows of one insert for which the wrong column is searched, with one statement for each column."""
+"""The most rejected rows of one insert whose wrong column is searched for, with one statement for each column."""
 _MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
 _LONGEST_NAME = 63
 """Most bytes (UTF-8) of a name in PostgreSQL, which truncates a longer one."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 KEYS = "recordpublisher_keys"
-"""The table with the newest record of each key. It includes deleted keys, so that an older record does not bring a deleted row back."""
+"""The table with the newest record of each key. It keeps deleted keys, so that an older record does not bring a deleted row back."""
 _LONGEST_KEY = 200
 """Most characters of a key. A longer key is replaced by its hash, because an index of PostgreSQL takes at most 2,700 bytes."""
 _ASKED_AT_ONCE = 500
@@ -370,7 +370,7 @@ _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def _has_deferred_constraints(connection: Connection, table: Table) -> bool:
-    """Return whether the database checks a constraint only when the transaction ends, when it no longer names the wrong row."""
+    """Return whether the database checks a constraint only at the end of the transaction, when its error does not name the wrong row."""
     if connection.dialect.name != "postgresql":
         return False
     name = connection.dialect.identifier_preparer.format_table(table)
@@ -470,7 +470,7 @@ def widen_column(connection: Connection, table: Table, name: str, of: types.Type
 
 
 def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
-    """Return why a table with these columns cannot have another one of this name; empty if it can."""
+    """Return why a table with these columns cannot have another one of this name; an empty text if it can."""
     is_postgresql = dialect.name == "postgresql"
     try:
         length = len(name.encode())
@@ -586,14 +586,15 @@ class NewestRecords:
 def _full_name(connection: Connection, table: Table) -> str:
     """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
     if connection.dialect.name == "sqlite":
-        return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()  # of ASCII only
+        # SQLite ignores the case of ASCII letters only.
+        return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()
     name = connection.dialect.identifier_preparer.format_table(table)
     schema = connection.scalar(_SCHEMA, {"name": name})
     return f"{schema or table.schema}.{table.name}"
 
 
 def _newest(row: Row) -> str | None:
-    """Return the record's number as a text that sorts like the number, or None if the sequence number is not a number."""
+    """Return the record's sequence numbers as a text that sorts like the number, or None if the sequence number is not a number."""
     number = row.batch.sequence_numbers[row.index]
     if not (number.isascii() and number.isdigit()):
         return None

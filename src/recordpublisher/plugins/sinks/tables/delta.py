@@ -67,7 +67,7 @@ _KNOWN = {
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 """Beginnings of the names of rules in the metadata of a column."""
 _KEPT = {"delta.setTransactionRetentionDuration": "interval 30 days"}
-"""Settings of the tables that the sink creates. Without them the log would keep one number for each start of a worker for ever."""
+"""Settings of the tables that the sink creates. Without this one, the log would for ever keep one number for each start of a worker."""
 _INFO, _LOG, _LATEST = "recordpublisher", "_delta_log", 20
 _MOST_CHARACTERS = 32
 _ABOVE_ALL_TEXTS = "\U0010ffff" * 4
@@ -157,7 +157,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether there is NaN. The statistics of Parquet leave it out, but for Spark it is greater than any limit."""
+        """Remember whether a row has NaN. The statistics of Parquet leave NaN out, but for Spark it is greater than any limit."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -351,7 +351,7 @@ def _checked(field: pa.Field) -> pa.Field:
 
 
 def _statistics(footer: Any, expected: Collection[str]) -> dict[str, Any]:
-    """Return the number of rows, and the nulls and limits (least and greatest values) of columns.
+    """Return the number of rows, and the numbers of nulls and the limits (least and greatest values) of columns.
 
     Nulls and limits are left out unless they are known for all `expected` columns. If some columns have limits and another does not,
     deltalake's Arrow datasets, which DuckDB and polars use too, read the missing limit as null, and find no row. In columns that the file
@@ -386,7 +386,7 @@ def _limits(found: Any) -> list[Any]:
     The greatest time is rounded up, because the log keeps only ms.
     """
     try:
-        if not found.has_min_max:  # Parquet has no limits for long texts
+        if not found.has_min_max:  # Parquet has no limits for long texts.
             is_text = found.logical_type.type == "STRING" and found.num_values > 0
             return ["", _ABOVE_ALL_TEXTS] if is_text else []
         values = [found.min, found.max]

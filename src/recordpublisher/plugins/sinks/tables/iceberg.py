@@ -106,7 +106,7 @@ _TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
-"""The transform of a partition column, by the smallest unit of time in the pattern. The order is from no unit to the smallest."""
+"""The transform of a partition column, by the smallest unit of time in the pattern: first none, then from the largest unit down."""
 
 
 class IcebergSink(TableSink):
@@ -478,7 +478,7 @@ _NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "abfs": _AZURE,
     "abfss": _AZURE,
 }
-"""For each scheme of a location, obstore's names of settings with pyiceberg's names. The first of these that is set is used."""
+"""For each scheme of a location, obstore's names of settings with pyiceberg's names of them, of which the first that is set is used."""
 NOT_TAKEN = {
     "s3.role-arn", "s3.signer", "s3.profile-name", "s3.proxy-uri", "s3.force-virtual-addressing", "client.role-arn",
     "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",

@@ -51,7 +51,7 @@ from .table import DATA, STAGED, ConflictingCommitError, LakeTable, NoTableError
 log = logging.getLogger("recordpublisher.lake")
 T = TypeVar("T")
 _GROUP_BYTES = 4 * 2**20
-"""Memory of the records that are turned into columns together (bytes)."""
+"""Memory of the records that are turned into columns at once (bytes)."""
 _MOST_ATTEMPTS = 30
 """Most attempts for one commit while other processes commit to the same table."""
 _MOST_LEARNINGS = 3
@@ -59,7 +59,7 @@ _MOST_LEARNINGS = 3
 _TAKEN_BACK = "/taken-back"
 """The suffix of a writer's name under which the number of its first commit that was taken back is stored."""
 _NO_MORE = 2**63 - 1
-"""The number of a writer that can no longer publish anything."""
+"""The commit number of a writer that must no longer publish anything."""
 
 
 class TableSink(ArchivingSink):
@@ -69,8 +69,9 @@ class TableSink(ArchivingSink):
     published. To publish them, one transaction adds them to the table together with the number of the writer's commit. This number
     shows which commits the table already has.
 
-    In an archive (`flink.sink.archive`) each file is of one shard. Names of empty files below `_recordpublisher` say in which ranges the
-    files are complete (`RangeProof`). They are there before the transaction, and count only for files that the table has.
+    In an archive (`flink.sink.archive`) each file is of one shard. Names of empty files below `_recordpublisher` say in which
+    ranges the files are complete (`RangeProof`). They are stored before the transaction, and count only for files that the table
+    has.
     """
 
     can_take_back = True
@@ -140,7 +141,8 @@ class TableSink(ArchivingSink):
         if self.keeps_archive:
             location = await self._called(self._table.location)
             self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
-            # The store has the job's own credentials, while a catalogue may give others for files: look before the first commit.
+            # The store has the job's own credentials, while a catalogue may give others for files, so it is read once before
+            # the first commit.
             await self._documents.get("none")
         await self.begin(secrets.token_hex(8))
 
@@ -205,7 +207,7 @@ class TableSink(ArchivingSink):
         table was changed so that it no longer accepts the rows, in which case nothing is committed; the error of the job's policy for
         bad records if a record is rejected.
         """
-        documents = self._archived.changes()  # Those of shards that end from here on belong to a later snapshot.
+        documents = self._archived.changes()  # Documents of shards that end from here on belong to a later snapshot.
         await self._write_waiting()
         if self._opened.has_rows:
             await self._called(lambda: self._table.look_again(self._schema, self._partitions))
@@ -214,7 +216,8 @@ class TableSink(ArchivingSink):
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
         taken = await self._written(self._opened.taken, self._types)
-        # Only now, because a cancelled stage must not lose its files. The thread does this before any later call.
+        # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so
+        # it begins before any later write.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
         self._archived.on_staged(documents)
         if documents:
@@ -233,7 +236,7 @@ class TableSink(ArchivingSink):
             await self._prove(contents)
             if with_files := [each for each, content in zip(commits, contents, strict=True) if content.files]:
                 await self._publish(writer, with_files)
-            # Only now: if the files are taken back, records of these ranges are read again, and perhaps written then.
+            # Stored only now, because if the files are taken back, records of these ranges are read again, and perhaps written then.
             await self._mark([name for content in contents for name in content.empty_ranges()])
         await self._delete_marks(staged)
 
@@ -308,8 +311,8 @@ class TableSink(ArchivingSink):
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
 
-        Return whether none of these numbers is left. If a suspended process of such a run continues, its mark is gone, so it does not
-        publish anything.
+        Return whether none of these numbers is left. If a suspended process of such a run continues, it publishes nothing,
+        because its mark is gone.
         """
 
         def of(names: Collection[str]) -> set[str]:
@@ -368,12 +371,12 @@ class TableSink(ArchivingSink):
 
     async def _write_waiting(self) -> None:
         waiting = list(self._waiting)  # Ranges that are passed from here on belong to a later stage.
-        with suppress(StoreUnavailableError):  # the credentials that were found last may still be valid
+        with suppress(StoreUnavailableError):  # The credentials that were found last may still be valid.
             await self._table.refresh()
         async with self._learning:
             if self._inferred is not None:
                 await self._learn(self._inferred, [part.content for part in waiting])
-            left = set(map(id, self._waiting))  # without batches of shards that were revoked in the meantime
+            left = set(map(id, self._waiting))  # Some shards of these batches may have been revoked since.
             waiting = [part for part in waiting if id(part) in left]
             self._waiting = self._waiting[len(waiting) :]
             self._waiting_bytes = sum(part.held_bytes for part in self._waiting)
@@ -506,14 +509,15 @@ class TableSink(ArchivingSink):
     def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
         """Return whether the missing mark of a commit shows that the commit was published.
 
-        The mark is deleted once the table has the rows. It counts only if the table may drop the commit's number by itself. Otherwise
-        the number is there for as long as an entry names the commit, and a removal of orphan files may have deleted the mark.
+        The mark is deleted once the table has the rows. That it is missing counts only if the table may drop the commit's number
+        by itself. Otherwise the number is there for as long as an entry names the commit, and a removal of orphan files may have
+        deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits that were taken back."""
+        """Return the commits from the first one on that was taken back, whose number the table has."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 
@@ -524,7 +528,8 @@ class TableSink(ArchivingSink):
         folder = self._table.folder()
         new = [each for each in commits if each.number.n > last]
         new = [each for each in new if last or not self._is_known_as_published(folder, each)]
-        # The table does not show whether a commit without files was published. It was not if it comes after one that was not.
+        # The table does not show whether a commit without files was published. It was not published if it comes after one that
+        # was not.
         has_files = [bool(staged_data_files(each).files) for each in new]
         return new[has_files.index(True) :] if any(has_files) else []
 

@@ -207,7 +207,7 @@ class OpenFiles:
         return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
 
     def _cover(self, shard: str, covered: Range) -> None:
-        """Extend the newest range of a shard. Behind a gap the files are ended, so that no file is of two ranges."""
+        """Extend the newest range of a shard. After a gap the files are ended, so that no file is of two ranges."""
         if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
             newest.through = covered.through
             return
@@ -317,12 +317,12 @@ class RangeProof(msgspec.Struct, frozen=True):
     rows: int
 
     def __str__(self) -> str:
-        """Return the proof as it stands in the name of a file."""
+        """Return the proof as the name of a file has it."""
         return f"{self.covered}.{self.part}of{self.parts}.{self.file}.{self.rows}"
 
     @classmethod
     def parsed(cls, name: str) -> RangeProof | None:
-        """Return the proof that the name of a file says, or None if it is not one."""
+        """Return the proof in the name of a file, or None if the name is not one."""
         if (found := _PROOF.fullmatch(name)) is None:
             return None
         after, through, part, parts, file, rows = found.groups()
@@ -330,7 +330,7 @@ class RangeProof(msgspec.Struct, frozen=True):
 
 
 def file_id(path: str) -> str | None:
-    """Return the id that a `RangeProof` has of a table's file, from its path. None if no sink of ours can have written the file."""
+    """Return the id of a table's file, as a `RangeProof` has it, from the path. None if no sink of ours can have written the file."""
     found = _DATA_PATH.search(path)
     return None if found is None else _id_of(*found.groups())
 

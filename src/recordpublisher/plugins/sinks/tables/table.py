@@ -267,7 +267,7 @@ class TableFolder:
         return (self._path / name).read_bytes()
 
     def source(self, name: str, *, whole: bool) -> Any:
-        """Return what pyarrow reads a file from. `whole`: whether all of it will be read."""
+        """Return the object from which pyarrow reads a file. `whole`: whether the complete file will be read."""
         return str(self._path / name)
 
     def names(self, folder: str) -> list[str]:
