@@ -24,7 +24,7 @@ def served():
 def test_first_sink(served, tmp_path):
     page, replacing = TUTORIAL / "first-sink.md", {"http://127.0.0.1:4567": served.url}
 
-    assert run_page(page, tmp_path, replacing, installed_package(page, tmp_path, NOT_OF_THE_PACKAGE)) == 8
+    assert run_page(page, tmp_path, replacing, installed_package(page, tmp_path, NOT_OF_THE_PACKAGE)) == 9
 
 
 FIRST_PUBLISHER = TUTORIAL / "first-publisher.md"

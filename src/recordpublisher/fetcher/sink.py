@@ -46,6 +46,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
 
+        A sink that stores state also seals it here, against earlier starts that still run. `open` writes a token of this start into the
+        destination before it reads the state. Each `flush` compares the token in the transaction that stores rows and state, and raises
+        FencedError if it finds another one. Otherwise an earlier start could commit rows that the returned state does not cover.
+
         A sink that returns state cannot be used in a group; see `CommittingSink`.
         """
         return None
@@ -148,7 +152,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
         shard the state has the entry of this checkpoint, of an earlier one, or one in between. It has no entry for a shard of which nothing
         has become durable since this process began to read it.
 
-        Also called once before the first write, with the state that the job starts from. This stores a pinned LATEST start (P3).
+        Also called once before the first write, with the state that the job starts from. This stores a pinned LATEST start.
+
+        Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
         """
         return None
 
@@ -171,7 +177,11 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return []
 
     async def close(self) -> None:
-        """Release what `open` acquired. Called once, even after an error."""
+        """Release what the sink has acquired. Called once, even after an error.
+
+        Also called for a sink that was not opened, by commands that only ask it (`stored_positions`, `destination`), such as
+        `recordpublisher lag`, and for one whose `open` failed.
+        """
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
