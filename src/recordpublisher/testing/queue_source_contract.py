@@ -98,6 +98,8 @@ def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
 class QueueSourceContract(Contract[QueueSourceCase]):
     """The tests. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
 
+    deadline = 60.0  # the tests wait until records that were not acknowledged come again
+
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
         """Each record has a number of its own, and its time of arrival. An empty receive says that nothing is left."""
