@@ -130,7 +130,7 @@ class _BlockedLoop:
     """
 
     CHECKS = 10
-    """The loop is blocked if it has run no timer between so many checks. So a process that was stopped meanwhile is no fault."""
+    """The loop is blocked if it has run no timer before this number of checks. A process that the system stops makes no checks."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""The contract of publishers (P1, P2) as tests. Subclass `PublisherContract`, provide a case, and run pytest.
+"""The contract of publishers as tests. Subclass `PublisherContract`, provide a case, and run pytest.
 
 class TestLines(PublisherContract):
     @asynccontextmanager
@@ -111,7 +111,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_sequence_numbers_grow_in_the_factorys_order(self, case: PublisherCase) -> None:
-        """State compares positions by `order_of` (S5)."""
+        """State compares positions by `order_of`."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         records = [record for batch in consumer.batches for record in batch.records]
@@ -158,7 +158,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_new_publisher_starts_after_any_position(self, case: PublisherCase) -> None:
-        """A restart after any record (P2) reads exactly the rest."""
+        """A restart after any record reads exactly the rest."""
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
         for count, position in enumerate(whole.positions(), 1):
@@ -168,7 +168,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """A job starts at LATEST by default, and pins it to a time (P3).
+        """A job starts at LATEST by default, and pins it to a time.
 
         A publisher that ignores the time would read all stored records.
         """
@@ -225,7 +225,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self, case: PublisherCase) -> None:
-        """A run that is cancelled anywhere ends at once and leaves no task; the next run loses and repeats nothing (R3)."""
+        """A run that is cancelled anywhere ends at once and leaves no task; the next run loses and repeats nothing."""
         publisher, consumer = await case.publisher(), SlowConsumer()
         before = asyncio.all_tasks()
         for steps in CANCEL_AFTER_STEPS:

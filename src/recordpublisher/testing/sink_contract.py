@@ -1,4 +1,4 @@
-"""The contract of sinks (S1, S6) as tests. Subclass `SinkContract`, provide a case, and run pytest.
+"""The contract of sinks as tests. Subclass `SinkContract`, provide a case, and run pytest.
 
 class TestFolderSink(SinkContract):
     @asynccontextmanager
@@ -112,7 +112,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
-        """Flushed records are still there. If `open` returns state, it is the checkpoint's, and no later record is in the target (S6)."""
+        """Flushed records are still there. If `open` returns state, it is the checkpoint's, and no later record is in the target."""
         sink = await _opened(case)
         await sink.write(case.batch("a", 1, 2))
         await sink.flush(checkpoint_at(2))
@@ -130,7 +130,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_replaced_start_cannot_store(self, case: SinkCase) -> None:
-        """A sink that stores state refuses a start that was replaced, with a FencedError, and stores nothing of it (S6)."""
+        """A sink that stores state refuses a start that was replaced, with a FencedError, and stores nothing of it."""
         sleeper = await _opened(case)
         await sleeper.flush(checkpoint_at(0))
         successor = case.start()

@@ -36,7 +36,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def recordpublisher_register_publishers(registry: Registrar[RecordSource]) -> None:
-    """Add publisher factories and queue sources; selected by `flink.stream.recordpublisher` (P5)."""
+    """Add publisher factories and queue sources; selected by `flink.stream.recordpublisher`."""
 
 
 @hookspec
@@ -64,7 +64,7 @@ def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) ->
 
 @hookspec
 def recordpublisher_register_metrics_exporters(registry: Registrar[MetricsExporter]) -> None:
-    """Add metrics exporters; selected by `flink.metrics.exporters` (A1)."""
+    """Add metrics exporters; selected by `flink.metrics.exporters`."""
 
 
 # Registers the built-in classes through the same hooks as any plugin. They are imported at their first use.

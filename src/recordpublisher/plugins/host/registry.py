@@ -39,7 +39,7 @@ class Registry:
         self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties (C2).
+        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties.
 
         Classes of plugins whose name is a part of a key are imported as well: a file that two jobs share may have keys of both.
         """
