@@ -85,7 +85,7 @@ def test_the_job_that_calls_a_function_for_each_record_runs(tmp_path):
 
 
 def test_the_page_of_formats_runs(tmp_path):
-    assert run_page(ROOT / "docs/how-to/decode-records.md", tmp_path, {}) == 2
+    assert run_page(ROOT / "docs/how-to/decode-records.md", tmp_path, {}) == 3
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):
