@@ -56,7 +56,7 @@ AREAS = {
         [
             "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
             "MetricsExporter", "MetricsSource", "WorkerMetrics", "WorkerHealth",
-            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry", "publisher_class",
+            "ConditionalStore", "VersionedValue", "FolderStore", "Deserializer", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
 }  # fmt: skip
@@ -66,13 +66,12 @@ FURTHER = {
     "reading": [("fetcher.pipeline.emitter", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
-        ("consumer.deserialization", ["Deserializer"]),
         ("consumer.event_time", ["WatermarkStrategy"]),
         (
             "testing",
             [
                 "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",
-                "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
+                "SinkContract", "SinkCase", "DeserializerContract", "DeserializerCase", "ConditionalStoreContract", "ConditionalStoreCase",
                 "VirtualClock", "run_virtual", "archive_of",
             ],
         ),
@@ -119,7 +118,7 @@ raised. Without `->` nothing is returned. What a class implements for its base c
 
 READ_FIRST = "How to read it: [reading](reading.md)."
 
-PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
+PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store|deserializer NAME` writes a package that works: the class, the hook that
 registers it, and a test of its contract."""
 
 
@@ -251,7 +250,7 @@ TOLD_ONCE = re.compile(
     r" <(?:str|path|int range|float range|list\[\w+\])>|^(Arguments|Options):$|"
     r"^  \S.*  (The stream's name or ARN)\..*|^  (?:STREAM\|)?JOB\.properties\|MODULE:NAME <str>$|"
     r"^ {3,}(?:The job's properties, or a program's DataFetcher|A stream's name or ARN, or a job)\..*|"
-    r"(?<= publisher\|sink\|store) \S+|^(  [^-].*)  \[required\]"
+    r"(?<= publisher\|sink\|store\|deserializer) \S+|^(  [^-].*)  \[required\]"
 )
 """Types, headings, arguments that the top of the page explains, and that an argument is required."""
 

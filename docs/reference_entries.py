@@ -31,14 +31,14 @@ def entry(name: str, thing: Any, level: int = 2) -> str:
         return "\n\n".join([head, inspect.getdoc(thing) or "", "\n".join(members)])
     if is_typeddict(thing):
         return f"{head}\n\n{inspect.getdoc(thing)}\n\n{SETTINGS_WORDS}"
-    parts = [head, *_call(name, thing), RULES.sub("", inspect.getdoc(thing) or "")]
+    parts = [head, *_call(name, thing), inspect.getdoc(thing) or ""]
     members = list(_members(thing)) if inspect.isclass(thing) else []
     return "\n\n".join([*parts, *(["\n".join(members)] if members else [])])
 
 
 def hook(function: Any) -> str:
     """A hook in one item: what it registers, and all that its docstring says."""
-    words = re.sub(r"\s+", " ", RULES.sub("", inspect.getdoc(function) or ""))
+    words = re.sub(r"\s+", " ", inspect.getdoc(function) or "")
     return f"- `{_signature(function.__name__, function)}`: {words}"
 
 
@@ -155,13 +155,9 @@ def _annotation(annotation: Any, before: str) -> str:
     return before + re.sub(r"\b[a-z_]+(\.[a-z_]+)*\.(?=[A-Z])", "", text)
 
 
-RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)|(?:, [A-Z]\d+a?(?: to [A-Z]\d+)?)+(?=\))|(?<=\()[A-Z]\d+a?: ")
-"""Ids of rules, which are not for users."""
-
-
 def first_sentence(words: str | None) -> str:
     """The first sentence of a docstring, and the one that says the default."""
-    text = RULES.sub("", re.sub(r"\s+", " ", words or "").strip())
+    text = re.sub(r"\s+", " ", words or "").strip()
     first, *others = re.split(r"(?<=[.;])\s(?=[A-Z`])", text)
     while others and first.count("(") > first.count(")"):
         first += f" {others.pop(0)}"

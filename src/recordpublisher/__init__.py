@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 _NAMES = {
-    ".consumer.deserialization": "Json",
+    ".consumer.deserialization": "Deserializer Json",
     ".fetcher.alarms": "Alarm AlarmKind MetricType SinkMetric",
     ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",

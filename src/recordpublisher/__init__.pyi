@@ -5,6 +5,7 @@ __version__: str
 from . import local as local
 from . import testing as testing
 from .plugins import spark as spark
+from .consumer.deserialization import Deserializer as Deserializer
 from .consumer.deserialization import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind

@@ -24,7 +24,7 @@ def served():
 def test_first_sink(served, tmp_path):
     page, replacing = TUTORIAL / "first-sink.md", {"http://127.0.0.1:4567": served.url}
 
-    assert run_page(page, tmp_path, replacing, installed_package(page, tmp_path, NOT_OF_THE_PACKAGE)) == 8
+    assert run_page(page, tmp_path, replacing, installed_package(page, tmp_path, NOT_OF_THE_PACKAGE)) == 9
 
 
 FIRST_PUBLISHER = TUTORIAL / "first-publisher.md"
@@ -85,7 +85,7 @@ def test_the_job_that_calls_a_function_for_each_record_runs(tmp_path):
 
 
 def test_the_page_of_formats_runs(tmp_path):
-    assert run_page(ROOT / "docs/how-to/decode-records.md", tmp_path, {}) == 2
+    assert run_page(ROOT / "docs/how-to/decode-records.md", tmp_path, {}) == 3
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):

@@ -1,5 +1,6 @@
 """`import recordpublisher as rp`: every name is there, and nothing heavy comes with it."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -155,3 +156,32 @@ def test_pages_and_examples_import_from_public_modules_only():
 
     assert used
     assert used - PUBLIC_MODULES == set()
+
+
+def public_things():
+    """Every public name with its value: names of the package, of `testing` and of `local`, and the hooks."""
+    modules = [rp, import_module("recordpublisher.testing"), import_module("recordpublisher.local")]
+    for module in modules:
+        yield from ((f"{module.__name__}.{name}", getattr(module, name)) for name in module.__all__)
+    hooks = vars(import_module("recordpublisher.plugins.host.hookspecs"))
+    yield from ((name, hook) for name, hook in hooks.items() if "_register_" in name)
+
+
+def documented(name, thing):
+    """Yield the docstrings that `help` shows of a public name, also those that a class inherits from another class of ours."""
+    yield name, inspect.getdoc(thing) or ""
+    if inspect.isclass(thing):
+        of_ours = [base for base in thing.__mro__ if base.__module__.startswith("recordpublisher")]
+        for member in {member for base in of_ours for member in vars(base) if not member.startswith("_")}:
+            found = inspect.getattr_static(thing, member)
+            if callable(found) or isinstance(found, property | classmethod | staticmethod):
+                yield f"{name}.{member}", inspect.getdoc(found) or ""
+
+
+def test_docstrings_for_users_have_no_ids_of_rules():
+    ids = set(re.findall(r"\*\*([A-Z]\d+a?)\*\*", (ROOT / "RULES.md").read_text())) - {"S3"}  # S3 is also a service
+    cited = re.compile(rf"\b(?:{'|'.join(ids)})\b|\(S3\)|, S3\)")
+    texts = [each for named in public_things() for each in documented(*named)]
+
+    assert len(texts) > 700
+    assert sorted({name for name, text in texts if cited.search(text)}) == []

@@ -1,6 +1,7 @@
 """A simple sink passes the contract, and each kind of broken sink fails one of its tests."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -78,6 +79,26 @@ class IgnoresNewerStart(ListSink):
         await super().flush(checkpoint)
 
 
+class FencesOnlyFromItsFirstFlush(ListSink):
+    """Compares the generations of checkpoints, and stores nothing when it is opened."""
+
+    async def open(self, context):
+        return self.target.state
+
+    async def flush(self, checkpoint=None):
+        if self.target.state and self.target.state["generation"] > checkpoint.state["generation"]:
+            raise rp.FencedError("a newer start owns the list")
+        self.target.payloads += self.waiting
+        self.target.state, self.waiting = checkpoint.state, []
+
+
+class ClosesWhatWasNotOpened(ListSink):
+    """Closes something that only `open` makes."""
+
+    async def close(self):
+        del self.generation
+
+
 class FailsWithoutRecords(ListSink):
     """Takes no checkpoint without records."""
 
@@ -137,6 +158,8 @@ class RefusesRevokedShards(ListSink):
         (LosesOnFlush, "test_what_was_flushed_is_in_the_target", AssertionError),
         (CommitsOnWrite, "test_a_restart_loses_nothing", AssertionError),
         (IgnoresNewerStart, "test_a_replaced_start_cannot_store", AssertionError),
+        (FencesOnlyFromItsFirstFlush, "test_a_replaced_start_cannot_store", AssertionError),
+        (ClosesWhatWasNotOpened, "test_what_doctor_asks_changes_nothing", AssertionError),
         (FailsWithoutRecords, "test_checkpoints_without_records_succeed", AssertionError),
         (ReversesRecords, "test_what_was_flushed_is_in_the_target", AssertionError),
         (WritesToBeAsked, "test_what_doctor_asks_changes_nothing", AssertionError),
@@ -151,3 +174,19 @@ def test_a_broken_sink_is_found(broken, test, error):
 
     with pytest.raises(error):
         getattr(contract, test)()
+
+
+def test_a_sink_of_values_gets_values():
+    class KeepsNumbers(ListSink):
+        async def write(self, batch):
+            self.waiting += [b"%d" % value["order"] for value in batch.values]
+
+    class Contract(ListContract):
+        sink = KeepsNumbers
+
+        @asynccontextmanager
+        async def open_case(self):
+            async with super().open_case() as case:
+                yield replace(case, value_of=lambda payload: {"order": int(payload)})
+
+    Contract().test_what_was_flushed_is_in_the_target()

@@ -28,10 +28,19 @@ VALID_DESERIALIZER = (
 
 
 class Deserializer(Protocol[V_co]):
-    """Turns the payloads of a batch into values."""
+    """Turns the payloads of a batch into values.
+
+    A registered deserializer is built once for a job, as `Name(properties)`. It has an attribute `makes`, the type of its values, if sinks
+    with columns should know it. One that has to wait, for example for a schema, also has `async def prepare(batch)`
+    (`PreparedDeserializer`).
+    """
 
     def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
-        """Return one value for each record, or None for the bytes themselves. Any exception makes the record a poisoned record."""
+        """Return one value for each record, in their order, or None for the bytes themselves.
+
+        A plain method, called in the event loop. If it raises, it is called again with each record of the batch alone: an exception then
+        makes that record a bad one, and `flink.deserializer.error` says what happens to it. A value must depend on nothing but its record.
+        """
 
 
 @runtime_checkable

@@ -181,8 +181,8 @@ class WatermarkStrategy(ABC):
         """Return the times that the watermark follows, one (epoch ms) for each record. Default: the event times.
 
         This must not change the strategy, because it may be called again for a part of the batch. An exception makes
-        the record a poisoned record (S7). A time too far ahead of the record's arrival is replaced by the arrival
-        before `advance` gets it (W12).
+        the record a poisoned record. A time too far ahead of the record's arrival is replaced by the arrival
+        before `advance` gets it.
         """
         return batch.event_time_column
 
@@ -192,7 +192,7 @@ class WatermarkStrategy(ABC):
 
     @abstractmethod
     def start_at(self, watermark: int) -> None:
-        """Continue from a restored or inherited watermark (W5)."""
+        """Continue from a restored or inherited watermark."""
 
 
 class BoundedOutOfOrderness(WatermarkStrategy):

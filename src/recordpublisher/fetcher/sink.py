@@ -46,6 +46,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
 
+        A sink that stores state also seals it here, against earlier starts that still run. `open` writes a token of this start into the
+        destination before it reads the state. Each `flush` compares the token in the transaction that stores rows and state, and raises
+        FencedError if it finds another one. Otherwise an earlier start could commit rows that the returned state does not cover.
+
         A sink that returns state cannot be used in a group; see `CommittingSink`.
         """
         return None
@@ -60,7 +64,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def destination(self) -> str:
         """Return where the sink writes to, in words, without user and password.
 
-        All processes of a group must have the same destination (E10). Also called before `open`. Default: the name
+        All processes of a group must have the same destination. Also called before `open`. Default: the name
         of the class.
         """
         return type(self).__name__
@@ -94,7 +98,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     @abstractmethod
     async def write(self, batch: RecordBatch[V]) -> None:
-        """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
+        """Write a batch. When this returns, the batch counts as emitted and the position moves past it."""
 
     def assigned(self, shards: Collection[str]) -> None:
         """Called, in a group, when this process begins to read these shards (`Shard.key`), before their first write.
@@ -133,22 +137,24 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Called when the last record of a shard was written; the next checkpoint says so. Default: do nothing."""
 
     async def watermark(self, watermark: int) -> None:
-        """Called when every record below `watermark` (epoch ms) was written, except late ones (W1). Default: do nothing.
+        """Called when every record below `watermark` (epoch ms) was written, except late ones. Default: do nothing.
 
         A record whose event time equals the watermark may follow, because several records can have the same time.
         """
 
     async def idle(self) -> None:
-        """Called when the worker became idle: do not wait for its watermark (W1). Default: do nothing."""
+        """Called when the worker became idle: do not wait for its watermark. Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
-        """Return when everything written is durable, and raise an error if it is not (S6). Default: do nothing.
+        """Return when everything written is durable, and raise an error if it is not. Default: do nothing.
 
         May return the state to store instead of `checkpoint.state`: if `may_be_partial`, one that covers only durable writes. For each
         shard the state has the entry of this checkpoint, of an earlier one, or one in between. It has no entry for a shard of which nothing
         has become durable since this process began to read it.
 
-        Also called once before the first write, with the state that the job starts from. This stores a pinned LATEST start (P3).
+        Also called once before the first write, with the state that the job starts from. This stores a pinned LATEST start.
+
+        Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
         """
         return None
 
@@ -171,7 +177,11 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return []
 
     async def close(self) -> None:
-        """Release what `open` acquired. Called once, even after an error."""
+        """Release what the sink has acquired. Called once, even after an error.
+
+        Also called for a sink that was not opened, by commands that only ask it (`stored_positions`, `destination`), such as
+        `recordpublisher lag`, and for one whose `open` failed.
+        """
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
@@ -201,11 +211,11 @@ class SinkContext:
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
-      happens to it (S7). When the call returns, the sink has finished the record.
+      happens to it. When the call returns, the sink has finished the record.
     - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
     - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
     - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat
-      is too old (E4). The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
+      is too old. The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
@@ -236,9 +246,9 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint that a sink takes part in. `state` covers exactly the writes that have returned (S1).
+    """One checkpoint that a sink takes part in. `state` covers exactly the writes that have returned.
 
-    A transactional sink stores `state` together with its rows (S6).
+    A transactional sink stores `state` together with its rows.
 
     `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
     takes is never partial. The last checkpoint of a job that runs alone is not partial either.
@@ -269,7 +279,7 @@ class Unfinished:
     - `records`: number of these records.
     - `reason`: the same in words.
     - `call`: identifies the call of user code that has run longest. It changes when that call has returned, and is None if no call runs. A
-      call that runs for `flink.alarm.interval` raises an alarm (A2).
+      call that runs for `flink.alarm.interval` raises an alarm.
     - `calls`: number of calls that run.
     - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or that has records the sink has dropped (`left`). The
       job's lag and its time until a loss count from them. Empty if the sink does not report them.

@@ -52,7 +52,7 @@ class RecordPublisher(AsyncPort, ABC):
         """Publish batches until something ends the run; the caller runs again after INCOMPLETE.
 
         It awaits `consumer(batch)` for every batch, even for an empty one. The time this takes is the back-pressure:
-        the publisher reads nothing until the consumer has returned (P1, P6). The position that the consumer returned is
+        the publisher reads nothing until the consumer has returned. The position that the consumer returned is
         the only one to resume from.
 
         It lets errors of the consumer and the cancellation of its task pass. If the publisher swallows an error, the job ends
@@ -85,7 +85,7 @@ class RecordPublisher(AsyncPort, ABC):
         return result
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Set how many bytes, as held in memory, the next batch may bring (P6). Default: do nothing.
+        """Set how many bytes, as held in memory, the next batch may bring. Default: do nothing.
 
         This is a hint, given before each read.
         """
@@ -137,7 +137,7 @@ class RecordSource(AsyncPort, ABC):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the properties before anything runs (C2).
+        """Check the properties before anything runs.
 
         Raises: ConfigurationError if this source cannot work with a property.
         """
@@ -145,7 +145,7 @@ class RecordSource(AsyncPort, ABC):
     def prepare(self, streams: Sequence[str]) -> None:
         """Take the names of the job's streams, and prepare the source for them.
 
-        Called once when the job is constructed, before the other methods and outside any event loop. EAGER registers consumers here (F8).
+        Called once when the job is constructed, before the other methods and outside any event loop. EAGER registers consumers here.
         """
 
     async def close(self) -> None:
@@ -169,10 +169,10 @@ class RecordPublisherFactory(RecordSource):
     """Makes the publishers of one job, and owns the resources that they share. It is built as `Factory(properties)`."""
 
     resumes_by_continuation: ClassVar[bool] = False
-    """Whether `create` accepts a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
+    """Whether `create` accepts a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out)."""
 
     finds_gaps: bool = False
-    """Whether the publishers themselves detect records that expired unread (S5). If so, the job does not.
+    """Whether the publishers themselves detect records that expired unread. If so, the job does not.
 
     They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch after the gap (`after_gap`).
     """
@@ -199,11 +199,11 @@ class RecordPublisherFactory(RecordSource):
     async def release(self, stream: str) -> None:
         """Release the resources of a stream that the job no longer reads.
 
-        The stream's publishers have stopped. The job may read the stream again later (S10).
+        The stream's publishers have stopped. The job may read the stream again later.
         """
 
     def keep_shared(self) -> None:
-        """Keep shared resources at `close`, such as a registered consumer (F8).
+        """Keep shared resources at `close`, such as a registered consumer.
 
         Called because the job continues in other processes, or after a restart.
         """
@@ -224,7 +224,7 @@ class RecordPublisherFactory(RecordSource):
         return ()
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that a shard still has (S5), or None if that cannot be known, which is the default.
+        """Return the oldest record that a shard still has, or None if that cannot be known, which is the default.
 
         The job asks Kinesis itself for the shards that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
         """

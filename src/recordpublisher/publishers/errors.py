@@ -170,19 +170,19 @@ class StreamNotActiveError(TransientError):
 
 
 class ResourceInUseError(KinesisError):
-    """The stream, consumer or subscription is busy. For SubscribeToShard this is the 5 s rule (F3)."""
+    """The stream, consumer or subscription is busy. For SubscribeToShard this is the 5 s rule."""
 
     remedy = Remedy.WAIT
 
 
 class ExpiredIteratorError(KinesisError):
-    """The shard iterator is older than five minutes. Reading continues with a new one from the read position (R2)."""
+    """The shard iterator is older than five minutes. Reading continues with a new one from the read position."""
 
     remedy = Remedy.REFRESH
 
 
 class ResourceNotFoundError(KinesisError):
-    """A shard, a stream or a consumer does not exist. The caller finds out which of them (F4)."""
+    """A shard, a stream or a consumer does not exist. The caller finds out which of them."""
 
     remedy = Remedy.DIAGNOSE
 
@@ -213,7 +213,7 @@ class OutageError(RecordPublisherError):
 
 
 class DeserializationError(RecordPublisherError):
-    """A record could not be turned into a value (S7). Attributes: `stream`, `shard_id`, `sequence_number`."""
+    """A record could not be turned into a value. Attributes: `stream`, `shard_id`, `sequence_number`."""
 
     def __init__(self, stream: str, shard_id: str, sequence_number: str, reason: str) -> None:
         self.stream = stream
@@ -231,11 +231,11 @@ class StoreUnavailableError(StateError):
 
 
 class DataLossError(StateError):
-    """The position to continue from is past the stream's retention, so records are lost (S5)."""
+    """The position to continue from is past the stream's retention, so records are lost."""
 
 
 class FencedError(RecordPublisherError):
-    """A newer start of the job owns the positions, so this process must no longer emit records (S6)."""
+    """A newer start of the job owns the positions, so this process must no longer emit records."""
 
 
 class SinkError(RecordPublisherError):
@@ -247,7 +247,7 @@ class InvalidRecordError(SinkError):
 
 
 class ImpossibleStateError(RecordPublisherError):
-    """An invariant of this library is broken (F11)."""
+    """An invariant of this library is broken."""
 
 
 # --- errors of others -----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ class SequenceNumber:
     - `sequence`: the service's decimal string (opaque for publishers that are not Kinesis).
     - `sub_sequence`: -1 when the whole record is done, otherwise the last done sub-record of a KPL aggregate.
     - `continuation`: whether this is the ContinuationSequenceNumber of a fan-out event. That number is valid for
-      SubscribeToShard only, so polling never uses it (F6).
+      SubscribeToShard only, so polling never uses it.
     """
 
     sequence: str
@@ -46,7 +46,7 @@ class PositionType(StrEnum):
 class StartingPosition:
     """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) if the type needs one.
 
-    - `skip_through`: the last sub-record already done when a read restarts inside an aggregated record (P2). The reader
+    - `skip_through`: the last sub-record already done when a read restarts inside an aggregated record. The reader
       drops records of that sequence number up to and including that sub-sequence number.
     - `ago_ms`: how long before the tip a start at LATEST is. `pinned_at` turns it into a time.
     """
@@ -64,7 +64,7 @@ class StartingPosition:
 
     @classmethod
     def latest(cls) -> StartingPosition:
-        """Start with the records that are written from now on. A job pins this to AT_TIMESTAMP once (P3)."""
+        """Start with the records that are written from now on. A job pins this to AT_TIMESTAMP once."""
         return cls(PositionType.LATEST)
 
     @classmethod
@@ -73,11 +73,11 @@ class StartingPosition:
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """Return LATEST or an age as a time by the service's clock, and any other position unchanged (P3)."""
+        """Return LATEST or an age as a time by the service's clock, and any other position unchanged."""
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     def begun_at(self, start_ms: int) -> Self:
-        """Return LATEST or an age as the time to which it was pinned before, and any other position unchanged (P3)."""
+        """Return LATEST or an age as the time to which it was pinned before, and any other position unchanged."""
         return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
 
     @property
@@ -87,7 +87,7 @@ class StartingPosition:
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Resume after `position`: AFTER it, or AT it with a filter if it lies inside an aggregated record (P2)."""
+        """Resume after `position`: AFTER it, or AT it with a filter if it lies inside an aggregated record."""
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)
         return cls(PositionType.AFTER_SEQUENCE_NUMBER, position.sequence)

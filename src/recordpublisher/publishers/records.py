@@ -173,18 +173,18 @@ class RecordBatch(Generic[V_co]):
         return stamped
 
     def with_data(self, payloads: Sequence[bytes]) -> RecordBatch[V_co]:
-        """Return the same records with other payloads, whose total size becomes the batch's `raw_bytes` (P6)."""
+        """Return the same records with other payloads, whose total size becomes the batch's `raw_bytes`."""
         return replace(self, records=self.columns.with_data(payloads), raw_bytes=sum(map(len, payloads)))
 
     @property
     def held_bytes(self) -> int:
-        """Memory of the batch in bytes (P6): data plus a measured overhead for each record."""
+        """Memory of the batch in bytes: data plus a measured overhead for each record."""
         return self.raw_bytes + RECORD_OVERHEAD_BYTES * max(len(self.records) + len(self.poisoned), 1)
 
     def position_after(self, count: int) -> SequenceNumber | None:
         """Return the position after the first `count` records.
 
-        It is inside an aggregate if the aggregate's next record is not among them (P2), even if that record is a dead letter.
+        It is inside an aggregate if the aggregate's next record is not among them, even if that record is a dead letter.
         """
         if count >= len(self.records):
             return self.read_position
@@ -314,7 +314,7 @@ class UserRecord(
 ):
     """One user record as decoded from the response. A sub-record of a KPL aggregate has the last two fields set.
 
-    `arrival` is in epoch seconds with fractions, as the service sends it. `partition_key` may be missing (AUTO record distribution, S4).
+    `arrival` is in epoch seconds with fractions, as the service sends it. `partition_key` may be missing (AUTO record distribution).
     """
 
     data: bytes

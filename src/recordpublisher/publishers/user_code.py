@@ -5,6 +5,7 @@ It also abandons tasks that do not end after their cancellation.
 
 import asyncio
 import contextvars
+import gc
 import inspect
 import itertools
 import logging
@@ -290,17 +291,48 @@ def _can_be_shown(error: BaseException) -> bool:
     return True
 
 
-def waiting_line(task: asyncio.Task[Any]) -> str:
-    """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's."""
-    own, foreign = "an unknown line", ""
+def waiting_line(*tasks: asyncio.Task[Any]) -> str:
+    """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's.
+
+    Of several tasks, the first one that waits in the user's code counts, or else the first one.
+    """
+    lines = [_innermost(_waiting_frames(task)) for task in tasks]
+    return next((foreign for foreign, _ in lines if foreign), lines[0][1])
+
+
+def running_line(frame: types.FrameType | None) -> str:
+    """Return the file and line at which a thread is, from its innermost frame: in the user's code, or else in this library's."""
+    frames = []
+    while (
+        frame is not None and frame.f_code.co_filename != asyncio.events.__file__
+    ):  # the loop, which calls everything else
+        frames.append(frame)
+        frame = frame.f_back
+    foreign, own = _innermost(reversed(frames))
+    return foreign or own
+
+
+def _waiting_frames(task: asyncio.Task[Any]) -> Iterator[types.FrameType]:
     coroutine: Any = task.get_coro()
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
-        if frame is not None and not _is_pythons(frame.f_code.co_filename):
+        if frame is not None:
+            yield frame
+        following = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+        if following is None and type(coroutine).__name__.startswith("async_generator_"):
+            # A step of an async generator has no attribute for its generator, in which the code waits.
+            following = next((each for each in gc.get_referents(coroutine) if inspect.isasyncgen(each)), None)
+        coroutine = following
+
+
+def _innermost(frames: Iterable[types.FrameType]) -> tuple[str, str]:
+    """Return the last line in the user's code ("" if there is none), and the last line outside of Python's own code."""
+    own, foreign = "an unknown line", ""
+    for frame in frames:
+        if not _is_pythons(frame.f_code.co_filename):
             own = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
             foreign = own if _is_foreign(frame.f_code.co_filename) else foreign
-        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
-    return foreign or own
+    return foreign, own
 
 
 def _is_pythons(file: str) -> bool:

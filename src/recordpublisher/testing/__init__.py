@@ -8,6 +8,7 @@ A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in
 from .archives import archive_of
 from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
+from .deserializer_contract import DeserializerCase, DeserializerContract
 from .publisher_contract import PublisherCase, PublisherContract
 from .queue_source_contract import QueueSourceCase, QueueSourceContract
 from .records import batch_of, record
@@ -20,6 +21,8 @@ __all__ = [
     "ConditionalStoreCase",
     "ConditionalStoreContract",
     "Contract",
+    "DeserializerCase",
+    "DeserializerContract",
     "PublisherCase",
     "PublisherContract",
     "QueueSourceCase",

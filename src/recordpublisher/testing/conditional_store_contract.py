@@ -44,7 +44,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_value_is_replaced_only_with_its_version(self, case: ConditionalStoreCase) -> None:
-        """Check that a process that was suspended, replaced and woken gets a ConflictError, and changes nothing (S6)."""
+        """Check that a process that was suspended, replaced and woken gets a ConflictError, and changes nothing."""
         sleeper, successor = case.open(), case.open()
         first = await sleeper.put_if_absent("a/1", b"1")
         second = await successor.compare_and_set("a/1", b"2", first)
@@ -92,7 +92,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_of_many_writers_with_one_version_one_wins(self, case: ConditionalStoreCase) -> None:
         """Check that of several writers with the same version one succeeds.
 
-        A store that compares first and writes later would also let a replaced process write (S6).
+        A store that compares first and writes later would also let a replaced process write.
         """
         stores = [case.open() for _ in range(8)]
         version = await stores[0].put_if_absent("a/1", b"0")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import update_wrapper
+from types import FrameType, TracebackType
 from typing import Any, Generic, TypeVar
 
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import end_or_leave, running_line, waiting_line
 
 Case = TypeVar("Case")
 
@@ -18,8 +21,11 @@ Case = TypeVar("Case")
 class Contract(ABC, Generic[Case]):
     """Tests of one port. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
 
-    deadline = 60.0
-    """The most seconds of the loop's time that one test may take."""
+    deadline = 10.0
+    """The most seconds that opening the case, the test itself, and closing the case may take, each. Default: 10; 60 for a queue.
+
+    The time is that of the event loop. A call that blocks the loop for as long also fails the test.
+    """
 
     @abstractmethod
     def open_case(self) -> AbstractAsyncContextManager[Case]:
@@ -51,28 +57,128 @@ def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
     """Return a method that pytest runs without a plugin, made from a test that is a coroutine function of a case."""
 
     def run(self: Contract[Case]) -> None:
-        async def run_in_time() -> None:
-            async with self.open_case() as case:
-                # The test runs in a task of its own, because code that catches CancelledError would catch a cancellation by a
-                # timeout too.
-                before = asyncio.all_tasks()
-                testing = asyncio.create_task(test(self, case))
-                try:
-                    await asyncio.wait([testing], timeout=self.deadline)
-                    waits_at = waiting_line(testing)
-                    is_hung = not testing.done()
-                finally:
-                    if not testing.done():
-                        left = asyncio.all_tasks() - before
-                        for task in left:
-                            task.cancel()
-                        await end_or_leave(left, GRACE_SECONDS)
-                assert not is_hung, (
-                    f"the test has not ended after {self.deadline:g} s: a call that it awaits does not return. It waits at {waits_at}"
-                )
-                testing.result()
-
-        self.execute(run_in_time())
+        self.execute(_CaseRun(self, test).run())
 
     vars(update_wrapper(run, test)).pop("__wrapped__")  # Without this, pytest takes the case for a fixture.
     return run
+
+
+class _CaseRun(Generic[Case]):
+    """One run of a test: opens the case, tests it, and closes it, each within the contract's deadline.
+
+    All three run in one task of their own, because code that catches CancelledError would also catch a cancellation by a timeout.
+    """
+
+    def __init__(self, contract: Contract[Case], test: Test[Case]) -> None:
+        self._contract, self._test = contract, test
+        self._step = ""
+        self._before: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> None:
+        """Run the test. Raises: AssertionError if a step takes too long, or blocks the event loop; the errors of the test."""
+        hung = ""
+        with _BlockedLoop(self._contract.deadline) as blocked:
+            testing = asyncio.create_task(self._run_steps())
+            try:
+                while not testing.done() and (left := self._seconds_left()) > 0:
+                    await asyncio.wait([testing], timeout=left)
+                if not testing.done():
+                    lines = waiting_line(*self._tasks_of_test(testing))
+                    hung = (
+                        f"{self._step} has not ended after {self._contract.deadline:g} s: a call that it awaits does not return. It waits "
+                        f"at {lines}"
+                    )
+            finally:
+                if not testing.done():
+                    tasks = self._tasks_of_test(testing)
+                    for task in tasks:
+                        task.cancel()
+                    await end_or_leave(tasks, GRACE_SECONDS)
+        assert not blocked.fault, blocked.fault
+        assert not hung, hung
+        testing.result()
+
+    async def _run_steps(self) -> None:
+        self._begin("opening the case")
+        async with self._contract.open_case() as case:
+            self._before = asyncio.all_tasks()
+            self._begin("the test")
+            await self._test(self._contract, case)
+            self._begin("closing the case")
+
+    def _begin(self, step: str) -> None:
+        self._step, self._began = step, asyncio.get_running_loop().time()
+
+    def _seconds_left(self) -> float:
+        if not self._step:  # the task has not begun
+            return self._contract.deadline
+        return self._began + self._contract.deadline - asyncio.get_running_loop().time()
+
+    def _tasks_of_test(self, testing: asyncio.Task[None]) -> list[asyncio.Task[Any]]:
+        """Return the test's task and those that it has started. Tasks of the case itself, such as a server's, end with the case."""
+        started = asyncio.all_tasks() - self._before if self._before else set()
+        return [testing, *(started - {testing})]
+
+
+class _BlockedLoop:
+    """Raises AssertionError in a call that blocks the event loop for `seconds`, at the line where it is.
+
+    A thread watches whether the loop still runs its timers, and interrupts the loop's thread by a signal. It can do so only in the main
+    thread of a system that has signals, which is where pytest runs tests. Elsewhere nothing is watched.
+
+    - `fault`: what blocked the loop. The code that was interrupted may have caught the error.
+    """
+
+    CHECKS = 10
+    """The loop is blocked if it has run no timer before this number of checks. A process that the system stops makes no checks."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._pause = seconds / self.CHECKS
+        self.fault = ""
+        self._has_run = self._is_blocked = False
+        self._has_ended = threading.Event()
+
+    def __enter__(self) -> _BlockedLoop:
+        self._can_interrupt = threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill")
+        if self._can_interrupt:
+            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+            self._previous = signal.signal(signal.SIGALRM, self._interrupt)
+            self._note()
+            self._watch = threading.Thread(target=self._check, name="recordpublisher contract watch", daemon=True)
+            self._watch.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._can_interrupt:
+            self._has_ended.set()
+            self._watch.join()
+            self._tick.cancel()
+            signal.signal(signal.SIGALRM, self._previous)
+
+    def _note(self) -> None:
+        self._has_run = True
+        self._tick = self._loop.call_later(self._pause / 2, self._note)
+
+    def _check(self) -> None:
+        missed = 0
+        while not self._has_ended.wait(self._pause):
+            missed = 0 if self._has_run else missed + 1
+            self._has_run = False
+            if missed >= self.CHECKS:
+                missed, self._is_blocked = 0, True
+                signal.pthread_kill(self._thread, signal.SIGALRM)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Raise the error in the call that blocks. Another SIGALRM, such as that of pytest-timeout, goes to the handler of before."""
+        if self._is_blocked:
+            self._is_blocked = False
+            self.fault = (
+                f"a call has blocked the event loop for {self._seconds:g} s: make it `await`, or call what blocks with "
+                f"asyncio.to_thread. It is at {running_line(frame)}"
+            )
+            raise AssertionError(self.fault)
+        if callable(self._previous):
+            self._previous(number, frame)

@@ -1,4 +1,4 @@
-"""The contract of publishers (P1, P2) as tests. Subclass `PublisherContract`, provide a case, and run pytest.
+"""The contract of publishers as tests. Subclass `PublisherContract`, provide a case, and run pytest.
 
 class TestLines(PublisherContract):
     @asynccontextmanager
@@ -114,7 +114,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_sequence_numbers_grow_in_the_factorys_order(self, case: PublisherCase) -> None:
-        """Check that sequence numbers grow in the order of the factory's `order_of`, by which a job compares positions (S5)."""
+        """Check that sequence numbers grow in the order of the factory's `order_of`, by which a job compares positions."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         records = [record for batch in consumer.batches for record in batch.records]
@@ -164,7 +164,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_new_publisher_starts_after_any_position(self, case: PublisherCase) -> None:
-        """Check that a restart after any record (P2) reads exactly the records after it."""
+        """Check that a restart after any record reads exactly the records after it."""
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
         for count, position in enumerate(whole.positions(), 1):
@@ -174,7 +174,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """Check that a start by a time leaves out earlier arrivals. A job starts at LATEST by default, which becomes a time (P3).
+        """Check that a start by a time leaves out earlier arrivals. A job starts at LATEST by default, which becomes a time.
 
         A publisher that ignores the time would read all stored records.
         """
@@ -233,7 +233,7 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self, case: PublisherCase) -> None:
         """Check that a run that is cancelled anywhere ends at once, and leaves no task.
 
-        The next run loses and repeats nothing (R3).
+        The next run loses and repeats nothing.
         """
         publisher, consumer = await case.publisher(), SlowConsumer()
         before = asyncio.all_tasks()

@@ -101,6 +101,8 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     Override `execute` to run them on virtual time (`run_virtual`).
     """
 
+    deadline = 60.0  # the tests wait until records that were not acknowledged come again
+
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
         """Check that each record has a number of its own, and its time of arrival, and that an empty receive means that none is left."""

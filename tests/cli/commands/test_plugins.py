@@ -96,14 +96,14 @@ def test_a_name_claimed_twice_is_no_error_when_one_plugin_is_blocked(tmp_path):
     assert command("plugins", path=tmp_path, RECORDPUBLISHER_BLOCK_PLUGINS="taker").returncode == 0
 
 
-KINDS = {"publisher": "my-lines", "sink": "my-file", "store": "my-database"}
+KINDS = {"publisher": "my-lines", "sink": "my-file", "store": "my-database", "deserializer": "my-pairs"}
 JOB = """
 import asyncio, sys
 import recordpublisher as rp
 
 async def main(folder):
     properties = {"my-lines.folder": folder, "flink.sink.my-file.file": f"{folder}/written.txt"}
-    names = {"publisher": "my-lines", "sink": "my-file", "state_uri": f"my-database://{folder}/state.db"}
+    names = {"publisher": "my-lines", "sink": "my-file", "deserializer": "my-pairs", "state_uri": f"my-database://{folder}/state.db"}
     async with rp.DataFetcher("orders", properties, start="TRIM_HORIZON", **names) as fetcher:
         print((await fetcher.run()).records)
 
@@ -116,7 +116,7 @@ def packages(tmp_path_factory):
     """A folder with a package of each kind."""
     folder = tmp_path_factory.mktemp("packages")
     given = [["new-plugin", kind, name] for kind, name in KINDS.items()]
-    assert [code for code, *_ in json_results("commands_in_one_process", given, folder)] == [0, 0, 0]
+    assert [code for code, *_ in json_results("commands_in_one_process", given, folder)] == [0, 0, 0, 0]
     return folder
 
 
@@ -169,9 +169,9 @@ def test_the_plugins_are_found(site):
 
 
 @pytest.mark.slow
-def test_a_job_uses_all_three_by_name_and_resumes(site, tmp_path):
+def test_a_job_uses_all_of_them_by_name_and_resumes(site, tmp_path):
     (tmp_path / "orders").mkdir()
-    (tmp_path / "orders" / "a").write_bytes(b"one\ntwo\n")
+    (tmp_path / "orders" / "a").write_bytes(b"id=1\nid=2\n")
     line = [sys.executable, "-c", JOB, str(tmp_path)]
     counts = [
         subprocess.run(
@@ -181,14 +181,14 @@ def test_a_job_uses_all_three_by_name_and_resumes(site, tmp_path):
     ]
 
     assert counts == ["2\n", "0\n"]
-    assert (tmp_path / "written.txt").read_bytes() == b"one\ntwo\n"
+    assert (tmp_path / "written.txt").read_bytes() == b"id=1\nid=2\n"
 
 
 WRONG = {
     ("sink", "Audit"): "Valid: two or more words in lower case with hyphens, such as audit-log",
     ("sink", "../audit-log"): "Valid: two or more words",
     ("sink", "taken-name"): "File exists",
-    ("tracker", "audit-log"): "is not one of 'publisher', 'sink', 'store'",
+    ("tracker", "audit-log"): "is not one of 'publisher', 'sink', 'store', 'deserializer'",
 }
 
 

@@ -34,6 +34,8 @@ def kind(request):
 
 
 class TestContract(PublisherContract):
+    deadline = 60.0  # a shared machine may be slow
+
     @pytest.fixture(autouse=True)
     def _place(self, moto, kind):
         self.url, self.kind = moto, kind

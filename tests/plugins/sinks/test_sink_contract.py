@@ -70,6 +70,8 @@ class TestReactive(SinkContract):
 
 
 class TestKinesis(SinkContract):
+    deadline = 60.0  # a shared machine may be slow
+
     @asynccontextmanager
     async def open_case(self):
         async with LocalKinesis(streams={"copy": 1}) as endpoint:
@@ -86,6 +88,8 @@ class TestKinesis(SinkContract):
 
 
 class InFolder(CommittingSinkContract):
+    deadline = 60.0  # a shared machine may be slow
+
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path):
         self.folder = tmp_path

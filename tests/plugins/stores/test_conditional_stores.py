@@ -29,6 +29,8 @@ NAMES = ["a/1", "a/2", "a/10", "a2/1", "b/c/1", "b/c/2", "b/c2", "plain"]
 class TestEveryStore(ConditionalStoreContract):
     """The contract, for every back end."""
 
+    deadline = 60.0  # a shared machine may be slow
+
     @pytest.fixture(autouse=True)
     def _location(self, open_store):
         self.open_store = open_store

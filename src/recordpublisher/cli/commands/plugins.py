@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.declaration import Property, declared
 from ..output import Printable, echo, joined, json_text, styled
 
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
-CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "Store"}
+CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "Store", "deserializer": "Deserializer"}
 
 
 def plugins() -> None:
@@ -60,10 +60,14 @@ class Kind(StrEnum):
     PUBLISHER = "publisher"
     SINK = "sink"
     STORE = "store"
+    DESERIALIZER = "deserializer"
 
 
 def new_plugin(
-    kind: Annotated[Kind, typer.Argument(metavar="publisher|sink|store", help="Kind of class that the package adds.")],
+    kind: Annotated[
+        Kind,
+        typer.Argument(metavar="publisher|sink|store|deserializer", help="Kind of class that the package adds."),
+    ],
     name: Annotated[
         str,
         typer.Argument(
@@ -71,7 +75,7 @@ def new_plugin(
         ),
     ],
 ) -> None:
-    """Write a package with a working publisher, sink or store and its contract test, as a start for your own.
+    """Write a package with a working publisher, sink, store or deserializer and its contract test, as a start for your own.
 
     Example: recordpublisher new-plugin sink audit-log
     """

@@ -36,7 +36,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def recordpublisher_register_publishers(registry: Registrar[RecordSource]) -> None:
-    """Add publisher factories and queue sources; selected by `flink.stream.recordpublisher` (P5)."""
+    """Add publisher factories and queue sources; selected by `flink.stream.recordpublisher`."""
 
 
 @hookspec
@@ -59,12 +59,15 @@ def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkS
 
 @hookspec
 def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
-    """Add deserialisers; selected by `flink.deserializer`."""
+    """Add deserialisers; selected by `flink.deserializer`.
+
+    A job builds one as `Name(properties)`. `DataFetcher` also accepts an instance (`deserializer=`).
+    """
 
 
 @hookspec
 def recordpublisher_register_metrics_exporters(registry: Registrar[MetricsExporter]) -> None:
-    """Add metrics exporters; selected by `flink.metrics.exporters` (A1)."""
+    """Add metrics exporters; selected by `flink.metrics.exporters`."""
 
 
 # Registers the built-in classes through the same hooks as any plugin. They are imported at their first use.

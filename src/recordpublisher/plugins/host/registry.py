@@ -39,7 +39,7 @@ class Registry:
         self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import each class that a property names, alone or in a list, so that the class declares its own properties (C2).
+        """Import each class that a property names, alone or in a list, so that the class declares its own properties.
 
         Plugin classes whose name is a part of a key are imported too, because a file that two jobs share may have keys of both.
         """

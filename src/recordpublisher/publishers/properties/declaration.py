@@ -257,7 +257,7 @@ def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[T]):
-    """One declared property: key, type, default, unit and description (C1).
+    """One declared property: key, type, default, unit and description.
 
     - `key`: a key that ends in `.` or `[` is a prefix (`flink.stream.efo.consumerarn.<stream>`).
     - `parse`: turns text into the value and raises ValueError.

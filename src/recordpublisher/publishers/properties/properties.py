@@ -99,7 +99,7 @@ SHORT_OUTAGE_MS = 30_000
 class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
 
-    Keys compare without case, because Spark lower-cases them (C2). Values other than text are converted to text (`True`
+    Keys compare without case, because Spark lower-cases them. Values other than text are converted to text (`True`
     to `true`). Keyword arguments are also properties, by a key without prefix. An example is
     `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
 
@@ -190,7 +190,7 @@ class Properties(Mapping[str, str]):
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
-        """Parse every declared property that was given, and refuse misspelt keys (C2).
+        """Parse every declared property that was given, and refuse misspelt keys.
 
         An unknown key that resembles no known one is logged. A key of another name space (`my.own.key`) is not, nor is a
         key for which `is_checked` is false, because the caller checks it.

@@ -84,6 +84,8 @@ async def started():
 
 
 class TestContract(CommittingSinkContract):
+    deadline = 60.0  # a shared machine may be slow
+
     @pytest.fixture(autouse=True)
     def _bucket(self, bucket):
         self.bucket = bucket

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.servers
 
 
 class TestPostgresql(CommittingSinkContract):
+    deadline = 60.0  # a shared machine may be slow
+
     @pytest.fixture(autouse=True)
     def _server(self, postgresql):
         self.uri = postgresql

@@ -181,7 +181,7 @@ class KinesisSink(Sink):
         return self._writer.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
-        """Put the records of a job's batch with their keys, in order. The job decides about a record that cannot be put (S7)."""
+        """Put the records of a job's batch with their keys, in order. The job decides about a record that cannot be put."""
         rejected: list[tuple[RecordBatch, str]] = []
 
         def reject(index: int, reason: str) -> None:

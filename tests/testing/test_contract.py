@@ -1,0 +1,130 @@
+"""The deadline of contracts: it names the line of the plugin that hangs, wherever it hangs."""
+
+import asyncio
+import signal
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from recordpublisher.testing import Contract, run_virtual
+from recordpublisher.testing.contract import on_case
+
+
+class Plugin:
+    """Hangs in one of its methods, as the plugin of an author would."""
+
+    async def open(self):
+        pass
+
+    async def work(self):
+        pass
+
+    async def close(self):
+        pass
+
+
+class Fine(Contract):
+    plugin = Plugin
+
+    @asynccontextmanager
+    async def open_case(self):
+        plugin = self.plugin()
+        await plugin.open()
+        yield plugin
+        await plugin.close()
+
+    @on_case
+    async def test_it_works(self, case):
+        await case.work()
+
+
+class OnVirtualTime(Fine):
+    def execute(self, work):
+        run_virtual(work)
+
+
+class HangsWhenOpened(Plugin):
+    async def open(self):
+        await asyncio.sleep(1e9)
+
+
+class HangsAtWork(Plugin):
+    async def work(self):
+        await asyncio.sleep(1e9)
+
+
+class HangsWhenClosed(Plugin):
+    async def close(self):
+        await asyncio.sleep(1e9)
+
+
+@pytest.mark.parametrize(
+    ("broken", "step", "method"),
+    [
+        (HangsWhenOpened, "opening the case", "open"),
+        (HangsAtWork, "the test", "work"),
+        (HangsWhenClosed, "closing the case", "close"),
+    ],
+)
+def test_each_step_has_the_deadline_and_the_line_of_the_plugin_is_named(broken, step, method):
+    contract = OnVirtualTime()
+    contract.plugin = broken
+
+    with pytest.raises(
+        AssertionError, match=rf"{step} has not ended after 10 s: .* at \S+test_contract.py:\d+ \({method}\)"
+    ):
+        contract.test_it_works()
+
+
+class SlowInEachStep(Plugin):
+    async def open(self):
+        await asyncio.sleep(9)
+
+    async def work(self):
+        await asyncio.sleep(9)
+
+    async def close(self):
+        await asyncio.sleep(9)
+
+
+def test_the_steps_do_not_share_the_deadline():
+    contract = OnVirtualTime()
+    contract.plugin = SlowInEachStep
+
+    contract.test_it_works()
+
+
+class BlocksAtWork(Plugin):
+    async def work(self):
+        time.sleep(60)  # noqa: ASYNC251 - this is the fault
+
+
+class BlocksWhenClosed(Plugin):
+    async def close(self):
+        time.sleep(60)  # noqa: ASYNC251
+
+
+class SwallowsTheInterruption(Plugin):
+    async def work(self):
+        try:
+            time.sleep(60)  # noqa: ASYNC251
+        except AssertionError:
+            return
+
+
+@pytest.mark.parametrize(
+    ("broken", "method"), [(BlocksAtWork, "work"), (BlocksWhenClosed, "close"), (SwallowsTheInterruption, "work")]
+)
+def test_a_blocked_loop_fails_at_the_line_that_blocks(broken, method):
+    contract = Fine()
+    contract.plugin, contract.deadline = broken, 0.2
+    handler, began = signal.getsignal(signal.SIGALRM), time.monotonic()
+
+    with pytest.raises(
+        AssertionError, match=rf"blocked the event loop for 0.2 s: .* It is at \S+test_contract.py:\d+ \({method}\)"
+    ):
+        contract.test_it_works()
+
+    assert time.monotonic() - began < 30
+    assert signal.getsignal(signal.SIGALRM) is handler
