@@ -24,7 +24,13 @@ from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.build_from_properties import build_sink, build_source, build_store, checked_publisher_class
+from ..host.build_from_properties import (
+    build_sink,
+    build_source,
+    build_store,
+    check_properties,
+    checked_publisher_class,
+)
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader
 from ..runtime.stream_lister import StreamLister, stream_names, streams_of
@@ -41,7 +47,7 @@ class JobPositions:
 
     def __init__(self, properties: Properties) -> None:
         self._registry = load_registry()
-        properties.check()
+        check_properties(self._registry, properties)
         checked_publisher_class(self._registry, properties, "this command")
         self._properties = properties
         sink = properties.value(SINK)
