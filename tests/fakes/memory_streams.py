@@ -68,10 +68,8 @@ class Streams:
 
 def install(monkeypatch, shards: dict[str, list[bytes | Exception]], closed: bool = False) -> None:
     """Make `shards` the content of every stream until the test ends."""
-    for module in ("data_fetcher", "streaming"):
-        monkeypatch.setattr(
-            f"recordpublisher.plugins.runtime.{module}.load_registry", lambda: load_registry([Streams()])
-        )
+    for module in ("runtime.data_fetcher", "runtime.streaming", "positions.job_positions"):
+        monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([Streams()]))
     monkeypatch.setattr(MemoryFactory, "shards", shards)
     monkeypatch.setattr(MemoryFactory, "closed", closed)
     monkeypatch.setattr(MemoryFactory, "prepared", [])

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties, is_unknown
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
 
@@ -248,6 +248,10 @@ def call_service(
         async with ManagementClient(properties, [] if stream is None else [stream]) as client:
             return await work(client)
 
+    if any(map(is_unknown, properties)):  # A plugin may declare them.
+        from ..plugins.host.manager import load_registry  # Imported here because it loads pluggy.
+
+        load_registry().import_chosen(properties)
     properties.check()
     _refuse_streams_of_plugins(properties)
     return run_to_end(call())

@@ -117,8 +117,13 @@ class ShardLifecycle(ShardListener):
             start = state.starting_position(use_continuation=False)
             self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
-        if is_bounded_and_closed or self._table.is_exhausted:
+        if is_bounded_and_closed or self._is_exhausted():
             self._completion.complete(EndReason.ALL_ENDED)
+
+    def _is_exhausted(self) -> bool:
+        """Return whether every stream was read to its end, and none can be added (S8)."""
+        discovery = self._job.discovery
+        return discovery.streams.is_fixed and self._table.is_exhausted(discovery.opened)
 
     def on_listing(self, stream: str, listed: Sequence[Shard]) -> None:
         """Notify the parts that a complete listing of a stream was applied to the table, and start the readers of new shards."""

@@ -184,7 +184,8 @@ class RecordPublisherFactory(RecordSource):
     """Whether COMPLETE ends a shard that `discover` still lists as open and without children.
 
     If it is False, that is an error, because later records of the shard would never be read. Set True if the service itself reports the
-    end of a shard, possibly long before its listing does.
+    end of a shard, possibly long before its listing does. Then a stream whose listed shards are all closed is not at its end: a job waits
+    for later shards.
     """
 
     @property

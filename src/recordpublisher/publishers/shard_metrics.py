@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -163,8 +164,9 @@ class SkippedRecordsLog:
 
 def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
     """Return advice for a message about a bad record that ends the job."""
-    # Without it the record would end the job again at each start.
+    # Without it the record would end the job again at each start. A plugin's names may need quotes in a shell.
+    shown = shlex.join(["recordpublisher", "tail", stream, "--shard", shard_id, "--from", sequence_number, "-n", "1"])
     return (
-        f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`, with --properties and the "
+        f"look at it with `{shown}`, with --properties and the "
         f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER continues without it (in Python deserializer_error=)"
     )

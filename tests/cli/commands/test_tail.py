@@ -245,9 +245,19 @@ def test_a_sequence_number_is_no_time():
 
 
 def test_a_small_number_is_a_sequence_number_of_a_plugins_shard_and_otherwise_a_time():
-    assert given_sequence_number("17", is_short=True) == "17"
-    assert start_properties("17", None, NOW_MS, is_short=True) == {}
-    assert given_sequence_number("1700000000", is_short=True) is given_sequence_number("17") is None
+    assert given_sequence_number("17", is_own=True) == "17"
+    assert start_properties("17", None, NOW_MS, is_own=True) == {}
+    assert given_sequence_number("1700000000", is_own=True) is given_sequence_number("17") is None
+
+
+@pytest.mark.parametrize("start", ["latest", "EARLIEST", "1h", "2026-11-22T06:00:00Z", "", " "])
+def test_a_start_in_words_is_no_sequence_number_of_a_plugins_shard(start):
+    assert given_sequence_number(start, is_own=True) is None
+
+
+def test_another_text_is_a_sequence_number_of_a_plugins_shard():
+    assert given_sequence_number("1790000000009-2", is_own=True) == "1790000000009-2"
+    assert given_sequence_number("1790000000009-2") is None
 
 
 @pytest.mark.parametrize("policy", ["FAIL", "SKIP", "DEAD_LETTER"])
@@ -336,6 +346,29 @@ class Shelf(rp.RecordPublisherFactory):
         return Reading(shard, starting_position)
 
 
+class Entry(rp.RecordPublisher):
+    NUMBERS = ["9-1", "9-2", "9-10"]
+
+    def __init__(self, shard, start):
+        self.shard = shard
+        self.numbers = self.NUMBERS[self.NUMBERS.index(start.sequence_number or "9-1"):]
+
+    async def run(self, consumer):
+        for number in self.numbers:
+            record = rp.UserRecord(number.encode(), number, 1.0, "key")
+            last = rp.SequenceNumber(number)
+            await consumer(rp.RecordBatch(self.shard, [record], read_position=last, raw_count=1, raw_bytes=2))
+        return rp.RunResult.COMPLETE
+
+
+class Log(Shelf):
+    async def create(self, shard, starting_position, metrics):
+        return Entry(shard, starting_position)
+
+    def order_of(self, sequence):
+        return tuple(map(int, sequence.split("-")))
+
+
 class Letters(QueueSource):
     pass
 
@@ -344,6 +377,7 @@ class Letters(QueueSource):
 def recordpublisher_register_publishers(registry):
     registry.add("SHELF", Shelf)
     registry.add("LETTERS", Letters)
+    registry.add("LOG", Log)
 """
 
 
@@ -370,6 +404,20 @@ def test_shards_are_those_that_the_publisher_lists(site, options, printed):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert [json.loads(line)["data"] for line in done.stdout.splitlines()] == printed
+
+
+def test_a_sequence_number_is_what_the_publisher_can_order(site):
+    options = ["tail", "books", "--shard", "a", "--from", "9-2", "--no-follow", "-p"]
+    done = command(*options, "flink.stream.recordpublisher=LOG", path=site)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line)["data"] for line in done.stdout.splitlines()] == ["9-2", "9-10"]
+
+    done = command(*options, "flink.stream.recordpublisher=SHELF", path=site)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'--from' is '9-2'" in done.stderr
+    assert "Valid: a sequence number, " in done.stderr
 
 
 def test_the_publisher_gets_the_name_of_a_stream_that_is_given_as_an_arn(site):

@@ -65,7 +65,21 @@ def test_only_a_finite_source_is_exhausted_when_every_listed_shard_is_closed(is_
     made = ShardTable(is_endless=lambda stream: is_endless)
     made.add_listed([shard("a", closed=True)])
 
-    assert made.is_exhausted is is_exhausted
+    assert made.is_exhausted({"s"}) is is_exhausted
+    assert not made.is_exhausted({"s", "t"}), "a stream without shards"
+
+
+def test_a_shard_that_a_later_listing_shows_as_closed_stays_closed():  # S8
+    made = table(shard("a"), shard("b", "a"))
+    for entry in made:
+        in_stage(entry, ShardStage.ENDED)
+    assert not made.is_exhausted({"s"})
+
+    made.update_listing("s", [shard("a", closed=True), shard("b", "a", closed=True)])
+    made.update_listing("s", [shard("a"), shard("b", "a")])
+
+    assert made.is_exhausted({"s"})
+    assert made.children_of("s/a") == [shard("b", "a", closed=True)]
 
 
 def test_a_child_waits_for_a_parent_that_was_not_listed_yet():  # S2: the other parent's end named the child first

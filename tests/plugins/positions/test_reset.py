@@ -1,6 +1,7 @@
 """A job goes on from another place: every shard or one, at the oldest record, the tip or a time."""
 
 import asyncio
+import json
 import sqlite3
 import time
 from contextlib import closing
@@ -9,9 +10,12 @@ from datetime import UTC, datetime
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.positions.job_positions import job_and_service
+from recordpublisher.cli.commands.positions import file_transfer, stored_states
+from recordpublisher.plugins.positions.job_positions import job_and_lister
 from recordpublisher.plugins.positions.reset import PositionsReset, place_named
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+
+from fakes import memory_streams
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
@@ -26,7 +30,7 @@ async def read(job):
 
 
 async def reset(job, to, *shards, apply=True):
-    async with job_and_service(job) as (positions, service, streams):
+    async with job_and_lister(job) as (positions, service, streams):
         resetting = PositionsReset(positions, service, streams, job, place_named(to), shards)
         plan = await resetting.plan()
         if apply:
@@ -219,7 +223,7 @@ async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
     """Their unread records are lost: with such a position each start would fail, however often the job is reset."""
     put(b"1")
     await read(job)
-    async with job_and_service(job) as (positions, service, streams):
+    async with job_and_lister(job) as (positions, service, streams):
         only_second = ListsOnly(service, SECOND)
         plan = await PositionsReset(positions, only_second, streams, job, place_named("TRIM_HORIZON")).plan()
         assert [each.shard.rpartition("/")[2] for each in plan if each.is_stored] == [SECOND]
@@ -280,3 +284,33 @@ async def test_a_job_that_runs_is_fenced_off(job, put):
             await running.checkpoint()
 
     assert await read(job) == [b"1", b"2"]
+
+
+class TestAPublisherThatListsItsShards:
+    """Kinesis has a stream of the same name, and other shards."""
+
+    @pytest.fixture
+    def own(self, job, monkeypatch):
+        memory_streams.install(monkeypatch, {"p0": [b"1"], "p1": [b"2"]})
+        return job.merged(memory_streams.PROPERTIES)
+
+    async def test_its_shards_are_reset(self, own):
+        assert await read(own) == [b"1", b"2"]
+
+        moved = await rp.reset_positions(own, "TRIM_HORIZON")
+
+        assert set(moved) == {f"{own['flink.streams']}/p0", f"{own['flink.streams']}/p1"}
+        assert await read(own) == [b"1", b"2"]
+
+    async def test_its_shards_are_imported(self, own, tmp_path):
+        await read(own)
+        file, imported = tmp_path / "positions", own.merged({"flink.state.uri": str(tmp_path / "imported")})
+        states = await stored_states(own)
+        file.write_text("\n".join(json.dumps({"shard": key, **state.to_json()}) for key, state in states.items()))
+
+        async with file_transfer(imported, file, False) as transfer:
+            plan = await transfer.plan_import()
+            await transfer.apply_import(plan)
+
+        assert [each.note for each in plan] == ["", ""]
+        assert await read(imported) == []

@@ -70,8 +70,9 @@ class Client:
         return answer
 
 
-def lister(client=None, own=None):
+def lister(client=None, own=None, ends_open_shards=False):
     factory = Factory() if own is None else OwnFactory(own)
+    factory.ends_open_shards = ends_open_shards
     made = StreamLister(factory, Properties({"aws.region": "eu-west-1"}), stream_names(ARN), VirtualClock())
     made._client = client
     return made
@@ -392,6 +393,13 @@ def test_a_source_of_the_publisher_does_not_tell_whether_a_shard_exists_and_may_
 
     assert run_virtual(made.shard_exists(Shard("orders", "a"))) is None
     assert not made.is_endless("orders")
+
+
+def test_a_source_whose_service_reports_ends_before_its_listing_does_not_end():  # S8, as DynamoDB Streams
+    made = lister(Client(), own=[Shard("orders", "a", closed=True)], ends_open_shards=True)
+    run_virtual(made.list_shards("orders"))
+
+    assert made.is_endless("orders")
 
 
 def test_a_stream_of_kinesis_does_not_end():  # S8

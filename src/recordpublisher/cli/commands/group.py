@@ -103,14 +103,15 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
     """
     from recordpublisher.fetcher.leases.group_store import GroupStore
-    from recordpublisher.plugins.host.build_from_properties import build_store
+    from recordpublisher.plugins.host.build_from_properties import build_store, check_properties
     from recordpublisher.plugins.host.manager import load_registry
 
     from .lag import check_folder
 
-    properties.check()
+    registry = load_registry()
+    check_properties(registry, properties)
     check_folder(properties)
-    store = build_store(load_registry(), properties)
+    store = build_store(registry, properties)
     if store is None:
         reason = "a group keeps its leases there: are these the job's properties?"
         raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)

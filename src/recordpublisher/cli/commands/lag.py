@@ -323,11 +323,11 @@ def positions_of(properties: Properties, use_sink: bool) -> JobStateReader | Non
 
     Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
     """
-    from recordpublisher.plugins.host.build_from_properties import build_sink, build_store
+    from recordpublisher.plugins.host.build_from_properties import build_sink, build_store, check_properties
     from recordpublisher.plugins.host.manager import load_registry
 
     registry = load_registry()
-    properties.check()
+    check_properties(registry, properties)
     sink = properties.value(SINK) if use_sink else None
     if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
         keeping = build_sink(registry, properties)

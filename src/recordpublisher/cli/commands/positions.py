@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -152,12 +152,12 @@ async def reset_positions(
 
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """
-    from recordpublisher.plugins.positions.job_positions import job_and_service
+    from recordpublisher.plugins.positions.job_positions import job_and_lister
     from recordpublisher.plugins.positions.reset import PositionsReset, place_named
 
     start = place_named(to)
-    async with job_and_service(properties) as (positions_of_job, service, streams):
-        reset = PositionsReset(positions_of_job, service, streams, properties, start, shards or ())
+    async with job_and_lister(properties) as (positions_of_job, lister, streams):
+        reset = PositionsReset(positions_of_job, lister, streams, properties, start, shards or ())
         with arguments_as_options("to"):
             plan = await reset.plan()
         rows = [(each.shard, state_text(each.state), each.note) for each in plan]
@@ -239,19 +239,16 @@ async def kcl_transfer(
     properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
 ) -> AsyncIterator[KclTransfer]:
     """Open a transfer of positions between the job and a lease table of the KCL."""
-    from recordpublisher.plugins.positions.job_positions import JobPositions
+    from recordpublisher.plugins.positions.job_positions import job_and_lister
     from recordpublisher.plugins.positions.kcl_transfer import KclLeaseTable, KclTransfer
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
-    from recordpublisher.publishers.kinesis import KinesisClient  # Imported here because it loads the AWS SDK.
 
-    streams = streams_of(properties)
-    async with AsyncExitStack() as opened:
-        job, table = JobPositions(properties), KclLeaseTable(table_name, properties)
-        opened.push_async_callback(job.close)
-        opened.push_async_callback(table.close)
-        service = await opened.enter_async_context(KinesisClient(properties, streams))
-        pause = partial(_tell_and_pause, table_name)
-        yield KclTransfer(job, table, service, streams, properties, watch_seconds, is_forced, pause)
+    pause = partial(_tell_and_pause, table_name)
+    async with job_and_lister(properties) as (job, lister, streams):
+        table = KclLeaseTable(table_name, properties)
+        try:
+            yield KclTransfer(job, table, lister, streams, properties, watch_seconds, is_forced, pause)
+        finally:
+            await table.close()
 
 
 async def _tell_and_pause(table_name: str, seconds: float) -> None:
@@ -264,8 +261,8 @@ async def _tell_and_pause(table_name: str, seconds: float) -> None:
 @asynccontextmanager
 async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
     """Open a transfer of positions from a file to the job."""
-    from recordpublisher.plugins.positions.job_positions import job_and_service
+    from recordpublisher.plugins.positions.job_positions import job_and_lister
     from recordpublisher.plugins.positions.reset import FileTransfer
 
-    async with job_and_service(properties) as (job, service, streams):
-        yield FileTransfer(job, path, service, streams, properties, is_forced)
+    async with job_and_lister(properties) as (job, lister, streams):
+        yield FileTransfer(job, path, lister, streams, properties, is_forced)

@@ -34,8 +34,14 @@ from recordpublisher.plugins.deserializers.schemas import (
     with_kinds,
     with_valid_names,
 )
-from recordpublisher.plugins.host.build_from_properties import lists_its_streams, reads_a_queue, shards_instead_of_queue
-from recordpublisher.plugins.runtime.streaming import as_look
+from recordpublisher.plugins.host.build_from_properties import (
+    check_properties,
+    lists_its_streams,
+    reads_a_queue,
+    shards_instead_of_queue,
+)
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.streaming import BoundedReader, as_look
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -65,6 +71,7 @@ from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.undecodable import UNDECODABLE
+from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal
 from ..options import StreamNames, StreamProperties, with_properties
@@ -333,6 +340,7 @@ _FROM = (
     "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
     "sequence number."
 )
+_START = f"a sequence number, {A_START}"
 _UNTIL = "Stop at records from this time on (by default their arrival time), or at the tip. Implies --no-follow."
 
 
@@ -382,15 +390,15 @@ def tail(
 
     Example: recordpublisher tail orders --since 1h --no-follow --format schema
     """
-    is_short = bool(shards) and lists_its_streams(properties)
-    sequence_number = given_sequence_number(start, is_short=is_short)
+    is_own = bool(shards) and lists_its_streams(properties)
+    sequence_number = given_sequence_number(start, is_own=is_own)
     if shards and len(streams) > 1:
         raise ConfigurationError.needs("--shard", "exactly one stream", reason=f"{len(streams)} were given")
     if sequence_number is not None and len(shards or ()) != 1:
         reason = "a sequence number is a position in one shard"
         raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
-    begin = start_properties(start, since, time.time_ns() // 1_000_000, is_short=is_short)
-    properties = as_look(properties).merged(begin)  # This command stores no positions, and joins no group.
+    begin = start_properties(start, since, time.time_ns() // 1_000_000, is_own=is_own)
+    properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
     if reads_a_queue(properties):
         valid, reason = shards_instead_of_queue(properties), "the shown records would be taken from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
@@ -444,10 +452,8 @@ async def _print_shards(
 
     Raises: ConfigurationError if a shard is unknown; the errors of `rp.stream`.
     """
-    from recordpublisher.plugins.runtime.streaming import BoundedReader  # Imported here because it is slow.
-
     properties = reading.properties
-    properties.check()
+    check_properties(load_registry(), properties)
     start = passed_initial_position(
         from_the_oldest(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms()
     )
@@ -455,6 +461,8 @@ async def _print_shards(
         start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
     reader = BoundedReader(properties, timestamp_assigner=reading.event_time)
     try:
+        if sequence_number is not None:
+            _check_order(reader, sequence_number)
         listed = await reader.list_shards(stream)
         starts = await Starts(start).pinned(lambda: reader.server_time_ms(stream))
         chosen = [known_shard(each, listed, "--shard", "a shard of the stream") for each in shard_ids]
@@ -465,6 +473,15 @@ async def _print_shards(
             await reader.read(states, _PrintingSink(printer), bounds)
     finally:
         await reader.close()
+
+
+def _check_order(reader: BoundedReader, sequence_number: str) -> None:
+    """Check that the publisher can order a sequence number. Raises: ConfigurationError if it cannot."""
+    try:
+        reader.order_of(sequence_number)
+    except Exception as error:  # A plugin may raise any.
+        reason = f"the publisher cannot order it: {describe_error(error)}"
+        raise ConfigurationError("--from", sequence_number, _START, reason=reason) from error
 
 
 class _PrintingSink(Sink):
@@ -569,18 +586,26 @@ class PrintedRate:
         print_note(f"{counted(count, 'record')} in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")
 
 
-def given_sequence_number(start: str | None, *, is_short: bool = False) -> str | None:
+def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | None:
     """Return the value of `--from` if it is a sequence number, else None.
 
-    - `is_short`: whether a number that is too small for the time of a record counts as a sequence number, as it may in a plugin's shards.
+    - `is_own`: whether it may be a sequence number of a plugin's shard, which is a number that is too small for the time of a record, or
+      any text that is not another start.
     """
-    is_given = start is not None and (
-        is_sequence_number(start) or (is_short and start.isdecimal() and int(start) < _TIMES_FROM)
-    )
-    return start if is_given else None
+    if start is None or is_sequence_number(start):
+        return start
+    if not is_own or not start.strip():
+        return None
+    if start.isdecimal():
+        return start if int(start) < _TIMES_FROM else None
+    try:
+        named_start("--from", start)
+    except ConfigurationError:
+        return start
+    return None
 
 
-def start_properties(start: str | None, since: str | None, now_ms: int, *, is_short: bool = False) -> dict[str, str]:
+def start_properties(start: str | None, since: str | None, now_ms: int, *, is_own: bool = False) -> dict[str, str]:
     """Return the properties for `--from` or `--since`. Return none if neither is given, or if `--from` is a sequence number.
 
     Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
@@ -590,9 +615,9 @@ def start_properties(start: str | None, since: str | None, now_ms: int, *, is_sh
             raise ConfigurationError.conflict("--since", "--from", reason="both say where to start")
         age_ms("--since", since)
         return {INITIAL_POSITION.key: since}
-    if start is None or given_sequence_number(start, is_short=is_short) is not None:
+    if start is None or given_sequence_number(start, is_own=is_own) is not None:
         return {}
-    at_ms = named_start("--from", start, f"a sequence number, {A_START}").timestamp_ms
+    at_ms = named_start("--from", start, _START).timestamp_ms
     if at_ms is not None:
         refuse_future("--from", at_ms, now_ms)
     return {INITIAL_POSITION.key: start}

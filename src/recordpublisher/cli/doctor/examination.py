@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from recordpublisher.plugins.host.build_from_properties import source_class
+from recordpublisher.plugins.host.build_from_properties import check_properties, source_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.runtime.arguments import check_reading
@@ -236,10 +236,9 @@ async def settings_findings(registry: Registry, properties: Properties, streams:
 
 
 def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
-    registry.import_chosen(properties)
+    check_properties(registry, properties)
     ineffective = [told for key in properties if (told := without_effect(key))]
-    properties.check()
-    with suppress(PluginError):  # Another finding reports that the class cannot be imported.
+    with suppress(PluginError):  # that it cannot be imported is another finding
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
     if ineffective:

@@ -151,6 +151,7 @@ class ShardTable:
         for shard in listed:
             if shard.key not in before and shard.key in self._listed:
                 self._listener.on_listed(shard, is_in_listing=True)
+            self._update_closed(shard)
         missing = self._last_listing.get(stream, set()) - now
         # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
         # it were removed, the next listing would find it again, and it would be read from its start.
@@ -176,9 +177,11 @@ class ShardTable:
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
         return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether no more records can come: every listed shard was closed then, and those of this worker were read to their ends.
+    def is_exhausted(self, streams: Collection[str]) -> bool:
+        """Return whether no more records of these streams can come.
+
+        That is so when listings have shown every shard as closed, and the own ones were read to their ends. A stream
+        without shards may get some.
 
         A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
         finite size become exhausted.
@@ -186,7 +189,8 @@ class ShardTable:
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
         if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
             return False
-        return not any(map(self._is_endless, {shard.stream for shard in self._listed.values()}))
+        listed = {shard.stream for shard in self._listed.values()}
+        return listed.issuperset(streams) and not any(map(self._is_endless, listed))
 
     def states(self) -> dict[str, ShardState]:
         """Return the state of every shard that this worker owns, for a snapshot."""
@@ -221,6 +225,13 @@ class ShardTable:
             self._listed[shard.key] = shard
             self._children.add(shard)
             self._listener.on_listed(shard, is_in_listing=False)
+
+    def _update_closed(self, listed: Shard) -> None:
+        """Remember that a shard was closed since it was listed first. A listing that shows it as open again is an older one."""
+        known = self._listed.get(listed.key)
+        if listed.closed and known is not None and not known.closed:
+            self._listed[listed.key] = closed = replace(known, closed=True)
+            self._children.add(closed)
 
     def _remove_entry(self, key: str) -> None:
         entry = self._entries.pop(key)

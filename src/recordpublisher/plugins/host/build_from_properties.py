@@ -36,6 +36,15 @@ from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
 
+def check_properties(registry: Registry, properties: Properties) -> None:
+    """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
+
+    Raises: ConfigurationError if a value is invalid, or if a key is nearly that of a property.
+    """
+    registry.import_chosen(properties)
+    properties.check()
+
+
 def reads_a_queue(properties: Properties) -> bool:
     """Return whether the job reads a queue. Return False if its publisher is not installed, because other code reports that."""
     made = _source_class(properties)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay
 from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
@@ -19,19 +18,23 @@ from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.sink import entries_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.build_from_properties import build_sink, build_store, checked_publisher_class
+from ..host.build_from_properties import (
+    build_sink,
+    build_source,
+    build_store,
+    check_properties,
+    checked_publisher_class,
+)
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader
-from ..runtime.stream_lister import streams_of
+from ..runtime.stream_lister import StreamLister, stream_names, streams_of
 from ..stores.by_location import missing_folder
-
-if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis import KinesisClient
 
 
 class JobPositions:
@@ -45,7 +48,7 @@ class JobPositions:
 
     def __init__(self, properties: Properties) -> None:
         self._registry = load_registry()
-        properties.check()
+        check_properties(self._registry, properties)
         checked_publisher_class(self._registry, properties, "this command")
         self._properties = properties
         sink = properties.value(SINK)
@@ -250,13 +253,19 @@ def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, Shard
 
 
 @asynccontextmanager
-async def job_and_service(properties: Properties) -> AsyncIterator[tuple[JobPositions, KinesisClient, Sequence[str]]]:
-    """Yield three things: the job's positions, the service, and the names or ARNs of the job's streams."""
-    from recordpublisher.publishers.kinesis import KinesisClient  # imported here because it loads the AWS SDK
+async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, ListingPort, Sequence[str]]]:
+    """Yield the job's positions, what lists the shards of its streams as `run` does, and the names of its streams.
 
-    streams, job = streams_of(properties), JobPositions(properties)
-    try:
-        async with KinesisClient(properties, streams) as service:
-            yield job, service, streams
-    finally:
-        await job.close()
+    The publisher's factory is made for that and not prepared, so it registers no consumer.
+    """
+    registry, names = load_registry(), stream_names(streams_of(properties))
+    async with AsyncExitStack() as opened:
+        job = JobPositions(properties)
+        opened.push_async_callback(job.close)
+        made = checked_publisher_class(registry, properties, "this command")
+        factory = build_source(registry, properties, made)
+        factory.keep_shared()  # The job's processes may use what the factory shares with them.
+        opened.push_async_callback(factory.close)
+        lister = StreamLister(factory, properties, names, SystemClock())
+        opened.push_async_callback(lister.close)
+        yield job, lister, [*names]

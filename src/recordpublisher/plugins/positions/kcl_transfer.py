@@ -50,7 +50,7 @@ class KclTransfer:
 
     job: JobPositions
     table: KclLeaseTable
-    service: ListingPort
+    lister: ListingPort
     streams: Sequence[str]
     properties: Properties
     watch_seconds: float
@@ -108,7 +108,7 @@ class KclTransfer:
         plan: list[ImportedPosition] = []
         for stream in self.streams:
             name, listed = stream_name(stream), await self._list(stream)
-            now_ms = await self._retried(functools.partial(self.service.server_time_ms, stream))
+            now_ms = await self._retried(functools.partial(self.lister.server_time_ms, stream))
             begin = start if start.is_tip else start.pinned_at(now_ms)
             plan += positions_from_leases(by_stream[name], listed, name, begin, now_ms)
         return plan
@@ -144,7 +144,7 @@ class KclTransfer:
             )
 
     async def _list(self, stream: str) -> list[Shard]:
-        return await self._retried(lambda: self.service.list_shards(stream))
+        return await self._retried(lambda: self.lister.list_shards(stream))
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))

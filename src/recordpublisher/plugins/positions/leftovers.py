@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store
+from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store, check_properties
 from ..host.manager import load_registry
 from ..stores.by_location import missing_folder
 from .job_positions import end_group
@@ -44,7 +44,7 @@ class JobLeftovers:
 
     def __init__(self, properties: Properties) -> None:
         registry = load_registry()
-        properties.check()
+        check_properties(registry, properties)
         sink = build_sink(registry, properties)
         sinks = (sink, build_dead_letter_sink(registry, properties))
         self._sinks = [each for each in sinks if isinstance(each, CommittingSink)]

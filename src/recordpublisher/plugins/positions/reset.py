@@ -22,7 +22,7 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard, stream_name, stream_of
 
-from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_service
+from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_lister
 
 T = TypeVar("T")
 
@@ -31,11 +31,12 @@ T = TypeVar("T")
 class PositionsReset:
     """A job, and the place from which it will continue.
 
+    - `lister`: lists the shards of the job's streams.
     - `shard_ids`: the shards to reset, of all streams; empty for every shard.
     """
 
     job: JobPositions
-    service: ListingPort
+    lister: ListingPort
     streams: Sequence[str]
     properties: Properties
     start: StartingPosition
@@ -59,7 +60,7 @@ class PositionsReset:
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
         listed_ids: set[str] = set()
         for stream in self.streams:
-            listed = await self._retried(functools.partial(self.service.list_shards, stream))
+            listed = await self._retried(functools.partial(self.lister.list_shards, stream))
             listed_ids |= {shard.shard_id for shard in listed}
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
             start = await self._start_of(stream)
@@ -87,7 +88,7 @@ class PositionsReset:
         """
         if self.start.type is PositionType.TRIM_HORIZON:
             return self.start
-        now = await self._retried(functools.partial(self.service.server_time_ms, stream))
+        now = await self._retried(functools.partial(self.lister.server_time_ms, stream))
         if (at := self.start.timestamp_ms) is None:
             return self.start.pinned_at(now)
         refuse_future("to", at, now, 1_000)  # The service's clock has whole seconds.
@@ -145,8 +146,8 @@ async def reset_positions(
     group is running, or if a group's positions are stored with its rows; KinesisError if the shards cannot be listed.
     """
     start, properties = place_named(to, "to"), Properties(properties)
-    async with job_and_service(properties) as (job, service, streams):
-        reset = PositionsReset(job, service, streams, properties, start, shard_ids)
+    async with job_and_lister(properties) as (job, lister, streams):
+        reset = PositionsReset(job, lister, streams, properties, start, shard_ids)
         plan = await reset.plan()
         if not dry_run:
             await reset.apply(plan)
@@ -161,13 +162,14 @@ async def reset_positions(
 class FileTransfer:
     """A job and a file of positions.
 
-    - `streams`: the job's streams, by name or ARN.
+    - `lister`: lists the shards of the job's streams.
+    - `streams`: the names of the job's streams, or what the lister takes for them.
     - `is_forced`: whether the positions of the file replace those that the job has.
     """
 
     job: JobPositions
     path: Path
-    service: ListingPort
+    lister: ListingPort
     streams: Sequence[str]
     properties: Properties
     is_forced: bool = False
@@ -183,7 +185,7 @@ class FileTransfer:
         policy = LIST_SHARDS_RETRIES.policy(self.properties)
         listed: list[Shard] = []
         for stream in self.streams:
-            listed += await call_with_retries(functools.partial(self.service.list_shards, stream), policy)
+            listed += await call_with_retries(functools.partial(self.lister.list_shards, stream), policy)
         return positions_from_states(read_positions(self.path), listed, [*map(stream_name, self.streams)])
 
     async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:

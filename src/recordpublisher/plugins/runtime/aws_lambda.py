@@ -13,6 +13,7 @@ from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.sink import SinkContext, Traced
+from recordpublisher.plugins.host.build_from_properties import check_properties
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.plugins.sinks.map.handler import LAMBDA_MARK
@@ -71,13 +72,14 @@ def lambda_handler(
     """
     with SHORT_ERRORS:
         given = checked_properties(properties, {}, lambda_handler, deserializer=deserializer)
-        given.check()
+        registry = load_registry()
+        check_properties(registry, given)
         if "DEAD_LETTER" in (options.get("on_failure"), given.value(ON_BAD_RECORD)):
             reason = "the event source mapping has an on-failure destination"
             raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
-        values = chosen_deserializer(load_registry(), given, deserializer)
+        values = chosen_deserializer(registry, given, deserializer)
         MapSink(handler, **options).check(SinkContext(value_type=made_type(values)))
-        decorator_for = batch_decorator_factory(load_registry(), given, values)
+        decorator_for = batch_decorator_factory(registry, given, values)
         traced = traced_calls(given, SystemClock())
     loops: list[BackgroundLoop] = []
 

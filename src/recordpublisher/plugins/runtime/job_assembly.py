@@ -39,7 +39,14 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
-from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source, build_store, source_class
+from ..host.build_from_properties import (
+    build_dead_letter_sink,
+    build_sink,
+    build_source,
+    build_store,
+    check_properties,
+    source_class,
+)
 from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
@@ -88,8 +95,7 @@ def build_job(
     check_function("on_alarm", on_alarm, "a function of an Alarm")
     check_function("watermark_assigner", watermark_assigner)
     publisher = source_class(registry, given)
-    registry.import_chosen(given)  # This import declares the properties of plugins.
-    given.check()
+    check_properties(registry, given)
     publisher.check(given, list(names.given.values()))
     values = chosen_deserializer(registry, given, deserializer)
     if isinstance(values, StreamDeserializer):

@@ -145,8 +145,13 @@ class StreamLister:
         return True
 
     def is_endless(self, stream: str) -> bool:
-        """Return whether the stream always has an open shard, as every Kinesis stream does. Known after its first listing."""
-        return self._is_own.get(stream) is False
+        """Return whether the stream always has an open shard, as every Kinesis stream does. Known after its first listing.
+
+        A service that reports the end of a shard before its listing does, as DynamoDB Streams, may list the last shard as closed and its
+        children later. So that listing proves no end of the stream.
+        """
+        is_own = self._is_own.get(stream)
+        return is_own is False or (is_own is True and self._factory.ends_open_shards)
 
     async def server_time_ms(self, stream: str) -> int:
         """Return the service's wall clock (epoch ms, P3), or this machine's clock if the publisher has a source of its own."""

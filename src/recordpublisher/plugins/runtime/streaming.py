@@ -112,6 +112,10 @@ class BoundedReader:
         """
         return await self._lister.server_time_ms(self._named(stream))
 
+    def order_of(self, sequence_number: str) -> Any:
+        """Return the order that the publisher gives to a sequence number. Raises: what the publisher raises if it cannot."""
+        return self._factory.order_of(sequence_number)
+
     async def close(self) -> None:
         """Close the publisher factory."""
         await self._factory.owned.close()
