@@ -40,7 +40,7 @@ class ReadSettings(TypedDict, total=False):
 OF_JOBS = '''
 
 class JobSettings(ReadSettings, total=False):
-    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+    """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`. Each text begins with its property."""
 
 '''
 BETWEEN = '''

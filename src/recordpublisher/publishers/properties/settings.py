@@ -449,7 +449,7 @@ class ReadSettings(TypedDict, total=False):
 
 
 class JobSettings(ReadSettings, total=False):
-    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+    """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`. Each text begins with its property."""
 
     start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | timedelta | str | float
     """`flink.stream.initpos`: Where a new job starts. LATEST and an age become a time of the service's clock once."""

@@ -81,7 +81,7 @@ def test_a_full_call_is_sent_at_once():
 def test_k1_put_before_open_and_after_close_raises():
     async def job():
         sink = a_sink(FakeKinesis())
-        with pytest.raises(SinkError, match="not open"):
+        with pytest.raises(SinkError, match=r"of out is not open: put inside 'async with sink:'$"):
             await sink.put(b"x", "k")
         async with sink:
             pass

@@ -9,18 +9,17 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
-from datetime import timedelta
 from functools import partial
 from math import isnan
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from recordpublisher.fetcher.alarms import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.settings import JobSettings
 
-from .kinesis_sink import KinesisSink
+from .kinesis_sink import KinesisSink, stream_and_properties
 from .limits import QueueLimit
 from .records import FailedRecord
 
@@ -47,22 +46,20 @@ class Producer:
         properties: Mapping[str, object] | None = None,
         *,
         queue_limit: QueueLimit | None = None,
-        ordering: str | None = None,
+        ordering: Literal["NONE", "PER_KEY"] | None = None,
         fail_on_error: bool | None = None,
         on_failure: Callable[[FailedRecord], None] | None = None,
-        max_outage: int | str | timedelta | None = None,
+        **settings: Unpack[JobSettings],
     ) -> None:
+        name, given = stream_and_properties(stream, properties, settings, Producer)
         self._make_sink = partial(
             KinesisSink,
-            stream
-            if isinstance(stream, str)
-            else Properties(stream),  # copied, because a child of this process makes a sink later
-            None if properties is None else Properties(properties),
+            name,
+            given,  # A copy, because a child of this process makes a sink later.
             queue_limit=queue_limit,
             ordering=ordering,
             fail_on_error=fail_on_error,
             on_failure=on_failure,
-            max_outage=max_outage,
         )
         self._unopened = self._make_sink()  # Checks the settings, and has the metrics of a producer that has not begun.
         self._context = copy_context()

@@ -27,7 +27,7 @@ from .records import (
 from .sending import RecordSending, SendPermission
 
 log = logging.getLogger("recordpublisher.producer")
-NOT_OPEN = "is not open: use `async with`, or call open()"
+NOT_OPEN = "is not open: put inside 'async with sink:'"
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
 """Number of records accepted before other tasks of the loop may run (F1): about a millisecond."""
