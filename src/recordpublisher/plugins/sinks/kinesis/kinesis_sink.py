@@ -43,8 +43,10 @@ class KinesisSink(Sink):
     - `properties`, `settings`: properties as a mapping, as keyword arguments (`region="eu-west-1"`, see `Settings`), or both.
     - `queue_limit`: limit of the records that are not acknowledged: a number, or a function of `SinkStatistics` that returns one.
     - `ordering`: NONE or PER_KEY.
-    - `fail_on_error`: if False, records that cannot be put go to `on_failure`.
-    - `on_failure`: a function of a `FailedRecord`, called on the event loop.
+    - `fail_on_error`: if False, records that cannot be put go to `on_failure`, even those that `put` would refuse.
+    - `on_failure`: a function of a `FailedRecord`, called on the event loop. Outside of a job it gets each accepted record that was not
+      put within `flink.job.max.outage`. Without it the next call raises a SinkError with their count. In either case the sink continues.
+      In a job such a record ends the sink, unless `fail_on_error` is False.
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
@@ -77,7 +79,7 @@ class KinesisSink(Sink):
 
     async def __aenter__(self) -> Self:
         try:
-            await self._writer.open()
+            await self._writer.open(continues=True)
         except BaseException:
             await self._writer.close()
             raise
@@ -105,8 +107,8 @@ class KinesisSink(Sink):
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
         Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
-        closed, or if records have failed since the last call; KinesisError if the service rejects every call; TypeError if data or a key
-        has another type.
+        closed, or if accepted records were given up since the last error; KinesisError if the service rejects every call, which ends the
+        sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (

@@ -14,6 +14,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     ImpossibleStateError,
+    RetriesExhaustedError,
     SinkError,
     ThrottledError,
     TransientError,
@@ -308,8 +309,7 @@ class RecordSending:
         self._metrics.add("throttles", outcome.throttles)
         self._put_back(queue, outcome.to_retry)
         for given_up in outcome.given_up:
-            self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
-            self._count_failed(given_up.record.user_records)
+            self._give_up(given_up)
         # A misrouted plain record is readable where it is. Readers of a misrouted aggregate drop the parts that belong to other shards, so
         # the aggregate is acknowledged only after the shards were listed again (step 5).
         misrouted_aggregates = [each for each in outcome.misrouted if each[0].parts]
@@ -323,6 +323,10 @@ class RecordSending:
         self._metrics.add("numRecordsOut", records)
         self._metrics.add("numBytesOut", size)
         self._release_next_of_keys(user_records)
+
+    def _give_up(self, given_up: GivenUp) -> None:
+        self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
+        self._count_failed(given_up.record.user_records)
 
     def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
         records, _ = self._outstanding.complete(user_records)
@@ -354,10 +358,17 @@ class RecordSending:
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """
         while True:
-            shard_map, misrouted = await self._listing.next_map()
-            self._apply_shard_map(shard_map)
-            for aggregate, shard_id in misrouted:
-                self._complete_misrouted(aggregate, shard_id, shard_map)
+            try:
+                shard_map, misrouted = await self._listing.next_map()
+            except RetriesExhaustedError as error:
+                if not self._failures.continues:
+                    raise
+                for aggregate, _ in self._listing.take_misrouted():
+                    self._give_up(GivenUp(aggregate, type(error).__name__, str(error)))
+            else:
+                self._apply_shard_map(shard_map)
+                for aggregate, shard_id in misrouted:
+                    self._complete_misrouted(aggregate, shard_id, shard_map)
             self._on_progress()
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 

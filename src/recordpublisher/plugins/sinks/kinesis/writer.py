@@ -97,16 +97,20 @@ class KinesisWriter:
         may_write: Callable[[], bool] | None = None,
         on_failed: Callable[[], None] | None = None,
         on_room: Callable[[], None] | None = None,
+        *,
+        continues: bool = False,
     ) -> None:
         """Read the stream's limits and shards.
 
         - `may_write`: records are sent only while it returns True.
         - `on_failed` is called once, when an error has ended the writer. The next call raises the error.
         - `on_room` is called when `has_room` may have become True.
+        - `continues`: whether the writer continues after it has given up a record.
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """
         self._failures.call_when_failed(on_failed)
+        self._failures.continues = continues
         self._on_room = on_room
         self.permission.ask(may_write)
         await self._sending.open()
@@ -121,7 +125,7 @@ class KinesisWriter:
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
         record = PendingRecord(data, partition_key, explicit_hash_key, size, context=context)
         # 1. Raise the error of an earlier PutRecords call. The attributes are read here, because a call for each record would cost more.
-        if self._failures.error is not None or self._closed_reason is not None:
+        if self._failures.must_raise or self._closed_reason is not None:
             self._raise_if_unusable()
         # 2. Wait for room. A record that may be invalid waits too: the size limit of the stream is read again before it is refused.
         is_valid = is_obviously_valid(record, self._limit.max_bytes)
@@ -175,12 +179,17 @@ class KinesisWriter:
             on_invalid(index, reason)
 
     async def flush(self) -> None:
-        """Return when every record accepted before this call is acknowledged or given up (K3). Raises: the error that ended the sink."""
+        """Return when every record accepted before this call is acknowledged or given up (K3).
+
+        Raises: the error that ended the sink; SinkError if records were given up, each flush that has waited for them.
+        """
+        known = self._failures.known
         await self.wait_until_flushed(self.begin_flush())
+        self._failures.raise_if_failed(known)
 
     def begin_flush(self) -> int:
         """Send the queued records at once. Return the epoch of the records accepted so far. Raises: the error that ended the sink."""
-        self._raise_if_unusable()
+        self._raise_if_ended()
         return self._end_epoch()
 
     def end_write(self) -> int:
@@ -204,10 +213,10 @@ class KinesisWriter:
             async with asyncio.timeout(at_most_seconds):
                 while not self.is_flushed(epoch):
                     await self._completion.wait()
-                    self._failures.raise_if_failed()
+                    self._failures.raise_if_ended()
                     if self._is_aborted:
-                        self._raise_if_unusable()
-        self._failures.raise_if_failed()
+                        self._raise_if_ended()
+        self._failures.raise_if_ended()
 
     async def close(self) -> None:
         """Flush, then release all resources. Later calls do nothing. Raises: the sink's error, unless a caller has received it already."""
@@ -273,9 +282,13 @@ class KinesisWriter:
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    def _raise_if_unusable(self) -> None:
+    def _raise_if_ended(self) -> None:
         if self._closed_reason is not None:
             raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_reason}")
+        self._failures.raise_if_ended()
+
+    def _raise_if_unusable(self) -> None:
+        self._raise_if_ended()
         self._failures.raise_if_failed()
 
     def _reject_invalid(self, record: PendingRecord) -> bool:
@@ -285,7 +298,7 @@ class KinesisWriter:
             return False
         self._metrics.add("numRecordsOutErrors")
         self._failures.reject(record, reason)
-        self._failures.raise_if_failed()
+        self._failures.raise_if_ended()
         return True
 
     def _must_wait(self, record: PendingRecord) -> bool:
