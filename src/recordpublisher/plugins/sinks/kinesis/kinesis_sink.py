@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 from recordpublisher.fetcher.alarms import SinkMetric
+from recordpublisher.fetcher.monitoring.alarm_monitor import FAILED_READ_LIMIT_MS
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.plugins.runtime.arguments import checked_properties
 from recordpublisher.plugins.sinks.queued_writes import (
@@ -70,7 +71,10 @@ class KinesisSink(Sink):
         self._stream = stream_name(name)
         with_context = payload_with_context(given)
         self._payload = _as_bytes if with_context is None else lambda data: with_context(_as_bytes(data))
-        self._writer = KinesisWriter(port or _client(given, name), name, of_sink, clock or SystemClock(), on_failure)
+        self._writer = writer = KinesisWriter(
+            port or _client(given, name), name, of_sink, clock or SystemClock(), on_failure
+        )
+        self.why_not_put = writer.why_not_put
         self._states = WrittenStates(self._writer.is_flushed)
         self._writes = UnfinishedWrites(self._writer.outstanding_of)
         self._keeps_failed = not of_sink.fails_on_error and on_failure is None
@@ -149,9 +153,12 @@ class KinesisSink(Sink):
         return self._writer.metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the sink takes no records, in plain words: the error that has ended it. Empty if it has not ended."""
-        error = self._writer.error
-        return [] if error is None else [f"{self.destination()}: {type(error).__name__}: {error}"]
+        """Return why the sink puts no records, in plain words. Empty if it puts them, or if no record waits.
+
+        The reasons are that it is not open, that an error has ended it, and that its calls have failed for ten seconds.
+        """
+        reason = self.why_not_put(FAILED_READ_LIMIT_MS / 1000)
+        return [] if reason is None else [f"{self.destination()}: {reason}"]
 
     def unfinished(self) -> Unfinished:
         """Return how many records are not acknowledged."""

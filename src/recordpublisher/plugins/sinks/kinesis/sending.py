@@ -103,6 +103,7 @@ class RecordSending:
         self._is_closed = False
         self._failing: weakref.WeakKeyDictionary[ShardQueue, float] = weakref.WeakKeyDictionary()
         self._failing_since: float | None = None
+        self._taken_at = -NEVER
         self.last_failure = ""
         """The error of the last call that failed."""
 
@@ -135,6 +136,11 @@ class RecordSending:
         """How long a shard has taken no record, unless it only throttles; 0 if there is none (seconds). Any thread may ask."""
         since = self._failing_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
+
+    @property
+    def refused_seconds(self) -> float:
+        """How long calls have failed while no shard has taken a record; 0 if one does, or if none is put (seconds). Any thread may ask."""
+        return min(self.failing_seconds, self._clock.monotonic() - self._taken_at)
 
     # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
 
@@ -277,6 +283,8 @@ class RecordSending:
     def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
         """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
         policy, waiting = self._settings.retries, outcome.to_retry
+        if outcome.acknowledged:
+            self._taken_at = self._clock.monotonic()
         if outcome.acknowledged or not waiting:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
             if self._failing.pop(queue, None) is not None:

@@ -11,7 +11,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.retry import GRACE_SECONDS, duration_words
+from recordpublisher.publishers.retry import GRACE_SECONDS, RetryListener, duration_words, retry_listener
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, KinesisSinkSettings, Notifier, OutstandingRecords, SinkMetrics
@@ -73,6 +73,8 @@ class KinesisWriter:
         self._limit = self._sending.limit
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
+        self._opening_failure = ""
+        """The last error of an opening that has failed, or that is retried."""
         self._is_aborted = False
         most_ms = settings.retries.max_outage_ms
         self._max_outage_seconds = None if most_ms is None else most_ms / 1000
@@ -113,8 +115,32 @@ class KinesisWriter:
         self._failures.continues = continues
         self._on_room = on_room
         self.permission.ask(may_write)
-        await self._sending.open()
+        listener = retry_listener.get()
+        retry_listener.set(partial(self._on_opening_failure, listener))
+        try:
+            await self._sending.open()
+        except Exception as error:
+            self._opening_failure = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            retry_listener.set(listener)
         self._closed_reason = None
+
+    def why_not_put(self, min_seconds: float = 0.0) -> str | None:
+        """Return why no record is put now, in plain words, or None if records are put, or if none waits. Any thread may ask.
+
+        - `min_seconds`: calls that have failed for a shorter time do not count.
+        """
+        if self.error is not None:
+            return f"{type(self.error).__name__}: {self.error}"
+        if self._closed_reason == NOT_OPEN:
+            return f"it is not open: {self._opening_failure}" if self._opening_failure else "it is not open"
+        if self._closed_reason is not None:
+            return f"it {self._closed_reason}"
+        failing = self._sending.refused_seconds
+        if failing <= min_seconds:
+            return None
+        return f"puts have failed for {duration_words(failing)}: {self._sending.last_failure}"
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, context: object = None) -> None:
         """Accept one record, or wait for capacity. If a `put` is cancelled, its record was not accepted.
@@ -281,6 +307,12 @@ class KinesisWriter:
         )
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
+
+    def _on_opening_failure(self, listener: RetryListener | None, error: Exception, waited: float, left: float) -> None:
+        if self._closed_reason == NOT_OPEN:
+            self._opening_failure = str(error)
+        if listener is not None:
+            listener(error, waited, left)
 
     def _raise_if_ended(self) -> None:
         if self._closed_reason is not None:
