@@ -29,11 +29,10 @@ def archive_of(
     The job reads as fast as it handles the records, shard by shard, parents before children. Event times and watermarks follow from the
     records. On virtual time (`run_virtual`), pauses, timeouts and retries of the job take no time.
 
-    Args:
-        source: the folder of an archive that `flink.sink.archive` wrote, or some of its files, with its folder `_recordpublisher`. Or
-            records (made by `record`), payloads (bytes, text), or values, in the order of each shard. Payloads and values get their place
-            (1, 2, 3 and so on) as sequence number. Records are written into a temporary folder, which is deleted when the block ends.
-        shards: the shards with their parents, if it matters. Shards of records that are not among them have no parents.
+    - `source`: the folder of an archive that `flink.sink.archive` wrote, or some of its files, with its folder `_recordpublisher`. Or
+      records (made by `record`), payloads (bytes, text), or values, in the order of each shard. Payloads and values get their place
+      (1, 2, 3 and so on) as sequence number. Records are written into a temporary folder, which is deleted when the block ends.
+    - `shards`: the shards with their parents, if it matters. Shards of records that are not among them have no parents.
 
     Raises: StateError if the records of a shard are not in the order of their numbers; TypeError if a value cannot be written as JSON.
     """
