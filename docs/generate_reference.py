@@ -59,6 +59,7 @@ AREAS = {
             "ConditionalStore", "VersionedValue", "FolderStore", "Deserializer", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
+    "testing": ("Tests", []),
 }  # fmt: skip
 """Every name of `recordpublisher.__all__` that is no error, once."""
 
@@ -67,12 +68,22 @@ FURTHER = {
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.event_time", ["WatermarkStrategy"]),
+    ],
+    "testing": [
         (
             "testing",
             [
+                "record", "batch_of", "archive_of", "run_virtual", "VirtualClock", "VirtualLoop", "EPOCH_MS",
                 "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",
-                "SinkContract", "SinkCase", "DeserializerContract", "DeserializerCase", "ConditionalStoreContract", "ConditionalStoreCase",
-                "VirtualClock", "run_virtual", "archive_of",
+                "SinkContract", "CommittingSinkContract", "SinkCase",
+                "DeserializerContract", "DeserializerCase", "ConditionalStoreContract", "ConditionalStoreCase",
+            ],
+        ),
+        (
+            "local",
+            [
+                "serve_in_thread", "LocalKinesisThread", "LocalStream", "LocalKinesis", "in_memory", "MemoryTransport", "Account",
+                "ManualClock", "Clock", "SystemClock", "Quotas", "Delays", "Faults", "FaultKind", "FaultRule", "StreamFault",
             ],
         ),
     ],
@@ -105,6 +116,8 @@ def _area_page(area: str) -> str:
     parts = [f"# {title}", AREA_WORDS if area == "reading" else READ_FIRST]
     if area == "plugins":
         parts += [PLUGIN_WORDS, HOOKS_WORDS, "\n".join(map(ENTRIES.hook, HOOKS))]
+    if area == "testing":
+        parts += [FIXTURES_WORDS, "\n".join(ENTRIES.fixtures(REFERENCE.parents[1] / "src/pytest_recordpublisher.py"))]
     parts += [ENTRIES.entry(name, getattr(rp, name)) for name in names]
     for module_name, further in FURTHER.get(area, []):
         module = import_module(f"recordpublisher.{module_name}")
@@ -119,8 +132,13 @@ raised. Without `->` nothing is returned. What a class implements for its base c
 READ_FIRST = "How to read it: [reading](reading.md)."
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store|deserializer NAME` writes a package that works: the class, the hook that
-registers it, and a test of its contract."""
+registers it, and a test of its [contract](testing.md)."""
 
+
+FIXTURES_WORDS = """## Fixtures
+
+pytest has them with the extra `pytest`. A test is annotated with these types
+([example](../../how-to/test-your-job.md#annotate-the-tests))."""
 
 HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets a [`Registrar`](#registrar)."
 

@@ -40,7 +40,10 @@ class ReadSettings(TypedDict, total=False):
 OF_JOBS = '''
 
 class JobSettings(ReadSettings, total=False):
-    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+    """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`.
+
+    Each stands for the property that its text begins with.
+    """
 
 '''
 BETWEEN = '''

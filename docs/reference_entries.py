@@ -42,6 +42,16 @@ def hook(function: Any) -> str:
     return f"- `{_signature(function.__name__, function)}`: {words}"
 
 
+def fixtures(file: Path) -> Iterator[str]:
+    """The fixtures of a pytest plugin: each with the type that a test gets, and all that its docstring says."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(each) for each in node.decorator_list):
+            returned = re.sub(r"^Iterator\[(.*)\]$", r"\1", ast.unparse(node.returns) if node.returns else "")
+            words = re.sub(r"\s+", " ", ast.get_docstring(node) or "")
+            yield f"- `{node.name}: {returned}`: {words}"
+
+
 def _call(name: str, thing: Any) -> list[str]:
     """How it is called, unless only a subclass is made, or the words below say it: by its fields, or by naming a function."""
     fields = {field.name for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
@@ -57,7 +67,10 @@ def _alias_words(name: str) -> str:
     """A name without a docstring of its own: the string below its assignment."""
     if name == "hookimpl":
         return "Marks a function of a plugin as the implementation of the hook of that name (pluggy)."
-    return _attribute_words(Path(import_module("recordpublisher.publishers.base").__file__ or ""), None)[name]
+    module = import_module(
+        "recordpublisher.testing.virtual_time" if name == "EPOCH_MS" else "recordpublisher.publishers.base"
+    )
+    return _attribute_words(Path(module.__file__ or ""), None)[name]
 
 
 def _members(owner: type) -> Iterator[str]:

@@ -39,6 +39,16 @@ def test_every_public_name_has_its_place():
     assert sorted(placed) == sorted(name for name in rp.__all__ if not name.endswith("Error"))
 
 
+@pytest.mark.parametrize("module", [rp.testing, rp.local], ids=["testing", "local"])
+def test_every_name_for_tests_has_its_place(module):
+    assert [name for name in module.__all__ if f"### {name}\n" not in page("python/testing.md")] == []
+
+
+def test_every_fixture_is_on_the_page_with_its_type():
+    for fixture in ("kinesis: LocalKinesisThread", "kinesis_stream: LocalStream", "kinesis_properties: dict[str, str]"):
+        assert f"- `{fixture}`: " in page("python/testing.md")
+
+
 def test_every_public_class_has_words_of_its_own():
     classes = {name: vars(thing) for name in rp.__all__ if isinstance(thing := getattr(rp, name), type)}
     assert len(classes) > 30

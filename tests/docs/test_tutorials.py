@@ -1,6 +1,8 @@
 """The tutorials are run as written: their files are created, their commands run, their output compared."""
 
 import shutil
+import subprocess
+import sys
 
 import boto3
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from recordpublisher.local import serve_in_thread
 from recordpublisher.testing import archive_of
 
-from processes.command_line import ROOT
+from processes.command_line import ROOT, process_environment
 from processes.documentation_page import blocks, installed_package, run_page
 
 pytestmark = pytest.mark.slow
@@ -89,4 +91,15 @@ def test_the_page_of_formats_runs(tmp_path):
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):
-    assert run_page(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 7
+    assert run_page(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 8
+
+
+@pytest.mark.slow
+def test_mypy_accepts_the_annotated_tests_of_the_guide(tmp_path):
+    (typed,) = [each for each in blocks(ROOT / "docs/how-to/test-your-job.md", {}) if each.file_name == "test_typed.py"]
+    (tmp_path / "test_typed.py").write_text(typed.text)
+    line = [sys.executable, "-m", "mypy", "--strict", "test_typed.py"]
+    ended = subprocess.run(
+        line, cwd=tmp_path, env=process_environment(), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr

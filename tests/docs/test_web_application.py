@@ -222,3 +222,20 @@ def test_workers_of_gunicorn_put_each_order_once_and_the_stop_loses_none(folder,
         assert "recordpublisher_sink_outstanding_records" in server.get("/metrics")[1]
         server.stop()
     assert sorted(each["order"] for each in stored(served)) == [*range(100)]
+
+
+@pytest.mark.parametrize("command", [UVICORN, GUNICORN[:2] + GUNICORN[3:]], ids=["FastAPI", "Flask"])
+def test_an_outage_longer_than_orders_are_retried_needs_no_restart(folder, served, command):
+    with (folder / "shop.properties").open("a") as file:
+        file.write("flink.job.max.outage = 2s\n")
+    with running(command, folder, served, "/readyz") as server:
+        post_orders(server, [0])
+        wait_until(lambda: len(stored(served)) == 1, server)
+        served.call(served.endpoint.faults.fail_next, "PutRecords", "InternalFailure", 1000, status=500)
+        post_orders(server, [1])
+        wait_until(lambda: re.search(r"lost.*order\D+1\D", server.output.read_text()), server)
+        served.call(served.endpoint.faults._calls.clear)
+        post_orders(server, [2])
+        assert server.get("/readyz")[0] == 200
+        server.stop()
+    assert sorted(each["order"] for each in stored(served)) == [0, 2]

@@ -33,10 +33,9 @@ def in_memory(
     This is for tests of a job, on any event loop. `account.find("orders").put(b"...", "key")` puts a record; the `split` and `merge` of the
     stream reshard it.
 
-    Args:
-        streams: the number of shards of each stream, by its name.
-        region: the region in the ARNs.
-        clock: the account's time, which arrivals and retention follow; without it, the machine's clock. A `ManualClock` makes records old.
+    - `streams`: the number of shards of each stream, by its name.
+    - `region`: the region in the ARNs.
+    - `clock`: the account's time, which arrivals and retention follow; without it, the machine's clock. A `ManualClock` makes records old.
     """
     account = Account(clock or SystemClock(), region, Delays(), None)
     if isinstance(clock, ManualClock):

@@ -33,18 +33,17 @@ def record(
 ) -> Record[Any]:
     """Return a record as a handler gets it.
 
-    Args:
-        data: the payload, text as UTF-8. A dict or a list is the value, and its JSON the payload. If it is None, the payload is `value` as
-            JSON, or empty without a value.
-        value: the value that the deserialiser would return. If it is None, the value is the payload itself.
-        key: the partition key.
-        stream: the stream's name.
-        shard_id: the shard's id.
-        sequence_number: a whole number, or its digits.
-        sub_sequence_number: the index within a KPL aggregate, or -1 outside an aggregate.
-        hash_key: the explicit hash key.
-        arrival: when the service accepted the record, as epoch ms or as a datetime with a zone.
-        event_time: the event time in the same form. If it is None, it is `arrival`.
+    - `data`: the payload, text as UTF-8. A dict or a list is the value, and its JSON the payload. If it is None, the payload is `value` as
+      JSON, or empty without a value.
+    - `value`: the value that the deserialiser would return. If it is None, the value is the payload itself.
+    - `key`: the partition key.
+    - `stream`: the stream's name.
+    - `shard_id`: the shard's id.
+    - `sequence_number`: a whole number, or its digits.
+    - `sub_sequence_number`: the index within a KPL aggregate, or -1 outside an aggregate.
+    - `hash_key`: the explicit hash key.
+    - `arrival`: when the service accepted the record, as epoch ms or as a datetime with a zone.
+    - `event_time`: the event time in the same form. If it is None, it is `arrival`.
 
     Raises: TypeError if `data` is of another type, or if a value cannot be written as JSON; ConfigurationError if a datetime has no zone.
     """
@@ -76,12 +75,11 @@ def batch_of(
 ) -> RecordBatch[Any]:
     """Return a batch of one shard as a sink gets it.
 
-    Args:
-        items: records (made by `record`), payloads (bytes, text), or values. Payloads and values get their place (1, 2, 3 and so on) as
-            sequence number.
-        stream: the stream's name, even for the records that are given.
-        shard_id: the shard's id, even for the records that are given.
-        behind_ms: how far the read was behind the shard's tip (ms), or None if that is not known.
+    - `items`: records (made by `record`), payloads (bytes, text), or values. Payloads and values get their place (1, 2, 3 and so on) as
+      sequence number.
+    - `stream`: the stream's name, even for the records that are given.
+    - `shard_id`: the shard's id, even for the records that are given.
+    - `behind_ms`: how far the read was behind the shard's tip (ms), or None if that is not known.
 
     Raises: TypeError if a value cannot be written as JSON.
     """

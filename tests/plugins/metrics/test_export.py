@@ -76,7 +76,8 @@ async def test_a_program_that_only_produces_has_all_pages(producer, monkeypatch)
         for path in ("/metrics", "/healthz", "/readyz"):
             async with session.get(made[0].url + path) as response:
                 pages[path] = response.status, await response.text()
-    assert pages["/healthz"] == pages["/readyz"] == (200, "ok\n")
+    assert pages["/healthz"] == (200, "ok\n")
+    assert pages["/readyz"][0] == (200 if isinstance(producer, rp.Producer) else 503)  # a sink is ready when it is open
     assert pages["/metrics"][0] == 200
     assert 'recordpublisher_sink_written_records_total{producer="out"} 0\n' in pages["/metrics"][1]
 
@@ -100,7 +101,7 @@ def test_cloudwatch_writes_the_metrics_of_a_producer(producer, tmp_path):
 def test_the_text_is_the_page(producer):
     text = metrics_text(producer)
     assert "# TYPE recordpublisher_sink_written_records_total counter\n" in text
-    assert 'recordpublisher_producer_ready{producer="out"} 1\n' in text
+    assert 'recordpublisher_producer_ready{producer="out"} ' in text
     assert 'recordpublisher_sink_failing_seconds{producer="out"} 0.0\n' in text
     assert "recordpublisher_worker_" not in text
     assert "process=" not in text
@@ -111,7 +112,7 @@ def test_producers_have_the_names_of_their_streams_beside_fetchers():
     of_an_arn = rp.KinesisSink("arn:aws:kinesis:eu-west-1:123456789012:stream/a", ACCESS)
     text = metrics_text(rp.Producer("a", ACCESS), MeasuredFetcher(0), rp.Producer("b", ACCESS), of_an_arn)
     ready = [line.split("{")[1] for line in text.splitlines() if line.startswith("recordpublisher_producer_ready{")]
-    assert ready == ['producer="a"} 1', 'producer="b"} 1', 'producer="a-2"} 1']
+    assert ready == ['producer="a"} 1', 'producer="b"} 1', 'producer="a-2"} 0']  # a sink that is not open is not ready
     assert 'recordpublisher_worker_up{process="0"} 1\n' in text
 
 

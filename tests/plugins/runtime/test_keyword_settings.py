@@ -85,7 +85,10 @@ def test_an_unknown_keyword_is_told_with_the_argument_that_was_meant(read, keywo
         read("orders", PROPERTIES, **{keyword: "1"})
 
 
-@pytest.mark.parametrize("read", [rp.consume, rp.stream, rp.DataFetcher.__init__])
+@pytest.mark.parametrize(
+    "read",
+    [rp.consume, rp.stream, rp.DataFetcher.__init__, rp.KinesisSink.__init__, rp.Producer.__init__],
+)
 def test_an_editor_sees_every_keyword(read):
     hints = typing.get_type_hints(read, localns=vars(rp) | {"Assigner": object})
     arguments = set(inspect.signature(read).parameters)

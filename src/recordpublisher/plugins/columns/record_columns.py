@@ -210,9 +210,8 @@ def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
 
     Arrow takes numbers without a copy; texts and payloads are copied once. Needs the extra `arrow`.
 
-    Args:
-        batches: the batches in the order of the rows.
-        into: the type of the values. If it is None, the type is the class of the values, provided that it has fields.
+    - `batches`: the batches in the order of the rows.
+    - `into`: the type of the values. If it is None, the type is the class of the values, provided that it has fields.
 
     Raises:
         ConfigurationError: if a field has no Arrow type, or if `into` is None and the values are of several classes.

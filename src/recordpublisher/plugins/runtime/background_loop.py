@@ -100,6 +100,12 @@ class BackgroundLoop:
         result: T = task.result()
         return result
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Have the loop call a function soon. Do nothing if the loop does not run."""
+        if self.is_alive:
+            with contextlib.suppress(RuntimeError):  # The loop was closed at this moment.
+                self._loop.call_soon_threadsafe(function)
+
     def refuse_own_thread(self) -> None:
         """Check that the caller does not run in the loop.
 

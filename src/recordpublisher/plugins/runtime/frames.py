@@ -44,7 +44,8 @@ try:
     from pyarrow import json
 except ImportError as error:
     raise ImportError(
-        f"rp.read_arrow needs the extra 'arrow', rp.read_polars 'polars': {install_command('polars')}"
+        f"rp.read_arrow needs the extra 'arrow': {install_command('arrow')}; rp.read_pandas needs pandas too: pip install pandas; "
+        f"rp.read_polars needs the extra 'polars': {install_command('polars')}"
     ) from error
 
 from recordpublisher.plugins.columns.record_fields import DATA

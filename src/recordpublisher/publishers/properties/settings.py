@@ -333,8 +333,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition
     key."""
     sink_kinesis_failonerror: bool
-    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink; else it goes to the callback or the job's
-    dead letters, counted and logged."""
+    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put is an error, which ends a job; else it goes to the callback
+    or the job's dead letters, counted and logged."""
     aggregation_enabled: bool
     """`AggregationEnabled`: Whether records are put in KPL aggregates."""
     aggregation_max_count: int
@@ -449,7 +449,10 @@ class ReadSettings(TypedDict, total=False):
 
 
 class JobSettings(ReadSettings, total=False):
-    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+    """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`.
+
+    Each stands for the property that its text begins with.
+    """
 
     start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | timedelta | str | float
     """`flink.stream.initpos`: Where a new job starts. LATEST and an age become a time of the service's clock once."""

@@ -184,7 +184,8 @@ SINK_ORDERING = KINESIS_SINK.choice(
 )
 SINK_FAIL_ON_ERROR = KINESIS_SINK.boolean(
     "flink.sink.kinesis.failonerror",
-    "Whether a record that cannot be put fails the sink; else it goes to the callback or the job's dead letters, counted and logged.",
+    "Whether a record that cannot be put is an error, which ends a job; else it goes to the callback or the job's dead letters, counted "
+    "and logged.",
     default=True,
     connector="false",
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -403,3 +405,15 @@ def test_columns_may_be_named_by_a_generator(orders):
     read = rp.read_arrow("orders", PROPERTIES, columns=(name for name in ["shardId", "sequenceNumber"]))
 
     assert read.schema.names == ["shardId", "sequenceNumber"]
+
+
+def test_without_the_extra_each_function_is_named_with_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, frames.__name__)
+    with pytest.raises(ImportError) as raised:
+        importlib.import_module(frames.__name__)
+    for_arrow, for_pandas, for_polars = str(raised.value).split("; ")
+    assert for_arrow.startswith("rp.read_arrow needs the extra 'arrow': pip install ")
+    assert "[arrow]" in for_arrow
+    assert for_pandas == "rp.read_pandas needs pandas too: pip install pandas"
+    assert "[polars]" in for_polars

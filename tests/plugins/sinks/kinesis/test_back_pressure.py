@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher.fetcher.sink import SinkContext, UnfinishedShard
 from recordpublisher.plugins.sinks.kinesis.limits import FifoWaiters, SinkMetrics
-from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.errors import ConfigurationError, SinkError, TransientError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.batches import batch
@@ -57,7 +57,7 @@ def test_k1_a_waiting_put_is_woken_by_a_completion_and_checks_every_interval():
     assert 1 <= seconds < 1.5
 
 
-def test_k1_one_warning_for_each_wait_that_exceeds_a_second(caplog):
+def test_k1_a_wait_that_exceeds_a_second_is_one_warning(caplog):
     async def job():
         fake = FakeKinesis()
         fake.latency = 4.0
@@ -69,10 +69,27 @@ def test_k1_one_warning_for_each_wait_that_exceeds_a_second(caplog):
 
     with caplog.at_level(logging.WARNING):
         run_virtual(job())
-    told = [record.getMessage() for record in caplog.records]
-    warnings = [line for line in told if line.startswith("a write has been waiting")]
-    assert len(warnings) == 2
-    assert "1 records" in warnings[0]
+    (warning,) = [line for line in caplog.messages if line.startswith("a write has been waiting")]
+    assert "1 records" in warning
+
+
+def test_k1_writes_that_wait_one_after_the_other_are_one_warning_a_minute(caplog):
+    """As the requests of a server in an outage, of which each waits for two seconds."""
+
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, queue_limit=1) as sink:
+            fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+            await sink.put(b"1", "k")
+            while now() < 130:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(2):
+                        await sink.put(b"2", "k")
+            fake.fail = None
+
+    with caplog.at_level(logging.WARNING):
+        run_virtual(job())
+    assert len([line for line in caplog.messages if line.startswith("a write has been waiting")]) == 3
 
 
 def test_k1_writes_that_wait_together_are_one_warning(caplog):

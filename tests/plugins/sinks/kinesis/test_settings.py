@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.plugins.sinks.kinesis import KinesisSink, Producer
 from recordpublisher.plugins.sinks.kinesis.limits import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -63,6 +63,29 @@ def test_built_from_properties_the_stream_is_a_property():
 def test_c2_an_unknown_key_of_a_sink_on_its_own_is_an_error():
     with pytest.raises(ConfigurationError, match=r"'region' .*; did you mean 'aws\.region'"):
         KinesisSink("out", {"region": "eu-west-1", "aws.region": "eu-west-1"})
+
+
+@pytest.mark.parametrize("made", [KinesisSink, Producer])
+@pytest.mark.parametrize("stream", [["out"], None, 5])
+def test_c2_what_is_not_a_stream_is_named(made, stream):
+    with pytest.raises(ConfigurationError, match=r"setting 'stream' .* Valid: the name or ARN of a stream"):
+        made(stream, {"aws.region": "eu-west-1"})
+
+
+@pytest.mark.parametrize("made", [KinesisSink, Producer])
+def test_a_setting_is_also_a_keyword_argument_which_overrides_its_property(made):
+    given = {"aws.region": "eu-west-1", "flink.sink.kinesis.queue.limit": 5}
+    sink = made("out", given, sink_kinesis_queue_limit=7, max_outage="20s")
+    assert sink.metrics()["queueLimit"] == 7
+    with pytest.raises(ConfigurationError, match=r"flink\.job\.max\.outage"):
+        made("out", given, max_outage="soon")
+
+
+@pytest.mark.parametrize("made", [KinesisSink, Producer])
+@pytest.mark.parametrize(("keyword", "meant"), [("regoin", "region"), ("queue_limt", "queue_limit")])
+def test_c2_an_unknown_keyword_argument_is_an_error_with_the_one_that_was_meant(made, keyword, meant):
+    with pytest.raises(ConfigurationError, match=f"'{keyword}' .*did you mean '{meant}'"):
+        made("out", **{keyword: 5})
 
 
 def test_it_is_registered_by_name():

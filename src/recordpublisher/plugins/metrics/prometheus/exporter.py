@@ -37,7 +37,7 @@ Row = tuple[str, dict[str, Any]]
 """The labels of a worker or shard, and its values."""
 _UP = "recordpublisher_worker_up", "gauge", "1 while the event loop of the worker responds"
 _READY = "recordpublisher_worker_ready", "gauge", "1 while the worker reads and its checkpoints are stored"
-_PRODUCER_READY = "recordpublisher_producer_ready", "gauge", "1 until an error ends the producer"
+_PRODUCER_READY = "recordpublisher_producer_ready", "gauge", "1 unless the producer cannot put records"
 
 
 class PrometheusExporter(MetricsExporter):

@@ -4,12 +4,13 @@ from __future__ import annotations  # the reference and help() show types by the
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 
 from recordpublisher.fetcher.alarms import SinkMetric
+from recordpublisher.fetcher.monitoring.alarm_monitor import FAILED_READ_LIMIT_MS
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
+from recordpublisher.plugins.runtime.arguments import checked_properties
 from recordpublisher.plugins.sinks.queued_writes import (
     PARTIAL_FLUSH_SECONDS,
     SourceShard,
@@ -21,6 +22,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import stream_name, written_hash_key
@@ -28,6 +30,8 @@ from recordpublisher.publishers.shards import stream_name, written_hash_key
 from .limits import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .records import FailedRecord, PendingRecord, size_of
 from .writer import KinesisWriter
+
+_VALID_STREAM = "the name or ARN of a stream"
 
 
 class KinesisSink(Sink):
@@ -37,11 +41,13 @@ class KinesisSink(Sink):
     job it copies records with their keys, each at least once.
 
     - `stream`: a name or an ARN. Without it the property `flink.sink.kinesis.stream` names the stream.
+    - `properties`, `settings`: properties as a mapping, as keyword arguments (`region="eu-west-1"`, see `Settings`), or both.
     - `queue_limit`: limit of the records that are not acknowledged: a number, or a function of `SinkStatistics` that returns one.
     - `ordering`: NONE or PER_KEY.
-    - `fail_on_error`: if False, records that cannot be put go to `on_failure`.
-    - `on_failure`: a function of a `FailedRecord`, called on the event loop.
-    - `max_outage`: how long calls are retried while the service is away (ms, a text such as "20s", or a timedelta).
+    - `fail_on_error`: if False, records that cannot be put go to `on_failure`, even those that `put` would refuse.
+    - `on_failure`: a function of a `FailedRecord`, called on the event loop. Outside of a job it gets each accepted record that was not
+      put within `flink.job.max.outage`. Without it the next call raises a SinkError with their count. In either case the sink continues.
+      In a job such a record ends the sink, unless `fail_on_error` is False.
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
@@ -52,31 +58,32 @@ class KinesisSink(Sink):
         properties: Mapping[str, object] | None = None,
         *,
         queue_limit: QueueLimit | None = None,
-        ordering: str | None = None,
+        ordering: Literal["NONE", "PER_KEY"] | None = None,
         fail_on_error: bool | None = None,
         on_failure: Callable[[FailedRecord], None] | None = None,
-        max_outage: int | str | timedelta | None = None,
         clock: Clock | None = None,
         port: WritingPort | None = None,
+        **settings: Unpack[JobSettings],
     ) -> None:
-        name, given = _stream_and_properties(stream, properties)
-        if max_outage is not None:
-            given = given.merged(Properties(max_outage=max_outage))
-        settings = KinesisSinkSettings.of(given, queue_limit, ordering, fail_on_error)
+        name, given = stream_and_properties(stream, properties, settings, KinesisSink)
+        of_sink = KinesisSinkSettings.of(given, queue_limit, ordering, fail_on_error)
         self._context = SinkContext()
         self._stream = stream_name(name)
         with_context = payload_with_context(given)
         self._payload = _as_bytes if with_context is None else lambda data: with_context(_as_bytes(data))
-        self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
+        self._writer = writer = KinesisWriter(
+            port or _client(given, name), name, of_sink, clock or SystemClock(), on_failure
+        )
+        self.why_not_put = writer.why_not_put
         self._states = WrittenStates(self._writer.is_flushed)
         self._writes = UnfinishedWrites(self._writer.outstanding_of)
-        self._keeps_failed = not settings.fails_on_error and on_failure is None
+        self._keeps_failed = not of_sink.fails_on_error and on_failure is None
         self._failed: list[tuple[PendingRecord, str]] = []
         self._rejecting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         try:
-            await self._writer.open()
+            await self._writer.open(continues=True)
         except BaseException:
             await self._writer.close()
             raise
@@ -104,8 +111,8 @@ class KinesisSink(Sink):
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
         Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
-        closed, or if records have failed since the last call; KinesisError if the service rejects every call; TypeError if data or a key
-        has another type.
+        closed, or if accepted records were given up since the last error; KinesisError if the service rejects every call, which ends the
+        sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
@@ -146,9 +153,12 @@ class KinesisSink(Sink):
         return self._writer.metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the sink takes no records, in plain words: the error that has ended it. Empty if it has not ended."""
-        error = self._writer.error
-        return [] if error is None else [f"{self.destination()}: {type(error).__name__}: {error}"]
+        """Return why the sink puts no records, in plain words. Empty if it puts them, or if no record waits.
+
+        The reasons are that it is not open, that an error has ended it, and that its calls have failed for ten seconds.
+        """
+        reason = self.why_not_put(FAILED_READ_LIMIT_MS / 1000)
+        return [] if reason is None else [f"{self.destination()}: {reason}"]
 
     def unfinished(self) -> Unfinished:
         """Return how many records are not acknowledged."""
@@ -239,16 +249,24 @@ def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:
     )
 
 
-def _stream_and_properties(
-    stream: str | Mapping[str, object], properties: Mapping[str, object] | None
+def stream_and_properties(
+    stream: str | Mapping[str, object],
+    properties: Mapping[str, object] | None,
+    settings: JobSettings,
+    of: Callable[..., object],
 ) -> tuple[str, Properties]:
-    given = properties if isinstance(stream, str) else stream
-    checked = given if isinstance(given, Properties) else Properties(given)
+    """Return the name or ARN of the stream, and the properties with the keyword arguments of the class `of`.
+
+    Raises: ConfigurationError if there is no stream, or if a setting is invalid.
+    """
+    if not isinstance(stream, str | Mapping):
+        raise ConfigurationError("stream", str(stream) if stream is None else stream, _VALID_STREAM)
+    checked = checked_properties(properties if isinstance(stream, str) else stream, settings, of)
     if isinstance(stream, str):  # The job has checked its own properties.
         checked.check()
     name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
     if not name:
-        raise ConfigurationError(SINK_STREAM.key, name, "the name or ARN of a stream")
+        raise ConfigurationError(SINK_STREAM.key, name, _VALID_STREAM)
     return name, checked
 
 

@@ -35,7 +35,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     SINK_QUEUE_BYTES,
     SINK_QUEUE_LIMIT,
 )
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
+from recordpublisher.publishers.retry import LINE_SECONDS, RetryPolicy, call_with_retries
 from recordpublisher.publishers.service_limits import (
     DEFAULT_RECORD_BYTES,
     WRITE_BYTES_PER_SECOND,
@@ -56,7 +56,7 @@ NO_LIMIT = 2**62
 _HALVE_AFTER = 10_000
 """Number of records after which older ones count half, so that the mean follows a change of size."""
 LONG_WAIT_SECONDS = 1.0
-"""A write that waits longer logs one warning (Flink: after ten checks of 100 ms)."""
+"""A write that waits longer is logged (Flink: after ten checks of 100 ms), with all others in one line for each `LINE_SECONDS`."""
 DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)
 """Assumed if the credentials permit writing to the stream but not describing it."""
 SECONDS_BETWEEN_LIMIT_READS = 1.0
@@ -247,9 +247,9 @@ class FifoWaiters:
             self.notify_first()
 
     def _warn(self, waited: float, describe: Callable[[], str]) -> None:
-        """Warn of all writes that wait, not once for each: an application may have a hundred of them."""
+        """Warn of all writes that wait, once a minute: in an outage each request of a server may wait in its turn."""
         now = self._clock.monotonic()
-        if now - self._warned < LONG_WAIT_SECONDS:
+        if now - self._warned < LINE_SECONDS:
             return
         self._warned = now
         others = f", and {len(self) - 1} more after it" if len(self) > 1 else ""

@@ -9,18 +9,17 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
-from datetime import timedelta
 from functools import partial
 from math import isnan
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from recordpublisher.fetcher.alarms import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.settings import JobSettings
 
-from .kinesis_sink import KinesisSink
+from .kinesis_sink import KinesisSink, stream_and_properties
 from .limits import QueueLimit
 from .records import FailedRecord
 
@@ -47,22 +46,20 @@ class Producer:
         properties: Mapping[str, object] | None = None,
         *,
         queue_limit: QueueLimit | None = None,
-        ordering: str | None = None,
+        ordering: Literal["NONE", "PER_KEY"] | None = None,
         fail_on_error: bool | None = None,
         on_failure: Callable[[FailedRecord], None] | None = None,
-        max_outage: int | str | timedelta | None = None,
+        **settings: Unpack[JobSettings],
     ) -> None:
+        name, given = stream_and_properties(stream, properties, settings, Producer)
         self._make_sink = partial(
             KinesisSink,
-            stream
-            if isinstance(stream, str)
-            else Properties(stream),  # copied, because a child of this process makes a sink later
-            None if properties is None else Properties(properties),
+            name,
+            given,  # A copy, because a child of this process makes a sink later.
             queue_limit=queue_limit,
             ordering=ordering,
             fail_on_error=fail_on_error,
             on_failure=on_failure,
-            max_outage=max_outage,
         )
         self._unopened = self._make_sink()  # Checks the settings, and has the metrics of a producer that has not begun.
         self._context = copy_context()
@@ -96,7 +93,7 @@ class Producer:
         except TimeoutError as error:
             if timeout is None:  # The network raised it.
                 raise
-            raise TimeoutError(f"the record was not accepted in {timeout:g} s: {self._outstanding()}") from error
+            raise TimeoutError(f"the record was not accepted in {timeout:g} s: {self._why_late()}") from error
 
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record accepted before this call, in this process, is acknowledged.
@@ -111,7 +108,7 @@ class Producer:
         except TimeoutError as error:
             if timeout is None:
                 raise
-            raise TimeoutError(f"the flush did not end in {timeout:g} s: {self._outstanding()}") from error
+            raise TimeoutError(f"the flush did not end in {timeout:g} s: {self._why_late()}") from error
 
     def close(self) -> None:
         """Flush, and end the thread.
@@ -143,8 +140,13 @@ class Producer:
         return self._current_sink().exported_metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the producer takes no records: the error that has ended it. Empty if it has not ended."""
-        return self._current_sink().reasons_not_ready()
+        """Return the reasons of `KinesisSink.reasons_not_ready`. Empty before the first `put`, which opens the producer.
+
+        If the producer could not be opened, this call lets it try again.
+        """
+        if (thread := self._thread) is not None:
+            return thread.reasons_not_ready()
+        return [f"{self._unopened.destination()}: it is closed"] if self._is_closed else []
 
     def _run(self, work: Callable[[_SinkThread], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         if timeout is not None and (
@@ -183,6 +185,10 @@ class Producer:
         count, size = measured["outstandingRecordsCount"], measured["outstandingBytes"]
         return f"{count} records ({size} bytes) are not acknowledged"
 
+    def _why_late(self) -> str:
+        reason = self._current_sink().why_not_put()
+        return self._outstanding() + (f"; {reason}" if reason else "")
+
     def _leave_to_parent(self) -> None:
         """Begin again in a forked child, because the thread, the loop and the connections belong to the parent."""
         # Kept alive, because destroying the object would close connections that the parent uses.
@@ -208,19 +214,31 @@ class _SinkThread:
 
         All calls wait for one opening, which continues if the call that has begun it is cancelled.
         """
-        opening = self._opening
-        if opening is None or (opening.done() and not self._is_open()):
-            if opening is not None:
-                self.sink = self._make_sink()
-            # In the context of the producer, because the tasks of the sink outlive the request that makes the first call.
-            opening = asyncio.create_task(self.sink.__aenter__(), context=self._context.copy())
-            self._opening = opening
+        opening = self._begin_opening()
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             if opening.cancelled():
                 raise SinkError("the producer is closed") from None
             raise
+
+    def reasons_not_ready(self) -> list[str]:
+        """Return the reasons of the sink. If opening it has failed, try again: no put may come while the process is not ready."""
+        reasons, opening = self.sink.reasons_not_ready(), self._opening
+        if opening is not None and opening.done() and not self._is_open():
+            self.loop.call_soon(self._begin_opening)
+        return reasons
+
+    def _begin_opening(self) -> asyncio.Task[KinesisSink]:
+        opening = self._opening
+        if opening is None or (opening.done() and not self._is_open() and self._close_task is None):
+            if opening is not None:
+                self.sink = self._make_sink()
+            # In the context of the producer, because the tasks of the sink outlive the request that makes the first call.
+            opening = asyncio.create_task(self.sink.__aenter__(), context=self._context.copy())
+            opening.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # marks it as retrieved
+            self._opening = opening
+        return opening
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
         """Accept one record."""

@@ -135,7 +135,10 @@ class FailedRecord:
 
 
 class FailedRecords:
-    """Owns the error that ended the sink, if any, and whether a caller has received it.
+    """Owns the error that ended the sink, the records that were given up, and whether a caller has learned of them.
+
+    In a job a record that is given up ends the sink, because positions may not move past it. Outside of a job the sink continues: the
+    record goes to the callback, or one call raises an error with the count of these records.
 
     - `decided_by`: key of the property that limits the retries.
     - `unacknowledged`: returns how many accepted records are not acknowledged.
@@ -157,8 +160,18 @@ class FailedRecords:
         self._decided_by, self._unacknowledged = decided_by, unacknowledged
         self._keep: Callable[[PendingRecord, str], None] | None = None
         self._has_warned = False
+        self.continues = False
+        """Whether the sink continues after it has given up a record, as outside of a job."""
         self.error: BaseException | None = None
+        """The error that ended the sink."""
         self.was_raised = False
+        """Whether a caller has received the error that ended the sink."""
+        self.must_raise = False
+        """Whether the next call raises an error. It is kept, because each put asks."""
+        self.known = 0
+        """The records given up of which a caller has learned."""
+        self._given_up = 0
+        self._last_given_up: tuple[FailedRecord, PendingRecord] | None = None
         self._on_failed: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
@@ -169,16 +182,30 @@ class FailedRecords:
         """Have a function called when the sink has ended. Otherwise the job would learn of the error only at its next call of the sink."""
         self._on_failed = on_failed
 
-    def raise_if_failed(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here (FLINK-9374)."""
         if self.error is not None:
             self.was_raised = True
             raise self.error
 
+    def raise_if_failed(self, known: int | None = None) -> None:
+        """Raise the error that ended the sink, or else an error about the records given up since the last such error.
+
+        - `known`: the number of records given up when this call began, if another caller may have learned of some since then.
+        """
+        self.raise_if_ended()
+        count = self._given_up - (self.known if known is None else known)
+        if count and self._last_given_up is not None:
+            self.known, self.must_raise = self._given_up, False
+            failed, record = self._last_given_up
+            raise self._error_for(
+                failed, self._tried(record), f". Not put since the last error: {counted(count, 'record')}"
+            )
+
     def fail(self, error: BaseException) -> None:
         """End the sink with this error. Later errors are ignored."""
         if self.error is None:
-            self.error = error
+            self.error, self.must_raise = error, True
             if self._on_failed is not None:
                 self._on_failed()
 
@@ -193,13 +220,16 @@ class FailedRecords:
         self._call_back(failed, record)
 
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
-        """Report user records whose retries are used up. With `failOnError` they end the sink, otherwise they go to the callback."""
+        """Report user records whose retries are used up. In a job with `failOnError` they end the sink."""
         for user_record in record.user_records:
             failed = _failed_record(user_record, code, message)
-            if self._fails_on_error and self.error is None:
-                self.fail(self._error_for(failed, self._tried(record), self._end()))
-            elif not self._fails_on_error:
+            if not self._fails_on_error or (self.continues and self._callback is not None):
                 self._call_back(failed, user_record)
+            elif self.continues:
+                self._given_up += 1
+                self._last_given_up, self.must_raise = (failed, record), True
+            elif self.error is None:
+                self.fail(self._error_for(failed, self._tried(record), self._end()))
 
     def _call_back(self, failed: FailedRecord, record: PendingRecord) -> None:
         if self._callback is None and self._keep is not None:

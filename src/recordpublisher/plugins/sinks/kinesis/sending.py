@@ -14,6 +14,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     ImpossibleStateError,
+    RetriesExhaustedError,
     SinkError,
     ThrottledError,
     TransientError,
@@ -102,6 +103,7 @@ class RecordSending:
         self._is_closed = False
         self._failing: weakref.WeakKeyDictionary[ShardQueue, float] = weakref.WeakKeyDictionary()
         self._failing_since: float | None = None
+        self._taken_at = -NEVER
         self.last_failure = ""
         """The error of the last call that failed."""
 
@@ -134,6 +136,11 @@ class RecordSending:
         """How long a shard has taken no record, unless it only throttles; 0 if there is none (seconds). Any thread may ask."""
         since = self._failing_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
+
+    @property
+    def refused_seconds(self) -> float:
+        """How long calls have failed while no shard has taken a record; 0 if one does, or if none is put (seconds). Any thread may ask."""
+        return min(self.failing_seconds, self._clock.monotonic() - self._taken_at)
 
     # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
 
@@ -276,6 +283,8 @@ class RecordSending:
     def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
         """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
         policy, waiting = self._settings.retries, outcome.to_retry
+        if outcome.acknowledged:
+            self._taken_at = self._clock.monotonic()
         if outcome.acknowledged or not waiting:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
             if self._failing.pop(queue, None) is not None:
@@ -308,8 +317,7 @@ class RecordSending:
         self._metrics.add("throttles", outcome.throttles)
         self._put_back(queue, outcome.to_retry)
         for given_up in outcome.given_up:
-            self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
-            self._count_failed(given_up.record.user_records)
+            self._give_up(given_up)
         # A misrouted plain record is readable where it is. Readers of a misrouted aggregate drop the parts that belong to other shards, so
         # the aggregate is acknowledged only after the shards were listed again (step 5).
         misrouted_aggregates = [each for each in outcome.misrouted if each[0].parts]
@@ -323,6 +331,10 @@ class RecordSending:
         self._metrics.add("numRecordsOut", records)
         self._metrics.add("numBytesOut", size)
         self._release_next_of_keys(user_records)
+
+    def _give_up(self, given_up: GivenUp) -> None:
+        self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
+        self._count_failed(given_up.record.user_records)
 
     def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
         records, _ = self._outstanding.complete(user_records)
@@ -354,10 +366,17 @@ class RecordSending:
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """
         while True:
-            shard_map, misrouted = await self._listing.next_map()
-            self._apply_shard_map(shard_map)
-            for aggregate, shard_id in misrouted:
-                self._complete_misrouted(aggregate, shard_id, shard_map)
+            try:
+                shard_map, misrouted = await self._listing.next_map()
+            except RetriesExhaustedError as error:
+                if not self._failures.continues:
+                    raise
+                for aggregate, _ in self._listing.take_misrouted():
+                    self._give_up(GivenUp(aggregate, type(error).__name__, str(error)))
+            else:
+                self._apply_shard_map(shard_map)
+                for aggregate, shard_id in misrouted:
+                    self._complete_misrouted(aggregate, shard_id, shard_map)
             self._on_progress()
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 

@@ -435,6 +435,11 @@ class ShardListing:
         self._is_requested = True
         self._wakeup.notify_all()
 
+    def take_misrouted(self) -> list[MisroutedRecord]:
+        """Return the aggregates that wait for a listing, and forget them."""
+        taken, self._misrouted = self._misrouted, []
+        return taken
+
     async def list_first(self, keys_decide: bool) -> ShardMap:
         """List the shards before the first record.
 
@@ -464,6 +469,7 @@ class ShardListing:
                 return await self._refresh(), misrouted
             except RetriesExhaustedError as error:
                 if misrouted:
+                    self._misrouted, self._is_requested = misrouted + self._misrouted, True
                     raise
                 # Nothing waits for the new map. The next periodic listing, or the next try after a misrouted record, may bring it.
                 log.warning("the shards of %s cannot be listed, so records are sent as before: %s", self._stream, error)

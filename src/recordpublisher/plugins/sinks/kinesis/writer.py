@@ -11,7 +11,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.retry import GRACE_SECONDS, duration_words
+from recordpublisher.publishers.retry import GRACE_SECONDS, RetryListener, duration_words, retry_listener
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, KinesisSinkSettings, Notifier, OutstandingRecords, SinkMetrics
@@ -27,7 +27,7 @@ from .records import (
 from .sending import RecordSending, SendPermission
 
 log = logging.getLogger("recordpublisher.producer")
-NOT_OPEN = "is not open: use `async with`, or call open()"
+NOT_OPEN = "is not open: put inside 'async with sink:'"
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
 """Number of records accepted before other tasks of the loop may run (F1): about a millisecond."""
@@ -73,6 +73,8 @@ class KinesisWriter:
         self._limit = self._sending.limit
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
+        self._opening_failure = ""
+        """The last error of an opening that has failed, or that is retried."""
         self._is_aborted = False
         most_ms = settings.retries.max_outage_ms
         self._max_outage_seconds = None if most_ms is None else most_ms / 1000
@@ -97,20 +99,48 @@ class KinesisWriter:
         may_write: Callable[[], bool] | None = None,
         on_failed: Callable[[], None] | None = None,
         on_room: Callable[[], None] | None = None,
+        *,
+        continues: bool = False,
     ) -> None:
         """Read the stream's limits and shards.
 
         - `may_write`: records are sent only while it returns True.
         - `on_failed` is called once, when an error has ended the writer. The next call raises the error.
         - `on_room` is called when `has_room` may have become True.
+        - `continues`: whether the writer continues after it has given up a record.
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """
         self._failures.call_when_failed(on_failed)
+        self._failures.continues = continues
         self._on_room = on_room
         self.permission.ask(may_write)
-        await self._sending.open()
+        listener = retry_listener.get()
+        retry_listener.set(partial(self._on_opening_failure, listener))
+        try:
+            await self._sending.open()
+        except Exception as error:
+            self._opening_failure = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            retry_listener.set(listener)
         self._closed_reason = None
+
+    def why_not_put(self, min_seconds: float = 0.0) -> str | None:
+        """Return why no record is put now, in plain words, or None if records are put, or if none waits. Any thread may ask.
+
+        - `min_seconds`: calls that have failed for a shorter time do not count.
+        """
+        if self.error is not None:
+            return f"{type(self.error).__name__}: {self.error}"
+        if self._closed_reason == NOT_OPEN:
+            return f"it is not open: {self._opening_failure}" if self._opening_failure else "it is not open"
+        if self._closed_reason is not None:
+            return f"it {self._closed_reason}"
+        failing = self._sending.refused_seconds
+        if failing <= min_seconds:
+            return None
+        return f"puts have failed for {duration_words(failing)}: {self._sending.last_failure}"
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, context: object = None) -> None:
         """Accept one record, or wait for capacity. If a `put` is cancelled, its record was not accepted.
@@ -121,7 +151,7 @@ class KinesisWriter:
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
         record = PendingRecord(data, partition_key, explicit_hash_key, size, context=context)
         # 1. Raise the error of an earlier PutRecords call. The attributes are read here, because a call for each record would cost more.
-        if self._failures.error is not None or self._closed_reason is not None:
+        if self._failures.must_raise or self._closed_reason is not None:
             self._raise_if_unusable()
         # 2. Wait for room. A record that may be invalid waits too: the size limit of the stream is read again before it is refused.
         is_valid = is_obviously_valid(record, self._limit.max_bytes)
@@ -175,12 +205,17 @@ class KinesisWriter:
             on_invalid(index, reason)
 
     async def flush(self) -> None:
-        """Return when every record accepted before this call is acknowledged or given up (K3). Raises: the error that ended the sink."""
+        """Return when every record accepted before this call is acknowledged or given up (K3).
+
+        Raises: the error that ended the sink; SinkError if records were given up, each flush that has waited for them.
+        """
+        known = self._failures.known
         await self.wait_until_flushed(self.begin_flush())
+        self._failures.raise_if_failed(known)
 
     def begin_flush(self) -> int:
         """Send the queued records at once. Return the epoch of the records accepted so far. Raises: the error that ended the sink."""
-        self._raise_if_unusable()
+        self._raise_if_ended()
         return self._end_epoch()
 
     def end_write(self) -> int:
@@ -204,10 +239,10 @@ class KinesisWriter:
             async with asyncio.timeout(at_most_seconds):
                 while not self.is_flushed(epoch):
                     await self._completion.wait()
-                    self._failures.raise_if_failed()
+                    self._failures.raise_if_ended()
                     if self._is_aborted:
-                        self._raise_if_unusable()
-        self._failures.raise_if_failed()
+                        self._raise_if_ended()
+        self._failures.raise_if_ended()
 
     async def close(self) -> None:
         """Flush, then release all resources. Later calls do nothing. Raises: the sink's error, unless a caller has received it already."""
@@ -273,9 +308,19 @@ class KinesisWriter:
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
-    def _raise_if_unusable(self) -> None:
+    def _on_opening_failure(self, listener: RetryListener | None, error: Exception, waited: float, left: float) -> None:
+        if self._closed_reason == NOT_OPEN:
+            self._opening_failure = str(error)
+        if listener is not None:
+            listener(error, waited, left)
+
+    def _raise_if_ended(self) -> None:
         if self._closed_reason is not None:
             raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_reason}")
+        self._failures.raise_if_ended()
+
+    def _raise_if_unusable(self) -> None:
+        self._raise_if_ended()
         self._failures.raise_if_failed()
 
     def _reject_invalid(self, record: PendingRecord) -> bool:
@@ -285,7 +330,7 @@ class KinesisWriter:
             return False
         self._metrics.add("numRecordsOutErrors")
         self._failures.reject(record, reason)
-        self._failures.raise_if_failed()
+        self._failures.raise_if_ended()
         return True
 
     def _must_wait(self, record: PendingRecord) -> bool:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from datetime import timedelta
 
@@ -38,6 +39,13 @@ def properties(served, **more):
 
 def arrived(served):
     return asyncio.run(read_all(served.endpoint))
+
+
+def wait_until(is_true):
+    until = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -157,6 +165,51 @@ def test_a_stream_that_is_missing_is_an_error_until_it_is_created(served):
     producer.put(b"2", "key")
     producer.close()
     assert payloads(asyncio.run(read_all(served.endpoint, "later"))) == [2]
+
+
+def test_a_producer_whose_opening_has_failed_is_not_ready_and_each_question_lets_it_try_again(served):
+    """No put may come while the process is not ready, so the puts alone would never open it."""
+    producer = rp.Producer("later", properties(served))
+    assert producer.reasons_not_ready() == []
+    with pytest.raises(rp.StreamNotFoundError):
+        producer.put(b"1", "key")
+    assert "it is not open: StreamNotFoundError: stream 'later'" in producer.reasons_not_ready()[0]
+    served.create_stream("later")
+    wait_until(lambda: producer.reasons_not_ready() == [])
+    producer.close()
+    assert producer.reasons_not_ready() == ["KinesisSink, stream later: it is closed"]
+
+
+def test_a_producer_that_is_not_open_names_the_cause_where_it_waits(served):
+    producer = rp.Producer("out", properties(served) | {"aws.endpoint": "http://127.0.0.1:9"})
+    with pytest.raises(TimeoutError, match=r"not accepted in 1 s: 0 records .* it is not open: .*127\.0\.0\.1:9"):
+        producer.put(b"1", "key", timeout=1)
+    assert "it is not open: " in producer.reasons_not_ready()[0]
+    producer.close()
+
+
+def test_at_the_limit_a_put_that_times_out_names_the_cause(served):
+    with rp.Producer("out", properties(served), queue_limit=1) as producer:
+        served.call(served.endpoint.faults.fail_next, "PutRecords", "InternalFailure", 1000, status=500)
+        producer.put(b"1", "key")
+        wait_until(lambda: producer.metrics()["failingMs"])
+        for call in (lambda: producer.put(b"2", "key", timeout=0.05), lambda: producer.flush(timeout=0.05)):
+            with pytest.raises(TimeoutError, match=r"puts have failed for \d+ s: .*InternalFailure"):
+                call()
+        served.call(served.endpoint.faults._calls.clear)
+
+
+def test_a_producer_works_again_after_an_outage_longer_than_its_records_are_retried(served):
+    with rp.Producer("out", properties(served), max_outage="300ms") as producer:
+        producer.put(b"1", "key")
+        producer.flush()
+        served.call(served.endpoint.faults.fail_next, "PutRecords", "InternalFailure", 1000, status=500)
+        producer.put(b"2", "key")
+        with pytest.raises(rp.SinkError, match=r"Not put since the last error: 1 record$"):
+            producer.flush()
+        served.call(served.endpoint.faults._calls.clear)
+        producer.put(b"3", "key")
+    assert payloads(arrived(served)) == [1, 3]
 
 
 def test_an_opening_outlives_the_put_that_began_it(served):

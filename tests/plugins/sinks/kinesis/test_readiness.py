@@ -1,0 +1,98 @@
+"""A sink outside of a job is not ready while it cannot put, and names the cause."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.publishers.errors import StreamNotFoundError, TransientError
+from recordpublisher.publishers.retry import retry_listener
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.writable_stream import FakeKinesis, a_sink, put_numbers
+
+AWAY = TransientError("ListShards", "ClientConnectorError", "refused")
+
+
+def test_a_sink_that_was_never_opened_or_is_closed_is_not_ready():
+    async def job():
+        sink = a_sink(FakeKinesis())
+        before = sink.reasons_not_ready()
+        async with sink:
+            during = sink.reasons_not_ready()
+        return before, during, sink.reasons_not_ready()
+
+    assert run_virtual(job()) == (
+        ["KinesisSink, stream out: it is not open"],
+        [],
+        ["KinesisSink, stream out: it is closed"],
+    )
+
+
+def test_a_sink_that_opens_while_the_service_is_away_names_the_cause():
+    async def job():
+        fake, heard = FakeKinesis(), []
+        fake.listing_error = AWAY
+        sink = a_sink(fake)
+        retry_listener.set(lambda error, waited, left: heard.append(error))
+        opening = asyncio.create_task(sink.__aenter__())
+        await asyncio.sleep(3)
+        during = sink.reasons_not_ready()
+        fake.listing_error = None
+        await opening
+        after = sink.reasons_not_ready()
+        await sink.close()
+        assert heard
+        return during, after
+
+    during, after = run_virtual(job())
+    assert during == ["KinesisSink, stream out: it is not open: ListShards failed with ClientConnectorError: refused"]
+    assert after == []
+
+
+def test_a_sink_whose_opening_has_failed_names_the_error():
+    async def job():
+        fake = FakeKinesis()
+        fake.listing_error = StreamNotFoundError("out")
+        sink = a_sink(fake)
+        with pytest.raises(StreamNotFoundError):
+            await sink.__aenter__()
+        return sink.reasons_not_ready()
+
+    (reason,) = run_virtual(job())
+    assert reason.startswith("KinesisSink, stream out: it is not open: StreamNotFoundError: ")
+
+
+def test_a_sink_is_not_ready_when_its_puts_have_failed_for_ten_seconds():
+    async def job():
+        fake = FakeKinesis(2)
+        async with a_sink(fake) as sink:
+            fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+            await put_numbers(sink, range(3))
+            await asyncio.sleep(9)
+            before = sink.reasons_not_ready()
+            await asyncio.sleep(4)
+            during = sink.reasons_not_ready()
+            fake.fail = None
+            await sink.flush()
+            return before, during, sink.reasons_not_ready()
+
+    before, during, after = run_virtual(job())
+    assert (before, after) == ([], [])
+    (reason,) = during
+    assert reason.startswith("KinesisSink, stream out: puts have failed for 1")
+    assert reason.endswith(" s: PutRecords failed with ClientConnectorError: refused")
+
+
+def test_a_sink_that_puts_into_one_shard_is_ready_while_another_shard_fails():
+    async def job():
+        fake = FakeKinesis(2)
+        fake.refuse = lambda entry: "InternalFailure" if entry.explicit_hash_key == "0" else None
+        async with a_sink(fake, {"flink.job.max.outage": "40s"}, on_failure=lambda failed: None) as sink:
+            await sink.put(b"x", "k", "0")
+            for _ in range(20):
+                await sink.put(b"x", "k", str(2**128 - 1))
+                await asyncio.sleep(1)
+            assert sink.metrics()["failingMs"] > 15_000
+            return sink.reasons_not_ready()
+
+    assert run_virtual(job()) == []
