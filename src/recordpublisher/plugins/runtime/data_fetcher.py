@@ -154,8 +154,8 @@ class DataFetcher(Generic[V]):
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream.
 
-        The run ends with a checkpoint, except after an error or a cancellation. An error is also logged, and once that no positions are
-        stored.
+        The run ends with a checkpoint, except after a cancellation, and after an error with which the sink may have lost records. An error
+        is also logged, and once that no positions are stored.
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
