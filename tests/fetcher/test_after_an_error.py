@@ -11,6 +11,7 @@ from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.kept_snapshots import KeptSnapshots
 from fakes.leases.elastic_processes import ElasticProcesses
+from fakes.memory_streams import PROPERTIES, install
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 TWO_SHARDS = {"a": range(20), "b": range(100, 120)}
@@ -291,3 +292,21 @@ def test_a_process_of_a_group_stores_what_is_handled_and_the_others_do_not_repea
     handled, took = run_virtual(story())
     assert len(handled) == len(set(handled))
     assert took < 5  # the leases were released
+
+
+@pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
+async def test_rows_that_were_written_are_committed_with_their_positions(workers, tmp_path, monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2", b"3", rp.RecordPublisherError("the shard cannot be read")]})
+    given = {**PROPERTIES, "flink.job.workers": workers, "flink.state.checkpoint.interval": "1 h"}
+    rows = tmp_path / "rows"
+
+    for _ in range(2):
+        job = rp.DataFetcher(
+            "orders", given, sink="jsonl", sink_jsonl_path=str(rows), state_uri=str(tmp_path / "state"), job_name="job"
+        )
+        with pytest.raises(rp.RecordPublisherError, match="cannot be read"):
+            async with job:
+                await job.run()
+
+    written = [line for file in sorted(rows.rglob("*.jsonl")) for line in file.read_text().splitlines()]
+    assert len(written) == 3
