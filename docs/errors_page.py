@@ -48,7 +48,10 @@ SUBJECTS = (
         "No stream, shard or consumer has this name in this account and region.",
         "Check the name, `aws.region` and the account. `recordpublisher list` shows the streams.",
         "StreamNotFoundError ResourceNotFoundError",
-        further=("stream '…' does not exist; existing streams: …",),
+        further=(
+            "stream '…' does not exist; existing streams: …",
+            "stream '…' does not exist in …; existing streams: …",
+        ),
     ),
     _subject(
         "A stream is being created",

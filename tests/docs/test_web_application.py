@@ -20,7 +20,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 
-from processes.command_line import ROOT, process_environment, sdk_environment
+from processes.command_line import ROOT, command, process_environment, sdk_environment
 from processes.documentation_page import blocks
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ def folder(tmp_path):
 class Server:
     """A server in a process; what it prints is in a file."""
 
-    def __init__(self, command, folder, served):
+    def __init__(self, command, folder, served, **environment):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self._port = taken.getsockname()[1]
         self.output = folder / f"{self._port}.txt"
@@ -76,7 +76,7 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *(word.format(port=self._port) for word in command)],
                 cwd=folder,
-                env=process_environment(folder, **sdk_environment(served)),
+                env=process_environment(folder, **sdk_environment(served) | environment),
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
@@ -104,8 +104,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(command, folder, served, ready="/metrics"):
-    server = Server(command, folder, served)
+def running(command, folder, served, ready="/metrics", **environment):
+    server = Server(command, folder, served, **environment)
     try:
         wait_until(lambda: server.get(ready)[0] == 200, server)
         yield server
@@ -134,7 +134,7 @@ def post_orders(server, numbers):
 
 
 def handled(output):
-    return [int(number) for number in re.findall(r'handled customer-\d+ \{"order":\s?(\d+)', output)]
+    return [int(number) for number in re.findall(r"handled customer-\d+ (\d+)", output)]
 
 
 def stored(served):
@@ -177,7 +177,7 @@ def test_a_killed_server_resumes_where_it_stopped(folder, served):
 def test_at_the_limit_a_client_gets_503(folder, served):
     with (folder / "shop.properties").open("a") as file:
         file.write("flink.sink.kinesis.queue.limit = 5\n")
-    with running(UVICORN, folder, served) as server:
+    with running(UVICORN, folder, served, "/readyz") as server:
         thaw = threading.Event()
         served._loop.call_soon_threadsafe(thaw.wait)  # the service responds to nothing
         answers = [server.post("/orders/customer-1", b'{"order":%d}' % number)[0] for number in range(6)]
@@ -191,6 +191,44 @@ def test_a_consumer_that_ends_with_an_error_stops_the_server(folder, served):
     with running(UVICORN, folder, served, "/readyz") as server:
         served.call(served.endpoint.faults.fail_next, "GetRecords", "AccessDeniedException", 1000)
         assert server.process.wait(SECONDS) != 0, server.output.read_text()
+
+
+def test_a_bad_request_becomes_a_dead_letter_and_the_commands_of_the_page_work(folder, served):
+    with running(UVICORN, folder, served, "/readyz") as server:
+        assert server.post("/orders/customer-1", b"bad")[0] == 202
+        post_orders(server, range(10))
+        wait_until(lambda: len(handled(server.output.read_text())) == 10, server)
+        wait_until(lambda: dead_letters(folder, served), server)
+        for line in commands_of_the_page():
+            done = command(*line, folder=folder, **sdk_environment(served))
+            # the dead letter fails again
+            assert done.returncode == (1 if "replay" in line else 0), (line, done.stdout, done.stderr)
+            assert "PROBLEM" not in done.stdout
+        assert dead_letters(folder, served)
+        server.stop()
+    assert Counter(handled(server.output.read_text())).most_common(1)[0][1] == 1
+
+
+def dead_letters(folder, served):
+    listed = command("dead-letters", "list", "shop:job", "--json", folder=folder, **sdk_environment(served))
+    return "customer-1" in listed.stdout
+
+
+def commands_of_the_page():
+    found = [line.split()[2:] for line in PAGE.read_text().splitlines() if line.startswith("$ recordpublisher ")]
+    assert len(found) == 5
+    return found
+
+
+def test_a_server_that_starts_in_an_outage_has_its_port_and_ends_at_once(folder, served):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        away = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with running(UVICORN, folder, served, AWS_ENDPOINT_URL=away) as server:
+        assert server.get("/readyz")[0] == 503
+        assert server.post("/orders/customer-1", b'{"order":1}')[0] == 503
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 10
 
 
 def test_the_pages_test_of_the_application_passes(folder):
@@ -208,7 +246,7 @@ def test_the_pages_test_of_the_application_passes(folder):
 
 
 def test_the_trace_of_a_request_is_in_its_record(folder, served):
-    with running(["uvicorn", "traced:app", "--port", "{port}"], folder, served) as server:
+    with running(["uvicorn", "traced:app", "--port", "{port}"], folder, served, "/readyz") as server:
         post_orders(server, [1])
         server.stop()
     assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-0[13]", stored(served)[0]["traceparent"])

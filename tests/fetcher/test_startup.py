@@ -1,9 +1,12 @@
-"""Where the global watermark of a restored job begins (W6)."""
+"""Where a job begins: the global watermark of a restored one (W6), and what the log says."""
+
+import logging
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.startup import OpenedJob
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -55,3 +58,17 @@ def test_no_record_of_a_shard_without_a_stored_watermark_is_late_after_a_restart
 
     assert run_virtual(job()) == 0
     assert sink.rows[0] == ("b", 3_000)
+
+
+def test_the_log_says_that_a_start_at_latest_reads_no_older_records(caplog):
+    source = ScriptedSource()
+    source.add("a", 1)
+
+    async def job():
+        await make_fetcher(source, RecordingSink(), starts=Starts(StartingPosition.latest())).open()
+
+    with caplog.at_level(logging.INFO, "recordpublisher.start"):
+        run_virtual(job())
+    (line,) = [line for line in caplog.messages if " of s; it " in line]
+    assert "it begins at LATEST, as of 20" in line
+    assert line.endswith("no positions are stored, and older records are not read (flink.stream.initpos)")

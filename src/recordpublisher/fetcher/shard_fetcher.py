@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..publishers.errors import RetriesExhaustedError, StateError
+from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
 from ..publishers.shards import Shard
 from ..publishers.user_code import end_or_leave, waiting_line
 from .alarms import SinkMetric
@@ -94,14 +94,15 @@ class ShardFetcher:
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. May be called again: the next run resumes where the last one ended."""
-        self._has_failed = False
+        self._has_failed = is_cut_off = False
         try:
             return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
-        except Exception:
-            self._has_failed = True
+        except Exception as error:
+            self._has_failed = is_cut_off = True
+            is_cut_off = not await self._take_after(error)
             raise
         finally:
-            await self._ownership.after_run(is_cut_off=self._has_failed)
+            await self._ownership.after_run(is_cut_off=is_cut_off)
 
     def stop(self) -> None:
         """End the run after the current write. May be called from anywhere in the event loop's thread."""
@@ -236,6 +237,38 @@ class ShardFetcher:
             )
             await checkpointer.take_periodic()
             await self._ownership.after_run(is_cut_off=True)
+
+    async def _take_after(self, error: Exception) -> bool:
+        """Store what is finished although an error has ended the run, so that the next start repeats only what follows.
+
+        Return whether that was done. It is not done if the positions are another process's or in doubt, or if the sink may have lost
+        records. It takes at most `flink.job.drain.timeout`, and its own error is only logged.
+        """
+        job = self._dependencies
+        has_store = job.stores is not None or job.committing is not None or self._ownership.has_leases
+        is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
+        if not has_store or (is_in_doubt and not isinstance(error, DataLossError)):
+            return False
+        seconds, ending = job.settings.drain_ms / 1000, asyncio.ensure_future(self._take_if_sound())
+        try:
+            if (await asyncio.wait([ending], timeout=seconds))[0]:
+                return ending.result()
+            log.warning(
+                "the last checkpoint after the error took longer than %.0f s (flink.job.drain.timeout) and was given up",
+                seconds,
+            )
+        except Exception as failure:
+            log.warning("no last checkpoint could be stored after the error: %s", failure)
+        finally:
+            ending.cancel()
+            await end_or_leave([ending], seconds)
+        return False
+
+    async def _take_if_sound(self) -> bool:
+        if not self._dependencies.sink.after_error() and self._emitter.has_sink_failed:
+            return False
+        await self._checkpointer.take_last(is_stopped=True)
+        return True
 
     def _start_run(self, run: TerminationCondition) -> None:
         self._completion.start()

@@ -165,6 +165,14 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
         return None
 
+    def after_error(self) -> bool:
+        """Called when an error has ended the run. Return whether a last `flush` is safe even if a call of this sink has raised.
+
+        That `flush` returns a state of only what is durable, and does not raise the same error again. Default: True only if `flush` is not
+        overridden, because each batch is then durable when `write` returns. Other sinks may have lost older records with the error.
+        """
+        return type(self).flush is Sink.flush
+
     def has_given_up(self, shard: str) -> bool:
         """Return whether the sink will get no further with a shard that `Checkpoint.stopped` has named.
 

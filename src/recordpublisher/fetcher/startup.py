@@ -12,6 +12,7 @@ from recordpublisher.publishers.user_code import end_or_leave
 from ..publishers.log_fields import counted
 from ..publishers.properties.declaration import iso_time
 from ..publishers.properties.job_properties import JOB_NAME
+from ..publishers.properties.reading_properties import INITIAL_POSITION
 from ..publishers.shards import Shard
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
 from .checkpoints.starts import (
@@ -110,14 +111,24 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
             restored.taken_ms,
             starts.default,
             job.job_name,
+            is_latest=job.starts.default.is_tip,
         ),
     )
     return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), unlisted)
 
 
-def _where_it_begins(count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None) -> str:
-    """Return where the job begins, in words for the log. `count`: number of its shards with a stored position."""
+def _where_it_begins(
+    count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None, *, is_latest: bool
+) -> str:
+    """Return where the job begins, in words for the log.
+
+    - `count`: number of its shards with a stored position.
+    - `is_latest`: whether the job begins at LATEST, which `start` has as a time.
+    """
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
+    if not count and is_latest:
+        unread = f"older records are not read ({INITIAL_POSITION.key})"
+        return f"begins at LATEST, as of{at}: no positions are stored, and {unread}"
     if not count:
         return f"begins at {start.type.value}{at}: no positions are stored"
     stored = "" if taken_ms is None else f", stored at {iso_time(taken_ms)}"

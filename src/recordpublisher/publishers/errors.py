@@ -192,12 +192,16 @@ class FatalKinesisError(KinesisError):
 
 
 class StreamNotFoundError(RecordPublisherError):
-    """A stream does not exist in this account and region. Attribute: `stream`."""
+    """A stream does not exist in this account and region. Attribute: `stream`.
 
-    def __init__(self, stream: str, existing: Iterable[str] = ()) -> None:
+    `place` says where it was looked for, in words.
+    """
+
+    def __init__(self, stream: str, existing: Iterable[str] = (), place: str = "") -> None:
         self.stream = stream
         names = ", ".join(sorted(existing))
-        super().__init__(f"stream '{stream}' does not exist" + (f"; existing streams: {names}" if names else ""))
+        where = f" in {place}" if place else ""
+        super().__init__(f"stream '{stream}' does not exist{where}" + (f"; existing streams: {names}" if names else ""))
 
 
 class ConsumerError(RecordPublisherError):

@@ -78,7 +78,7 @@ def test_new_columns_of_a_folder_are_told(orders, tmp_path):
 def test_a_number_of_records_is_exact_and_the_next_run_goes_on(orders, job, tmp_path):
     for number in range(10):
         orders.stream("orders").put(str(number))
-    first, some = run(orders, tmp_path, str(job), "--max-records", "4", "-p", "flink.stream.initpos=TRIM_HORIZON")
+    first, some = run(orders, tmp_path, str(job), "--max-records", "4")
     second, rest = run(orders, tmp_path, str(job), "--stop-at-tip")
 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr

@@ -1,6 +1,8 @@
-"""A start that cannot read its streams does not end the process that reads them."""
+"""A start that cannot read its streams does not end the process that reads them, and can be stopped."""
 
 import asyncio
+import os
+import signal
 import socket
 
 import pytest
@@ -34,6 +36,53 @@ async def test_a_start_that_cannot_list_its_streams_does_not_fence_the_running_o
             await running.checkpoint()  # no FencedError
             running.stop()
             await reading
+
+
+@pytest.fixture
+def away(tmp_path):
+    """A job whose endpoint does not answer, for as long as the test takes."""
+    keys = {f"aws.credentials.provider.basic.{key}": "x" for key in ("accesskeyid", "secretkey")}
+    endpoint = {"aws.endpoint": f"http://127.0.0.1:{closed_port()}", "aws.region": "us-east-1"}
+    return {**keys, **endpoint, "flink.state.uri": str(tmp_path / "state"), "flink.job.name": "job"}
+
+
+async def test_stop_ends_a_fetcher_that_opens_in_an_outage(away):
+    async def read():
+        async with fetcher:
+            return await fetcher.run()
+
+    fetcher = rp.DataFetcher("orders", away, sink=rp.MapSink(handle))
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0.5)
+    fetcher.stop()
+    async with asyncio.timeout(5):
+        result = await reading
+
+    assert (result.reason.name, result.records) == ("STOPPED", 0)
+
+
+async def test_a_fetcher_that_was_stopped_before_it_opens_reads_nothing(away):
+    fetcher = rp.DataFetcher("orders", away, sink=rp.MapSink(handle))
+    fetcher.stop()
+    async with asyncio.timeout(5), fetcher:
+        assert (await fetcher.run()).reason.name == "STOPPED"
+        await fetcher.wait_ready()
+
+
+async def test_a_signal_ends_a_fetcher_that_opens_in_an_outage(away):
+    asyncio.get_running_loop().call_later(0.5, os.kill, os.getpid(), signal.SIGTERM)
+    fetcher = rp.DataFetcher("orders", away, sink=rp.MapSink(handle), handle_signals=True)
+    async with asyncio.timeout(5), fetcher:
+        assert (await fetcher.run()).reason.name == "STOPPED"
+
+
+async def test_a_cancellation_of_an_opening_is_no_stop(away):
+    fetcher = rp.DataFetcher("orders", away, sink=rp.MapSink(handle))
+    opening = asyncio.create_task(fetcher.__aenter__())
+    await asyncio.sleep(0.5)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
 
 
 async def opened(stream, given):

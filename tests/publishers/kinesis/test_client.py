@@ -241,7 +241,10 @@ async def test_an_unknown_stream_is_an_error_that_lists_the_existing_ones():
     async with stub_and_client() as (stub, client):
         stub.script("ListShards", refusal("ResourceNotFoundException"))
         stub.script("ListStreams", {"StreamNames": ["a"], "HasMoreStreams": True}, {"StreamNames": ["b"]})
-        with pytest.raises(StreamNotFoundError, match="'order' does not exist; existing streams: a, b"):
+        with pytest.raises(
+            StreamNotFoundError,
+            match=r"'order' does not exist in eu-west-1 \(from aws.region\); existing streams: a, b",
+        ):
             await client.list_shards("order")
         assert stub.requests_of("ListStreams") == [{}, {"ExclusiveStartStreamName": "a"}]
 
@@ -406,6 +409,17 @@ def test_a_region_with_an_endpoint_of_its_own_has_a_transport_of_its_own(transpo
     endpoints = {"aws.endpoint": "http://127.0.0.1:1", "aws.endpoint.us-east-1": "http://127.0.0.1:2"}
     given = transports(EU, US, **endpoints)
     assert [given.for_stream(arn)._endpoint for arn in (EU, US)] == ["http://127.0.0.1:1", "http://127.0.0.1:2"]
+
+
+def test_an_error_can_say_where_a_stream_was_looked_for(transports, monkeypatch):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    assert transports("clicks", **{"aws.region": "eu-west-1"}).place_of(None) == "eu-west-1 (from aws.region)"
+    assert transports(EU).place_of(EU) == "eu-west-1, account 123456789012 (from its ARN)"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+    assert transports("clicks").place_of(None) == "eu-west-3 (from AWS_DEFAULT_REGION)"
+    monkeypatch.setenv("AWS_REGION", "eu-west-2")
+    assert transports("clicks").place_of(None) == "eu-west-2 (from AWS_REGION)"
 
 
 def test_what_needs_no_sdk_gets_a_transport_without_it():

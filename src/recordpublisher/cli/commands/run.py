@@ -39,7 +39,7 @@ StopAtTip = Annotated[
     bool,
     typer.Option(
         "--stop-at-tip",
-        help=f"Read what there is now, {_ENDS}; a job without positions begins at the oldest record.",
+        help=f"Read what there is now, {_ENDS}. With this or another bound a job without positions begins at the oldest record.",
     ),
 ]
 Until = Annotated[
@@ -71,7 +71,7 @@ class RunBounds:
     def applied(self, properties: Properties) -> Properties:
         """Return the properties for a run with these bounds.
 
-        A job that ends at the tip and has no start begins at the oldest record.
+        A job that ends by itself and has no start begins at the oldest record: from the tip on there may be nothing to read for ever.
 
         Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
         """
@@ -83,7 +83,7 @@ class RunBounds:
             raise ConfigurationError.conflict(
                 "--until", f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}", reason=reason
             )
-        return from_the_oldest(properties) if self.bounds.stop_at_tip else properties
+        return from_the_oldest(properties) if any(self._given.values()) else properties
 
     def _refuse(self, other: str, reason: str) -> None:
         """Raise the error for the first bound that was given, because it cannot be combined with `other`.

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
+from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
@@ -77,6 +77,8 @@ class Emitter:
         self.records = 0
         self.records_in_write = 0
         """Records in the call of the sink's `write` that is in progress."""
+        self.has_sink_failed = False
+        """Whether a call of the sink has raised: the sink may have lost what it had not made durable."""
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
@@ -158,9 +160,15 @@ class Emitter:
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
-        """Let no call of the sink be in progress or begin during the block. Checkpoints use this."""
+        """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this."""
         async with self._sink_lock:
-            yield
+            try:
+                yield
+            except StoreUnavailableError:  # nothing is lost, and the call is repeated
+                raise
+            except Exception:
+                self.has_sink_failed = True
+                raise
 
     async def wait_for_write(self) -> None:
         """Wait until the write in progress has ended, and its position is counted."""
@@ -189,7 +197,7 @@ class Emitter:
         if batch.after_gap:
             self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
         if len(batch) or batch.poisoned:
-            async with self._sink_lock:
+            async with self.between_writes():
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)
         else:
             is_emitted = True
@@ -266,7 +274,7 @@ class Emitter:
         self._last_watermark_at = self._clock.monotonic()
         # Decided while holding the lock, because a shard may become active again during a flush. An earlier value would be too high
         # (W1).
-        async with self._sink_lock:
+        async with self.between_writes():
             value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
                 with naming_sink(self._sink, "watermark"):

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.alarms import AlarmListener, SinkMetric
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
+from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
@@ -115,6 +115,8 @@ class DataFetcher(Generic[V]):
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self._handles_signals = handle_signals
+        self._opening: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -141,11 +143,22 @@ class DataFetcher(Generic[V]):
                 if self._handles_signals:
                     STOP_SIGNALS.add(self.stop)
                 RUNS_IN_THREADS.add(self, self.stop, self.properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS)
-                await self._fetcher.open()
+                self._opening = asyncio.create_task(self._fetcher.open())
+                if self._is_stopped:
+                    self._opening.cancel()
+                await asyncio.wait([self._opening])
+                if not self._was_stopped_unopened:
+                    await self._opening
             except BaseException as error:
+                self._opening = await _ended(self._opening)
                 await self._close(error)
                 raise
         return self
+
+    @property
+    def _was_stopped_unopened(self) -> bool:
+        """Whether `stop` has ended the opening, so that there is nothing to run."""
+        return self._is_stopped and self._opening is not None and self._opening.cancelled()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -155,8 +168,8 @@ class DataFetcher(Generic[V]):
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream.
 
-        The run ends with a checkpoint, except after an error or a cancellation. An error is also logged, and once that no positions are
-        stored.
+        The run ends with a checkpoint, except after a cancellation, and after an error with which the sink may have lost records. An error
+        is also logged, and once that no positions are stored.
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
@@ -203,7 +216,9 @@ class DataFetcher(Generic[V]):
         """
         with SHORT_ERRORS:
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
-            self._fetcher.snapshot()  # This raises StateError if the fetcher was not opened.
+            if self._was_stopped_unopened:
+                return BoundedResult(EndReason.STOPPED, {})
+            self._fetcher.snapshot()  # raises StateError if it was not opened
             try:
                 with LoopWatch():
                     return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
@@ -215,10 +230,14 @@ class DataFetcher(Generic[V]):
     def stop(self) -> None:
         """End the run after the current write; call it in the loop's thread. A later run ends at once.
 
-        In a group, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its
-        shards.
+        While the fetcher opens, for example in an outage, the opening ends at once, and `run` then has nothing to read.
+
+        In a group, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its shards.
         """
+        self._is_stopped = True
         self._fetcher.stop()
+        if self._opening is not None and self._opening.cancel():
+            log.info("the fetcher was stopped before it had read anything: the opening ends")
 
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event | None = None) -> T:
         """Return the result of `work`. Once `began` is set, log what it waits for, because code of others may never return."""
@@ -274,7 +293,8 @@ class DataFetcher(Generic[V]):
 
         Raises: the error that ended the run.
         """
-        await self._fetcher.wait_ready()
+        if not self._was_stopped_unopened:
+            await self._fetcher.wait_ready()
 
     def reasons_not_ready(self) -> list[str]:
         """Return why this job is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""
@@ -308,3 +328,11 @@ class DataFetcher(Generic[V]):
             log.warning(
                 "left out in all: %s, %s", counted(skipped, "skipped record"), counted(done.dead_letters, "dead letter")
             )
+
+
+async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
+    """Cancel an opening that was cut off, and return it when it has ended: what it has opened can be closed then."""
+    if opening is not None:
+        opening.cancel()
+        await asyncio.wait([opening])
+    return opening

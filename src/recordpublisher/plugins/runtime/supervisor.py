@@ -189,15 +189,11 @@ async def run_fetcher(
     """Run a fetcher that was made and not opened, as `run_process` does."""
     properties = fetcher.properties
     draining = asyncio.Event()
-    opening: asyncio.Task[DataFetcher] | None = None
 
     def drain() -> None:
         draining.set()
         log.info("the job is draining")
         fetcher.stop()
-        if opening is not None:
-            # Cancelled at once, because nothing was read yet, and the service may not answer for minutes.
-            opening.cancel()
 
     stop_on_signals(drain)
     if supervisor is not None:
@@ -210,13 +206,10 @@ async def run_fetcher(
         return
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(exporters_opened(exporters, FetchersHere([fetcher])))
-        opening = asyncio.create_task(stack.enter_async_context(fetcher))
-        stack.callback(opening.cancel)
-        await asyncio.wait([opening])
-        if opening.cancelled() and draining.is_set():
+        await stack.enter_async_context(fetcher)
+        if draining.is_set():
             log.info("the job ended before it read anything")
             return
-        await opening
         if properties.value(JOB_WORKERS) == "GROUP":
             log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
         max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)

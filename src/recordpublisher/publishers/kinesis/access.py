@@ -194,34 +194,43 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
 
     Raises: ConfigurationError if there is none, or it is not a valid region.
     """
+    return region_and_source(properties, streams)[0]
+
+
+def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tuple[str, str]:
+    """Return the region of `region_of`, and where it was found, in words. Raises: the errors of `region_of`."""
     in_arns = sorted({region_of_arn(arn) for stream in streams if (arn := arn_of(stream))})
-    region = (
-        properties.value(REGION) or (in_arns[0] if len(in_arns) == 1 else None) or _region_of_environment(properties)
-    )
+    region, source = properties.value(REGION), f"from {REGION.key}"
+    if region is None and len(in_arns) == 1:
+        region, source = in_arns[0], "from an ARN"
+    if region is None:
+        region, source = _region_of_environment(properties)
     if region is None and in_arns:
-        region = in_arns[0]
+        region, source = in_arns[0], "from an ARN"
     if region is None and properties.is_set(ENDPOINT):
-        return _SIGNING_REGION  # A signature needs a region, and other servers than AWS accept any.
+        # A signature needs a region, and other servers than AWS accept any.
+        return _SIGNING_REGION, f"with {ENDPOINT.key} any region works"
     if region is None:
         raise ConfigurationError(
             REGION.key, None, "a region such as eu-west-1, here or in AWS_REGION, or streams as ARNs"
         )
     if not properties.is_set(ENDPOINT) and not _REGION.fullmatch(region):
         raise ConfigurationError(REGION.key, region, "a region such as eu-west-1")
-    return region
+    return region, source
 
 
-def _region_of_environment(properties: Properties) -> str | None:
-    """Return the region of the environment, else of the profile, or None."""
+def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
+    """Return the region of the environment, else of the profile, or None, and which of them it is."""
     # As in boto3, the environment takes precedence over any profile, even over one that a property selects.
-    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
-        return region
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if region := os.environ.get(name):
+            return region, f"from {name}"
     if (profile := plain_profile(properties)) is not None:
-        return profile.get("region")
+        return profile.get("region"), "from the profile"
     from .sdk.session import profile_session
 
     found: str | None = profile_session(properties).get_config_variable("region")
-    return found
+    return found, "from the profile"
 
 
 def host_header(url: SplitResult) -> str:

@@ -31,7 +31,7 @@ from ..properties.properties import Properties
 from ..properties.reading_properties import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..service_limits import DEFAULT_RECORD_BYTES
 from ..shards import ConsumerArn, HashRange, Shard, account_of_arn, arn_of, region_of_arn, stream_name
-from .access import known_access, region_of
+from .access import known_access, region_and_source
 from .codec import PLACEHOLDER, PUT, RAW_EVENTS, READ, check_shard_ids, encode_put, to_read_response
 from .direct_transport import DirectTransport
 from .error_mapping import reject_malformed
@@ -251,12 +251,12 @@ class KinesisClient:
                 return StreamNotActiveError(api, stream)
         except KinesisError:
             pass  # The stream does not exist, or the identity may not describe it.
+        arn = parameter.get("StreamARN")
+        place = self._transports.place_of(arn)
         try:
-            return StreamNotFoundError(
-                stream, await list_all_streams(self._transports.for_stream(parameter.get("StreamARN")))
-            )
+            return StreamNotFoundError(stream, await list_all_streams(self._transports.for_stream(arn)), place)
         except KinesisError:
-            return StreamNotFoundError(stream)
+            return StreamNotFoundError(stream, place=place)
 
     def _stream_parameter(self, stream: str) -> dict[str, str]:
         """Return the parameter that names a stream: its ARN if that is known, else its name."""
@@ -439,8 +439,9 @@ class StreamTransports:
     def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
         streams = tuple(streams)
         self._properties = properties
-        # Streams that are given by name are read in the job's own region (home): their names say neither a region nor an account.
-        self._home = Destination(region_of(properties, streams), None)
+        # Streams that are given by name are at home: their names say neither a region nor an account.
+        region, self._source = region_and_source(properties, streams)
+        self._home = Destination(region, None)
         self._roles = properties.with_prefix(STREAM_ROLE_ARN)
         self._check_roles(streams)
         self._destinations: dict[str | None, Destination] = {}
@@ -459,6 +460,13 @@ class StreamTransports:
         if destination not in self._transports:
             self._transports[destination] = _transport_to(destination, self._properties)
         return self._transports[destination]
+
+    def place_of(self, arn: str | None) -> str:
+        """Return where the stream with an ARN is looked for, or one given by name if `arn` is None, in words for an error."""
+        region = (self._home if arn is None else self._destination_of(arn)).region
+        if arn is None or region != region_of_arn(arn):
+            return f"{region} ({self._source})"
+        return f"{region}, account {account_of_arn(arn)} (from its ARN)"
 
     async def close(self) -> None:
         """Close every transport; open subscriptions end."""
@@ -509,6 +517,10 @@ class OneTransport:
     def for_stream(self, arn: str | None) -> Transport:
         """Return the transport, for any ARN."""
         return self._transport
+
+    def place_of(self, arn: str | None) -> str:
+        """Return nothing, because the transport may lead to any place."""
+        return ""
 
     async def close(self) -> None:
         """Close the transport."""

@@ -189,7 +189,10 @@ def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
     done = command("lag", "fligths", *properties(endpoint))
 
     assert done.returncode == 1
-    assert done.stderr == "recordpublisher: stream 'fligths' does not exist; existing streams: flights\n"
+    assert (
+        done.stderr
+        == "recordpublisher: stream 'fligths' does not exist in us-east-1 (from aws.region); existing streams: flights\n"
+    )
 
 
 def test_a_jobs_file_in_the_place_of_the_stream_names_its_streams(endpoint, state, tmp_path):

@@ -59,7 +59,7 @@ def test_c2_what_only_the_start_of_a_query_shows_ends_it_with_its_sentence(
 def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_path):
     stream = kinesis("known")
     query = to_parquet(stream.load(spark, tmp_path, stream="unknown"), tmp_path)
-    with pytest.raises(Exception, match=r"stream 'unknown' does not exist; existing streams: .*known") as raised:
+    with pytest.raises(Exception, match=r"stream 'unknown' does not exist in .*; existing streams: .*known") as raised:
         query.awaitTermination(WAIT_SECONDS)
     assert "Traceback" not in str(raised.value)
 

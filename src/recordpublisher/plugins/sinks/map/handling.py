@@ -103,6 +103,10 @@ class RecordHandling:
         self._retry_timers: set[asyncio.TimerHandle] = set()
         self._rejected: deque[tuple[UnhandledRecord, str]] = deque()
         self._error: BaseException | None = None
+        self._failed: list[Sequence[UnhandledRecord]] = []
+        """Records that have failed the job, each with the records of its list that must be handled after it."""
+        self._leaves_failed = False
+        """Whether the job has ended by an error, so that no later one can end it."""
         self._skipped_log = SkippedRecordsLog(log)
         self._retried_log = SkippedRecordsLog(log)
 
@@ -388,7 +392,12 @@ class RecordHandling:
                     pause = min(pause, self._settings.retry_for - failing_for)
                 self._handle_later(items, pause)
         elif self._settings.on_failure is OnBadRecord.FAIL:
-            self._fail_job(item, error)
+            self._failed.append(items)
+            if self._leaves_failed:
+                self._log_retry(item, error, "left to the next start:")
+                self.leave_failed()
+            else:
+                self._fail_job(item, error)
         else:
             self._skip_or_reject(item, f"{counted(item.attempts, 'attempt')}: {describe_error(error)}", error)
             if len(items) > 1:
@@ -445,6 +454,21 @@ class RecordHandling:
         )
         attempts = counted(item.attempts, "attempt")
         self.fail(SinkError(f"{item} cannot be handled after {attempts}: {reason}; {remedy}"), error)
+
+    def continue_after_error(self) -> None:
+        """Let tasks handle what they have begun although an error has ended the job: it is drained as after a stop."""
+        self._error, self._is_stopped, self._leaves_failed = None, False, True
+        self._wake()
+
+    def leave_failed(self) -> None:
+        """Leave the records that have failed the job, and those behind them, to the next start, if their shards are released."""
+        failed, self._failed = self._failed, []
+        for items in failed:
+            if self._positions.drop_failed(items[0], inf):
+                self.finish_dropped()
+                self._handle_again(items)
+            else:
+                self._failed.append(items)
 
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
         """End the job with this error at the next call of the sink. Later errors are ignored."""

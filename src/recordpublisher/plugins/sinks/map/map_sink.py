@@ -182,6 +182,7 @@ class MapSink(Sink[V]):
             now = self._clock.monotonic()
             if self._positions.release(checkpoint.stopped, checkpoint.state, now):
                 self._handling.finish_dropped()
+            self._handling.leave_failed()
         # 2. Wait for the handlers, or only pass on what they decided.
         if checkpoint is None or not checkpoint.may_be_partial:
             await self._handling.wait_until_handled()
@@ -195,6 +196,11 @@ class MapSink(Sink[V]):
             return None
         self._handling.learn_parents(checkpoint.state)
         return self._positions.handled_state(checkpoint.state)
+
+    def after_error(self) -> bool:
+        """Return True, because the sink knows which records are handled. A record that fails from now on is left to the next start."""
+        self._handling.continue_after_error()
+        return True
 
     def handled(self, state: State) -> State:
         """Return `state` with the position of each shard before its first unhandled record, even if a record has failed the job."""

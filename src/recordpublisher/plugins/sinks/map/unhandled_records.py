@@ -395,7 +395,8 @@ class HandledPositions:
     def drop_failed(self, item: UnhandledRecord, now: float) -> bool:
         """Drop a failed record that has had its time, with all records behind it. Return whether it was dropped.
 
-        The time is over `RETRY_SECONDS` after the release of the shard. The records of its descendants count as behind it.
+        The time is over `RETRY_SECONDS` after the release of the shard. The records of its descendants count as behind it. `now` may be
+        infinite, for a record that has no time left.
         """
         key, shard = item.batch.records.shard.key, item.batch.progress
         if shard.released_at is None or now - shard.released_at < RETRY_SECONDS:

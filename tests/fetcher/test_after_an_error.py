@@ -1,0 +1,312 @@
+"""A run that an error ends stores what was finished before it, so that the next start repeats only what follows."""
+
+import asyncio
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.publishers.errors import FencedError, SinkError
+from recordpublisher.testing import VirtualClock, run_virtual
+
+from fakes.kept_snapshots import KeptSnapshots
+from fakes.leases.elastic_processes import ElasticProcesses
+from fakes.memory_streams import PROPERTIES, install
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+
+TWO_SHARDS = {"a": range(20), "b": range(100, 120)}
+NO_PERIODIC = {"flink.state.checkpoint.interval": 3_600_000, "flink.job.drain.timeout": 5_000}
+
+
+class Handler:
+    """Handles records, whose payloads are numbers. One of them always fails, some take their time."""
+
+    def __init__(self, bad=None, slow=()):
+        self.handled = []
+        self.bad = bad
+        self.slow = slow
+
+    async def __call__(self, record):
+        number = int(record.data)
+        if number in self.slow:
+            await asyncio.sleep(2)
+        if number == self.bad:
+            raise ValueError("not an order")
+        self.handled.append(number)
+
+    async def of_list(self, records):
+        if self.bad in [int(record.data) for record in records]:
+            raise ValueError("not an order")
+        for record in records:
+            await self(record)
+
+
+def failing_run(sink, kept, source=None):
+    """Run until the error. Return the error, the positions that are stored then, and how many seconds the run took."""
+    if source is None:
+        source = ScriptedSource(per_read=5, latency=0.1)
+        for shard, numbers in TWO_SHARDS.items():
+            source.add(shard, *numbers)
+
+    async def job():
+        fetcher = make_fetcher(source, sink, NO_PERIODIC, alone=kept.start())
+        await fetcher.open()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises((SinkError, ValueError, rp.DeserializationError)) as raised:
+            await fetcher.run_bounded(Bounds(max_time=60))
+        took = asyncio.get_running_loop().time() - began
+        await fetcher.close()
+        return raised.value, took
+
+    error, took = run_virtual(job())
+    shards = kept.kept[-1]["shards"]
+    return error, {key: shards.get(key, {}).get("position") for key in ("s/a", "s/b")}, took
+
+
+def map_sink(handler, **options):
+    return rp.MapSink(handler, clock=VirtualClock(), **{"retries": 0, "ordering": "PER_SHARD", **options})
+
+
+def test_what_a_handler_has_handled_before_a_bad_record_is_stored():
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+
+    error, positions, _ = failing_run(map_sink(handler), kept)
+
+    assert "not an order" in str(error)
+    assert positions["s/a"] == "6"
+    assert sorted(handler.handled) == [*range(7), *range(100, 101 + int(positions["s/b"]))]
+
+
+def test_restarts_repeat_no_good_record_before_the_bad_one():
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+
+    for _ in range(3):
+        failing_run(map_sink(handler), kept)
+
+    assert len(handler.handled) == len(set(handler.handled))
+    assert {*range(7)} < set(handler.handled)
+
+
+@pytest.mark.parametrize("options", [{}, {"ordering": "PER_KEY"}, {"ordering": "NONE"}, {"batch_size": 3}])
+def test_a_handler_that_runs_when_another_record_fails_is_waited_for(options):
+    kept, handler = KeptSnapshots(), Handler(bad=7, slow={102})
+    function = handler.of_list if "batch_size" in options else handler
+
+    _, positions, took = failing_run(map_sink(function, **options), kept)
+
+    assert 102 in handler.handled
+    assert int(positions["s/b"]) >= 2
+    assert took < 5
+
+
+def test_a_second_record_that_fails_is_left_to_the_next_start():
+    kept, handler = KeptSnapshots(), Handler(bad=7, slow={103})
+    more = Handler(bad=103, slow={103})
+
+    async def both(record):
+        await (more if int(record.data) >= 100 else handler)(record)
+
+    error, positions, took = failing_run(map_sink(both), kept)
+
+    assert "record 7 of s/a" in str(error)
+    assert positions == {"s/a": "6", "s/b": "2"}
+    assert took < 5
+
+
+def test_a_handler_that_hangs_is_left_after_the_drain_timeout_and_the_first_error_is_raised():
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+
+    async def hang(record):
+        if int(record.data) == 102:
+            await asyncio.Event().wait()
+        await handler(record)
+
+    error, positions, took = failing_run(map_sink(hang), kept)
+
+    assert "not an order" in str(error)
+    assert positions == {"s/a": "6", "s/b": "1"}
+    assert 5 <= took < 10
+
+
+class WritingSink(rp.Sink):
+    """Has no `flush`: a row is durable when `write` returns."""
+
+    def __init__(self, bad):
+        self.rows = []
+        self.bad = bad
+
+    async def write(self, batch):
+        numbers = [int(data) for data in batch.data]
+        if self.bad in numbers:
+            raise ValueError("not an order")
+        self.rows += numbers
+
+
+def test_what_a_sink_without_a_flush_has_written_is_stored():
+    kept, sink = KeptSnapshots(), WritingSink(bad=7)
+
+    for _ in range(2):
+        _, positions, _ = failing_run(sink, kept)
+
+    assert len(sink.rows) == len(set(sink.rows))
+    assert positions["s/a"] == "4"
+
+
+class BufferingSink(RecordingSink):
+    """Keeps its rows until they are flushed. Loses all of them with an error of a write, as a sink of a user may."""
+
+    def __init__(self, bad=None):
+        super().__init__()
+        self.buffered = []
+        self.bad = bad
+
+    async def write(self, batch):
+        self.buffered += [int(data) for data in batch.data]
+        if self.bad in self.buffered:
+            self.buffered = []
+            raise SinkError("the rows are lost")
+
+    async def flush(self, checkpoint=None):
+        self.rows += self.buffered
+        self.buffered = []
+
+
+def test_a_sink_that_may_have_lost_rows_with_its_error_is_not_trusted():
+    kept, sink = KeptSnapshots(), BufferingSink(bad=7)
+
+    _, positions, _ = failing_run(sink, kept)
+
+    assert positions == {"s/a": None, "s/b": None}
+
+
+def failing_source():
+    """Its shard `a` fails once all of its records were read."""
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *range(5))
+    source.add("b", 100, 101)
+    return source, rp.DeserializationError("s", "a", "5", "not JSON")
+
+
+def test_a_record_that_cannot_be_deserialised_leaves_a_sound_sink_whose_rows_are_stored():
+    kept, sink = KeptSnapshots(), BufferingSink()
+    source, error = failing_source()
+    fail_once_written(sink, lambda: source.failing.update({"s/a": error}))
+
+    raised, positions, _ = failing_run(sink, kept, source)
+
+    assert raised is error
+    assert positions == {"s/a": "4", "s/b": "1"}
+    assert sorted(sink.rows) == [*range(5), 100, 101]
+
+
+def fail_once_written(sink, fail):
+    """Call `fail` when the sink has got all seven records."""
+    write = sink.write
+
+    async def failing(batch):
+        await write(batch)
+        if len(sink.buffered) == 7:
+            fail()
+
+    sink.write = failing
+
+
+def test_nothing_is_flushed_once_another_start_owns_the_positions():
+    source, kept, sink = ScriptedSource(per_read=1, latency=1.0), KeptSnapshots(), BufferingSink()
+    source.add("a", *range(100))
+
+    async def job():
+        fetcher = make_fetcher(source, sink, {"flink.state.checkpoint.interval": 5_000}, alone=kept.start())
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(7, setattr, kept, "opened", 2)
+        with pytest.raises(FencedError):
+            await fetcher.run()
+        return len(sink.rows)
+
+    assert run_virtual(job()) <= 10
+
+
+def test_a_flush_that_hangs_is_given_up_after_the_drain_timeout():
+    kept, sink = KeptSnapshots(), BufferingSink()
+    source, error = failing_source()
+
+    def fail():
+        source.failing["s/a"] = error
+        sink.flush = hang
+
+    async def hang(checkpoint=None):
+        await asyncio.Event().wait()
+
+    fail_once_written(sink, fail)
+
+    raised, positions, took = failing_run(sink, kept, source)
+
+    assert raised is error
+    assert positions == {"s/a": None, "s/b": None}
+    assert 5 <= took < 10
+
+
+def test_a_flush_that_fails_does_not_hide_the_first_error(caplog):
+    kept, sink = KeptSnapshots(), BufferingSink()
+    source, error = failing_source()
+
+    def fail():
+        source.failing["s/a"] = error
+        sink.flush = broken
+
+    async def broken(checkpoint=None):
+        raise SinkError("the disk is full")
+
+    fail_once_written(sink, fail)
+
+    raised, _, _ = failing_run(sink, kept, source)
+
+    assert raised is error
+    assert "no last checkpoint could be stored after the error: the disk is full" in caplog.text
+
+
+class SharedHandler(Handler):
+    """Knows the shard of each number, too: the shards of a group have the same numbers."""
+
+    async def __call__(self, record):
+        if int(record.data) == self.bad:
+            raise ValueError("not an order")
+        self.handled.append((record.shard_id, int(record.data)))
+
+
+def test_a_process_of_a_group_stores_what_is_handled_and_the_others_do_not_repeat_it():
+    async def story():
+        group, handler = ElasticProcesses(shards=2), SharedHandler(bad=8)
+        first = await group.join(sink=map_sink(handler), **{"flink.state.checkpoint.interval": 3_600_000})
+        group.send(10)
+        with pytest.raises(SinkError, match="not an order"):
+            await first.running
+        await first.fetcher.close()
+        handler.bad, began = None, asyncio.get_running_loop().time()
+        second = await group.join(sink=map_sink(handler))
+        await group.wait_until(lambda: group.sent <= set(handler.handled))
+        took = asyncio.get_running_loop().time() - began
+        await second.stop()
+        return handler.handled, took
+
+    handled, took = run_virtual(story())
+    assert len(handled) == len(set(handled))
+    assert took < 5  # the leases were released
+
+
+@pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
+async def test_rows_that_were_written_are_committed_with_their_positions(workers, tmp_path, monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2", b"3", rp.RecordPublisherError("the shard cannot be read")]})
+    given = {**PROPERTIES, "flink.job.workers": workers, "flink.state.checkpoint.interval": "1 h"}
+    rows = tmp_path / "rows"
+
+    for _ in range(2):
+        job = rp.DataFetcher(
+            "orders", given, sink="jsonl", sink_jsonl_path=str(rows), state_uri=str(tmp_path / "state"), job_name="job"
+        )
+        with pytest.raises(rp.RecordPublisherError, match="cannot be read"):
+            async with job:
+                await job.run()
+
+    written = [line for file in sorted(rows.rglob("*.jsonl")) for line in file.read_text().splitlines()]
+    assert len(written) == 3
