@@ -140,7 +140,8 @@ class DataFetcher(Generic[V]):
                 if self._handles_signals:
                     STOP_SIGNALS.add(self.stop)
                 RUNS_IN_THREADS.add(self, self.stop, self.properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS)
-                await self._fetcher.open()
+                with LoopWatch():
+                    await self._fetcher.open()
             except BaseException as error:
                 await self._close(error)
                 raise
@@ -219,7 +220,7 @@ class DataFetcher(Generic[V]):
         """
         self._fetcher.stop()
 
-    async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event | None = None) -> T:
+    async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
         """Return the result of `work`, and log what it waits for once `began` is set: it may wait for code of others without end."""
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
         job = self._fetcher
@@ -282,7 +283,8 @@ class DataFetcher(Generic[V]):
         """Close everything. An error while closing does not hide the error that ended the job."""
         try:
             try:
-                await self._told(self._fetcher.close())
+                with LoopWatch():
+                    await self._fetcher.close()
             finally:
                 STOP_SIGNALS.remove(self.stop)
                 if self._lister is not None:
