@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.sink import Unfinished
-from recordpublisher.publishers.errors import FencedError, SinkError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, PluginError, SinkError, StoreUnavailableError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
@@ -291,7 +291,7 @@ def test_a_flush_that_returns_no_state_is_an_error_that_names_the_sink():
     source = ScriptedSource()
     source.add("a", 1)
 
-    with pytest.raises(SinkError, match="`flush` of Wrong returned bool: it must return None, or the state"):
+    with pytest.raises(PluginError, match=r"`Wrong\.flush` returned True: return None, or the state"):
         run_virtual(read(source, Wrong(), Bounds(max_records=1), alone=KeptSnapshots().start()))
 
 

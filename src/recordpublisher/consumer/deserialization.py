@@ -17,10 +17,11 @@ from typing import Any, Generic, NamedTuple, Protocol, runtime_checkable
 import msgspec
 from msgspec import inspect
 
-from ..publishers.errors import ConfigurationError
+from ..publishers.errors import ConfigurationError, PluginError
+from ..publishers.log_fields import counted
 from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, V, V_co
-from ..publishers.user_code import check_user_function, describe_error, refuse_never_run
+from ..publishers.user_code import PluginCall, check_user_function, describe_error, refuse_never_run
 
 VALID_DESERIALIZER = (
     "a type that JSON is decoded into, rp.Json, rp.Avro or rp.Protobuf, or a plain function of a Record"
@@ -40,6 +41,8 @@ class Deserializer(Protocol[V_co]):
 
         A plain method, called in the event loop. If it raises, it is called again with each record of the batch alone: an exception then
         makes that record a bad one, and `flink.deserializer.error` says what happens to it. A value must depend on nothing but its record.
+
+        A result that is not a sequence with one value for each record ends the job.
         """
 
 
@@ -132,6 +135,33 @@ class CallableDeserializer:
         return values
 
 
+def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] | None:
+    """Return the values of a batch. Raises: the errors of the deserializer; PluginError if it is wrong itself, which no record causes."""
+    values: Sequence[V] | None = one_for_each(deserializer, "values", "value", batch, or_none=True)
+    return values
+
+
+def one_for_each(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
+    """Return what a method makes of a batch: a sequence with one item, a `what`, for each record; None as well if `or_none`.
+
+    Raises: the errors of the method; PluginError if it returns something else, or raises an exception that is not an error.
+    """
+    with PluginCall(plugin, method, note="", is_watched=False):
+        result = getattr(plugin, method)(batch)
+    if result is None and or_none:
+        return None
+    has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping))
+    if has_length and len(result) == len(batch):
+        return result
+    if isinstance(result, types.CoroutineType):
+        result.close()  # Otherwise Python would warn as well.
+    returned = f"{len(result)} items" if has_length else f"a {type(result).__name__}"
+    raise PluginError(
+        f"`{type(plugin).__name__}.{method}` returned {returned} for {counted(len(batch), 'record')}: return a sequence with one "
+        f"{what} for each record"
+    )
+
+
 class StreamDeserializer:
     """Has a deserialiser for each stream, by the stream's name."""
 
@@ -148,7 +178,7 @@ class StreamDeserializer:
         """Return the values of the stream's deserialiser. Raises: ValueError if the stream has none."""
         if batch.stream not in self._by_stream:
             raise ValueError(f"there is no deserializer for the stream {batch.stream}")
-        return self._by_stream[batch.stream].values(batch)
+        return values_of(self._by_stream[batch.stream], batch)
 
     async def prepare(self, batch: RecordBatch) -> None:
         """Wait for what the stream's deserialiser needs."""

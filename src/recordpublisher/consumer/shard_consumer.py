@@ -7,7 +7,6 @@ import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 from operator import lt
@@ -23,7 +22,7 @@ from ..publishers.log_fields import counted
 from ..publishers.properties.job_properties import OnBadRecord
 from ..publishers.shard_metrics import DEAD_LETTER, ShardMetrics, SkippedRecordsLog, how_to_continue
 from ..publishers.shards import Shard
-from .deserialization import Decompressor, Deserializer, PreparedDeserializer
+from .deserialization import Decompressor, Deserializer, PreparedDeserializer, one_for_each, values_of
 from .event_time import (
     ImplausibleTimes,
     TimestampAssigner,
@@ -60,6 +59,8 @@ _TYPES_IN_RECORD: dict[str, tuple[type, ...]] = {
 
 _ORDERED_BATCHES = 3
 """How many batches of a shard are compared by the plugin's `order_of`, which costs a call for each record."""
+
+KEYLESS_REMEDY = ", unless the factory has `keyless = True`: then records need no partition key"
 
 _TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
@@ -335,17 +336,12 @@ class BatchDecorator:
         if self._decompressor is not None:
             expanded = batch.with_data(payloads or self._decompressor.decompress(batch.data))
             batch = expanded if self._decompressor.replaces_data else replace(batch, raw_bytes=expanded.raw_bytes)
-        values = self._deserializer.values(expanded)
+        values = values_of(self._deserializer, expanded)
         if values is not None:
             batch = batch.with_columns(values=values)
-        event_times = self._timestamp_assigner.timestamps(batch)
-        value_count = len(batch) if values is None else len(values)
-        if not len(event_times) == value_count == len(batch):
-            raise ValueError(f"{len(batch)} records have {value_count} values and {len(event_times)} event times")
+        event_times = one_for_each(self._timestamp_assigner, "timestamps", "event time", batch)
         batch = batch.with_columns(event_times=event_times)
-        strategy_times = self.strategy.times(batch)
-        if len(strategy_times) != len(batch):
-            raise ValueError(f"{len(batch)} records have {len(strategy_times)} times for their watermark")
+        strategy_times = one_for_each(self.strategy, "times", "time", batch)
         arrivals = batch.arrival_millis
         if event_times is not arrivals:
             check_times(event_times)
@@ -380,8 +376,12 @@ class PoisonPolicy:
 
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch, without the records for which that fails. Raises: DeserializationError if one fails and the action is FAIL."""
-        with suppress(Exception):
+        try:
             return decorate(batch)
+        except PluginError:  # The plugin is wrong, and no record is.
+            raise
+        except Exception:  # `_decorate_one_by_one` finds the records.
+            log.debug("a batch of %s could not be decorated as a whole", batch.shard.key, exc_info=True)
         return self._decorate_one_by_one(batch, decorate)
 
     def _decorate_one_by_one(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
@@ -390,6 +390,8 @@ class PoisonPolicy:
         for index, record in enumerate(batch.records):
             try:
                 parts.append(decorate(batch.slice(index, index + 1)))
+            except PluginError:
+                raise
             except Exception as error:
                 reason = describe_error(error)
                 name = f"record {record.sequence_number} of {batch.shard.key}"
@@ -565,13 +567,15 @@ def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> No
         column = [getattr(record, field) for record in records]
         if not set(map(type, column)) <= set(types):
             wrong = next(value for value in column if type(value) not in types)
-            _check(publisher, batch, f"a record with `{field}`", wrong, types)
+            remedy = KEYLESS_REMEDY if field == "partition_key" and wrong is None else ""
+            _check(publisher, batch, f"a record with `{field}`", wrong, types, remedy)
 
 
-def _check(publisher: str, batch: RecordBatch, what: str, value: object, types: tuple[type, ...]) -> None:
+def _check(
+    publisher: str, batch: RecordBatch, what: str, value: object, types: tuple[type, ...], remedy: str = ""
+) -> None:
     """Check the type of a value. Raises: PluginError if it is none of `types`."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         wanted = " or ".join("None" if each is type(None) else each.__name__ for each in types)
-        raise PluginError(
-            f"{publisher} gave {what} of {batch.shard.key} that is {value!r:.60}, of the type {type(value).__name__}: it must be {wanted}"
-        )
+        found = f"{value!r:.60}, of the type {type(value).__name__}"
+        raise PluginError(f"{publisher} gave {what} of {batch.shard.key} that is {found}: it must be {wanted}{remedy}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from recordpublisher.publishers.errors import SinkError, StoreUnavailableError
+from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
@@ -15,7 +15,7 @@ from .checkpoints.commits import CheckpointAge, CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.starts import AloneJob
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import DeadLetterHandler, naming_sink
+from .pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
 from .pipeline.emitter import Emitter
 from .shards.shard_reading import ShardState
 from .shards.shard_table import ShardTable
@@ -183,11 +183,7 @@ class SnapshotCheckpointer(Checkpointer):
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
-            with naming_sink(self._job.sink, "flush"):
+            with naming_sink(self._job.sink, "flush", is_watched=False):
                 confirmed: Any = await self._job.sink.flush(replace(asked, state=state))
-            if confirmed is not None and not isinstance(confirmed, Mapping):
-                name = type(self._job.sink).__name__
-                raise SinkError(
-                    f"`flush` of {name} returned {type(confirmed).__name__}: it must return None, or the state that it has stored"
-                )
-            return state if confirmed is None else dict(confirmed)
+            found = states_of_sink(self._job.sink, "flush", confirmed)
+            return dict(found[0]) if found else state

@@ -14,7 +14,7 @@ import msgspec
 
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
 from ..publishers.shards import Shard
-from ..publishers.user_code import end_or_leave, waiting_line
+from ..publishers.user_code import end_or_leave, slow_calls, waiting_line
 from .alarms import SinkMetric
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.commits import CheckpointScheduler
@@ -120,13 +120,12 @@ class ShardFetcher:
         return await self._checkpointer.checkpoint()
 
     async def close(self) -> None:
-        """Close publishers and sink. Each is closed even if closing another one fails."""
+        """Close publishers and sink. Each is closed even if closing another one fails, and left behind if its `close` hangs."""
         job = self._dependencies
         if self._has_failed or self._ownership.has_others:
             job.factory.keep_shared()
-        seconds = job.settings.drain_ms / 1000 if self._has_failed else None
         try:
-            await close_dependencies(job, self._parts.dead_letters.close(), factory_seconds=seconds)
+            await close_dependencies(job, self._parts.dead_letters.close(job.settings.drain_ms / 1000))
         finally:
             await self._ownership.close()
 
@@ -174,7 +173,8 @@ class ShardFetcher:
         alarms = self._view.alarm_monitor.active_alarms
         times, undecided = self._checkpointer.times, self._view.undecided_commit()
         reasons = reasons_not_ready(self._completion, self._table, times, alarms, now_ms, undecided)
-        return reasons or self._ownership.reasons_not_ready()
+        # Shards that a listing would find are not read while it does not return.
+        return reasons or slow_calls(self._dependencies.factory) or self._ownership.reasons_not_ready()
 
     async def wait_ready(self) -> None:
         """Wait until the run has read each of its open shards once, or has ended. Raises: the error that ended the run."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ..publishers.errors import RecordPublisherError
 from ..publishers.log_fields import about
 from ..publishers.shards import Shard
+from ..publishers.user_code import describe_error
 from .checkpoints.snapshot import RestoredState
 from .checkpoints.starts import initial_states, list_restored, unlisted_states
 from .dependencies import FetcherDependencies
@@ -167,8 +168,8 @@ class FixedOwnership(ShardOwnership):
         list_stream = partial(job.discovery.list_stream, stream)
         try:
             listed = await list_restored(list_stream, (stream,), known, self._missing, job.is_ours)
-        except RecordPublisherError as error:
-            self._log_failure(stream, str(error))
+        except Exception as error:  # It may be an error of a plugin's `discover`.
+            self._log_failure(stream, str(error) if isinstance(error, RecordPublisherError) else describe_error(error))
             return
         await check_for_data_loss(listed, known, (stream,), job, self._missing)
         if stream in job.discovery.deleted:

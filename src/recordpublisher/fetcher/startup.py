@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 import msgspec
 
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.user_code import end_or_leave
+from recordpublisher.publishers.user_code import close_or_leave
 
 from ..publishers.log_fields import counted
 from ..publishers.properties.declaration import iso_time
@@ -29,15 +29,13 @@ from .checkpoints.starts import (
 )
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import close_sink, naming_sink
+from .pipeline.dead_letters import close_sink, naming_sink, states_of_sink
 from .shards.shard_reading import ShardState
 from .shards.shard_table import MissingShards
 from .sink import SinkContext, State
 from .watermarks import lowest_active
 
 log = logging.getLogger("recordpublisher.start")
-GRACE_SECONDS = 1.0
-"""Time that a call gets to end after it was cancelled."""
 
 
 class OpenedJob(msgspec.Struct, frozen=True):
@@ -89,8 +87,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     if job.alone is not None:
         generation, stored = await wait_for_store(job.alone.open, job.settings.store_outages)
     restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
-    in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
-    if in_sink:
+    if in_sink := states_of_sink(job.sink, "open", sink_state):
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
     # 3. List the shards that are read.
     opened = job.discovery.opened
@@ -172,42 +169,19 @@ async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies)
     return dependencies.starts.default.pinned_at(now_ms).timestamp_ms or now_ms
 
 
-async def close_dependencies(
-    dependencies: FetcherDependencies, *more: Awaitable[None], factory_seconds: float | None = None
-) -> None:
-    """Close publishers, sink and state store, and await `more`.
-
-    - `factory_seconds`: how long the publishers' factory may take after a run that failed; None for no limit.
+async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
+    """Close publishers, sink and state store, and await `more`. Publishers and sink get `flink.job.drain.timeout`.
 
     Raises: the first error of a close, after all of them were closed.
     """
+    seconds = dependencies.settings.drain_ms / 1000
     stores = [] if dependencies.alone is None else [dependencies.alone.close()]
     closing = [
-        _close_factory(dependencies, factory_seconds),
-        close_sink(dependencies.sink),
+        close_or_leave(dependencies.factory, seconds),
+        close_sink(dependencies.sink, seconds),
         *stores,
         *more,
     ]
     for result in await asyncio.gather(*closing, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
-
-
-async def _close_factory(dependencies: FetcherDependencies, seconds: float | None) -> None:
-    """Close the factory of the publishers. If `seconds` is given, no longer than that."""
-    if seconds is None:
-        await dependencies.factory.close()
-        return
-    closing = asyncio.create_task(dependencies.factory.close())
-    try:
-        await asyncio.wait([closing], timeout=seconds)
-    finally:
-        closing.cancel()
-        hung = await end_or_leave([closing], GRACE_SECONDS)
-    if hung or closing.cancelled():
-        name = type(dependencies.factory).__name__
-        log.error(
-            "`close` of %s has not ended after %g s (flink.job.drain.timeout): the job ends without it", name, seconds
-        )
-        return
-    closing.result()

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +23,7 @@ from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
 from .shards import OldestRecord, Shard, stream_name
-from .user_code import AsyncPort
+from .user_code import AsyncPort, PluginCall
 
 if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase
@@ -213,6 +214,12 @@ class RecordPublisherFactory(RecordSource):
         """List the shards of `stream` after the shard id `after` (all if None), for sources that are not Kinesis.
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
+
+        Called at the start, and then every `flink.shard.discovery.intervalmillis`. At the start an error ends the job. Later a
+        TransientError, and any error that is not of this library, is retried for `flink.job.max.outage`; then an error that is not of this
+        library ends the job.
+
+        Raises: StreamNotFoundError if the stream does not exist, or was deleted.
         """
         return None
 
@@ -239,8 +246,18 @@ class RecordPublisherFactory(RecordSource):
         return None
 
     def order_of(self, sequence: str) -> Any:
-        """Return a sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""
-        return int(sequence)
+        """Return a sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis.
+
+        Raises: ValueError if it cannot order the sequence number.
+        """
+        try:
+            return int(sequence)
+        except ValueError:
+            name = type(self).__name__
+            raise ValueError(
+                f"the sequence number {sequence!r:.100} is not a whole number: override `order_of` of {name}, which orders the sequence "
+                "numbers of a shard"
+            ) from None
 
 
 class QueueSource(RecordSource):
@@ -299,7 +316,8 @@ async def make_publisher(
     factory: RecordPublisherFactory, shard: Shard, start: StartingPosition, metrics: ShardMetrics
 ) -> RecordPublisher:
     """Make a publisher of a shard. Raises: PluginError if the factory's `create` does not return one."""
-    made: Any = await factory.create(shard, start, metrics)
+    with PluginCall(factory, "create", shard.key, note=""):  # the reader names the publisher in every error
+        made: Any = await factory.create(shard, start, metrics)
     if not isinstance(made, RecordPublisher):
         raise PluginError(
             f"{type(factory).__name__}.create returned {made!r:.100} for {shard.key}: return a RecordPublisher"
@@ -314,12 +332,8 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
     """
     if not factory.lists_shards:
         return None
-    try:
+    with PluginCall(factory, "discover", stream):
         listed = await factory.discover(stream, after)
-    except Exception as error:
-        if not isinstance(error, RecordPublisherError):
-            error.add_note(f"{type(factory).__name__}.discover failed for {stream}")
-        raise
     return _checked_shards(f"{type(factory).__name__}.discover", stream, listed)
 
 
@@ -331,12 +345,8 @@ async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Se
     if type(factory).unlisted_shards is RecordPublisherFactory.unlisted_shards:
         return list(listed)
     what = f"{type(factory).__name__}.unlisted_shards"
-    try:
+    with PluginCall(factory, "unlisted_shards", stream):
         more = await factory.unlisted_shards(stream, listed)
-    except Exception as error:
-        if not isinstance(error, RecordPublisherError):
-            error.add_note(f"{what} failed for {stream}")
-        raise
     return list({shard.key: shard for shard in (*listed, *_checked_shards(what, stream, more))}.values())
 
 
@@ -348,6 +358,14 @@ def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if twice or other:
         wrong = f"{twice[0]!r} twice" if twice else f"{other[0]}, a shard of another stream,"
         raise PluginError(f"{what} returned {wrong} for {stream}: return each shard of this stream once")
+    try:
+        TopologicalSorter({shard.shard_id: shard.parents for shard in listed}).prepare()
+    except CycleError as error:
+        _, circle = error.args
+        raise PluginError(
+            f"{what} returned shards of {stream} that would wait for each other, because each is a parent of the next: "
+            f"{', '.join(circle)}. The parents of a shard are those that it was made from"
+        ) from None
     return list(listed)
 
 

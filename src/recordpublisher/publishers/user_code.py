@@ -1,6 +1,6 @@
 """Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, refuses code that would never run, logs its errors.
 
-It also abandons tasks that do not end after their cancellation.
+It also names the method of a plugin that fails or does not return, and abandons tasks that do not end after their cancellation.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import gc
 import inspect
 import itertools
 import logging
+import sys
 import sysconfig
 import threading
 import traceback
@@ -17,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from .errors import ConfigurationError, causes_of
+from .errors import ConfigurationError, PluginError, RecordPublisherError, causes_of
 from .log_fields import about
 
 
@@ -335,8 +336,135 @@ def _innermost(frames: Iterable[types.FrameType]) -> tuple[str, str]:
     return foreign, own
 
 
+def _waiting_lines(task: asyncio.Task[Any], below: types.FrameType | None = None) -> tuple[str, str]:
+    """Return where a task waits in this library's code or the user's, and in the user's alone ("" if it does not wait there).
+
+    - `below`: only the calls that this frame has made count; None for all calls.
+    """
+    frames: list[types.FrameType] = []
+    for frame in _waiting_frames(task):
+        frames = [] if frame is below else [*frames, frame]
+    foreign, own = _innermost(frames)
+    return own, foreign
+
+
 def _is_pythons(file: str) -> bool:
     return file.startswith(_PYTHONS_CODE) and "site-packages" not in file
+
+
+# --- calls of a plugin's methods ----------------------------------------------------------------------------------------------------
+
+log = logging.getLogger("recordpublisher.run")
+SLOW_SECONDS = 10.0
+"""How long a call of a plugin may take before a log line says where it waits."""
+LONGEST_PAUSE_SECONDS = 600.0
+"""The longest time between two such lines. The pause doubles with each line."""
+
+
+class PluginCall:
+    """Names a method of a plugin while it is called: `with PluginCall(factory, "discover", "orders"): await factory.discover(...)`.
+
+    - A call that does not return is logged after `SLOW_SECONDS`, and again after pauses that double, with the line of the plugin's code at
+      which it waits. Code of this library logs itself what it waits for.
+    - An error of the plugin's code gets a note. A RecordPublisherError says itself what failed.
+    - An exception that would end the task without a word becomes a PluginError (`as_plugin_error`).
+
+    - `subject`: the stream or the shard of the call.
+    - `note`: the note of an error; "" for no note. Default: the name of the method.
+    - `is_watched`: whether a call that does not return is logged; False for calls that may be slow, and outside an event loop.
+    """
+
+    __slots__ = ("_frame", "_note", "_subject", "_task", "_timer", "_waited", "method", "plugin")
+
+    def __init__(
+        self, plugin: object, method: str, subject: str = "", *, note: str | None = None, is_watched: bool = True
+    ) -> None:
+        self.plugin, self.method, self._subject, self._note = plugin, method, subject, note
+        self._waited = SLOW_SECONDS if is_watched else 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._frame: types.FrameType | None = None
+
+    def __enter__(self) -> None:
+        if self._waited:
+            self._task, self._frame = asyncio.current_task(), sys._getframe(1)
+            self._timer = asyncio.get_running_loop().call_later(self._waited, self._on_slow)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            _SLOW.pop(self, None)
+            self._task = self._frame = None
+        if error is None:
+            return
+        if (replaced := as_plugin_error(error, self.name)) is not None:
+            raise replaced from error
+        is_told = self._note == "" or isinstance(error, RecordPublisherError) or not isinstance(error, Exception)
+        if not is_told and is_raised_in_user_code(error, or_installed=True):
+            add_note(error, self._note or f"{self.name} failed")
+
+    @property
+    def name(self) -> str:
+        """The method, with the plugin's class and the subject of the call."""
+        return f"`{type(self.plugin).__name__}.{self.method}`" + (f" for {self._subject}" if self._subject else "")
+
+    def describe(self) -> str:
+        """Return how long the call has not returned, and the line of the plugin's code at which it waits; "" if it does not wait there."""
+        foreign = "" if self._task is None else _waiting_lines(self._task, self._frame)[1]
+        return f"{self.name} has not returned for {self._waited:.0f} s: it waits at {foreign}" if foreign else ""
+
+    def _on_slow(self) -> None:
+        if words := self.describe():
+            _SLOW[self] = None
+            # A thousand shards may wait for the same method, so only the oldest call is logged.
+            same = (each for each in _SLOW if each.plugin is self.plugin and each.method == self.method)
+            if next(same) is self:
+                log.warning("%s", words)
+        pause = min(self._waited, LONGEST_PAUSE_SECONDS)
+        self._waited += pause
+        self._timer = asyncio.get_running_loop().call_later(pause, self._on_slow)
+
+
+_SLOW: dict[PluginCall, None] = {}
+"""The calls that have not returned for `SLOW_SECONDS`, the oldest first."""
+
+
+def slow_calls(plugin: object) -> list[str]:
+    """Return in words which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
+    oldest = {call.method: call for call in reversed(_SLOW) if call.plugin is plugin}
+    return [words for call in oldest.values() if (words := call.describe())]
+
+
+def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
+    """Return the error to raise instead of an exception that would end a task without a word, or None if it may pass.
+
+    - A CancelledError may pass only if the running task was cancelled.
+    - Of the others that are not Exceptions, SystemExit may pass, which commands report, and KeyboardInterrupt, which is logged here.
+
+    - `name`: what has raised it.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        if _is_being_cancelled():
+            return None
+        return PluginError(f"{name} raised CancelledError, but nothing has cancelled its task: raise another error")
+    if isinstance(error, (Exception, GeneratorExit, SystemExit)):
+        return None
+    frame, line = [*traceback.walk_tb(error.__traceback__)][-1]
+    words = f"{name} raised {describe_error(error)} at {frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
+    if isinstance(error, KeyboardInterrupt):  # It may be Ctrl-C.
+        log.error("%s, which ends the process", words)
+        return None
+    return PluginError(f"{words}: raise a subclass of Exception")
+
+
+def _is_being_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 # --- tasks of user code that do not end ----------------------------------------------------------------------------------------------
@@ -364,3 +492,44 @@ async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> li
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         asyncio._unregister_task(task)  # for tasks of third parties; `asyncio.run` waits for registered tasks
     return list(hung)
+
+
+class Closeable(Protocol):
+    """A plugin that a job closes."""
+
+    async def close(self) -> None:
+        """Release what the plugin has opened."""
+
+
+GRACE_SECONDS = 1.0
+"""Time that a call gets to end after it was cancelled."""
+
+
+async def close_or_leave(plugin: Closeable, seconds: float, note: str | None = None) -> None:
+    """Close a plugin. If its `close` takes longer than `seconds`, log an error, cancel it, and leave it behind if it does not end then.
+
+    - `note`: the note of an error, as of `PluginCall`.
+
+    Raises: the error of `close`.
+    """
+
+    async def close() -> None:
+        with PluginCall(plugin, "close", note=note):
+            await plugin.close()
+
+    closing, place = asyncio.create_task(close()), ""
+    try:
+        await asyncio.wait([closing], timeout=seconds)
+    finally:
+        if not closing.done():
+            place = waiting_line(closing)
+            closing.cancel()
+            await end_or_leave([closing], GRACE_SECONDS)
+    if not place:
+        return closing.result()
+    log.error(
+        "`%s.close` has not ended after %g s (flink.job.drain.timeout), and waits at %s: the job ends without it",
+        type(plugin).__name__,
+        seconds,
+        place,
+    )

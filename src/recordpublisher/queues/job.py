@@ -20,7 +20,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
-from recordpublisher.publishers.user_code import end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import PluginCall, close_or_leave, end_or_leave, waiting_line
 
 from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.alarms import AlarmListener, SinkMetric
@@ -161,7 +161,8 @@ class QueueJob:
         sink fails.
         """
         parts = self._parts
-        await parts.source.open()
+        with PluginCall(parts.source, "open"):
+            await parts.source.open()
         context = SinkContext(
             (parts.stream,),
             self._flushes.request,
@@ -216,7 +217,12 @@ class QueueJob:
 
     async def close(self) -> None:
         """Close sinks and source. Each is closed even if closing another one fails."""
-        closing = (close_sink(self._sink), self._dead_letters.close(), self._parts.source.close())
+        seconds = self._settings.drain_ms / 1000
+        closing = (
+            close_sink(self._sink, seconds),
+            self._dead_letters.close(seconds),
+            close_or_leave(self._parts.source, seconds),
+        )
         for result in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
@@ -327,7 +333,7 @@ class QueueJob:
         async with self._receivers.sink_lock:
             with self._times.measured():
                 await self._dead_letters.flush()
-                with naming_sink(self._sink, "flush"):
+                with naming_sink(self._sink, "flush", is_watched=False):
                     await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
                 self._in_flight.finish(self._receivers.take_written())
 

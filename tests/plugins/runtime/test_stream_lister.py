@@ -181,7 +181,39 @@ def test_what_discover_raises_names_the_publisher_and_the_stream():
     made = StreamLister(Failing([]), Properties({}), stream_names(ARN), VirtualClock())
     with pytest.raises(ConnectionError) as raised:
         run_virtual(made.list_shards("orders"))
-    assert raised.value.__notes__ == ["Failing.discover failed for orders"]
+    assert raised.value.__notes__ == ["`Failing.discover` for orders failed"]
+
+
+class Flaky(Factory):
+    """Its `discover` fails from the second call on, `failures` times."""
+
+    def __init__(self, failures):
+        self.calls, self.failures = 0, failures
+
+    async def discover(self, stream, after):
+        self.calls += 1
+        if 1 < self.calls <= 1 + self.failures:
+            raise ConnectionError("network away")
+        return [Shard(stream, "a")]
+
+
+async def listed_twice(factory):
+    made = StreamLister(factory, Properties({"flink.job.max.outage": 60_000}), {"orders": "orders"}, VirtualClock())
+    await made.list_shards("orders")
+    began = asyncio.get_running_loop().time()
+    with suppress(ConnectionError):
+        return await made.list_shards("orders")
+    return asyncio.get_running_loop().time() - began
+
+
+def test_an_error_of_a_later_discover_is_retried_as_is_one_of_list_shards():
+    assert run_virtual(listed_twice(Flaky(3))) == [Shard("orders", "a")]
+
+
+def test_an_error_of_a_later_discover_is_raised_itself_after_the_longest_outage(caplog):
+    assert 55 < run_virtual(listed_twice(Flaky(1_000_000))) <= 60
+    assert "calls to Flaky.discover have failed for" in caplog.text
+    assert "ConnectionError: network away" in caplog.text
 
 
 def test_kinesis_is_called_by_arn_and_again_after_transient_errors():

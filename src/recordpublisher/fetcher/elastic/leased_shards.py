@@ -14,7 +14,7 @@ from ..dependencies import FetcherDependencies
 from ..leases.group_store import StoredPosition
 from ..leases.planning import LoadRate, ShardWatermark
 from ..leases.position_store import ReadPositions
-from ..pipeline.dead_letters import DeadLetterHandler, naming_sink
+from ..pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
 from ..pipeline.emitter import Emitter
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.shard_entry import ShardStage
@@ -208,10 +208,11 @@ class LeasedShards:
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
-        with naming_sink(self._sink, "flush"):
+        with naming_sink(self._sink, "flush", is_watched=False):
             confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
-        if confirmed is None:
+        if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return ReadPositions(positions)
+        (confirmed,) = found_states
         given_up = {key for key in shards if self._sink.has_given_up(key)}
         found: dict[str, StoredPosition] = {}
         for key, given in shards.items():

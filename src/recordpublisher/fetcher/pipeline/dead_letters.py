@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, StateError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -21,14 +21,16 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shard_metrics import DEAD_LETTER, SkippedRecordsLog
 from recordpublisher.publishers.shards import Shard, is_valid_name
-from recordpublisher.publishers.user_code import add_note, is_raised_in_user_code
+from recordpublisher.publishers.user_code import PluginCall, close_or_leave
 
+from ..checkpoints.snapshot import checked_snapshot
 from ..conditional_store import SequenceText, check_document, read_document, unreadable
-from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
+from ..sink import Checkpoint, Rejected, Sink, SinkContext, State, fail_on_rejected_record
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
 """The checkpoint of the dead-letter sink, which does not store the job's positions."""
+OF_DEAD_LETTERS = "dead-letter sink"
 OF_SINK = "flink.sink."
 """The beginning of every sink's keys."""
 
@@ -105,11 +107,10 @@ class DeadLetterHandler:
             with _as_dead_letter_sink(self._sink, "flush"):
                 await self._sink.flush(_NO_STATE)
 
-    async def close(self) -> None:
-        """Close the dead-letter sink."""
+    async def close(self, seconds: float) -> None:
+        """Close the dead-letter sink, but wait no longer than `seconds` for it."""
         if self._sink is not None:
-            with _as_dead_letter_sink(self._sink, "close"):
-                await self._sink.close()
+            await close_sink(self._sink, seconds, OF_DEAD_LETTERS)
 
     async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
         if self._sink is None:
@@ -134,7 +135,7 @@ def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> Configurat
 @contextmanager
 def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
     try:
-        with naming_sink(sink, method, "dead-letter sink"):
+        with naming_sink(sink, method, OF_DEAD_LETTERS, is_watched=method == "open"):
             yield
     except ConfigurationError as error:
         raise of_dead_letter_sink(error) from error
@@ -264,24 +265,45 @@ def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
 # Adds to an error of a plugin's or user's sink which sink has failed, and in which method.
 
 
-@contextmanager
-def naming_sink(sink: Sink, method: str, kind: str = "sink") -> Iterator[None]:
-    """Add a note to an error of the block that is raised in the code of a sink. RecordPublisherErrors say what failed themselves.
+def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool = True) -> PluginCall:
+    """Name the sink in errors of the block, which calls a method of the sink.
 
-    - `method`: the method of the sink that the block calls.
     - `kind`: what the sink is to the job.
+    - `is_watched`: whether a call that does not return is logged.
     """
+    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=is_watched)
+
+
+def naming_write(sink: Sink, batch: RecordBatch) -> PluginCall:
+    """Name the sink in exceptions of a write that are not errors. `tell_user_error` says at which record an error was raised."""
+    return PluginCall(sink, "write", batch.shard.key, note="", is_watched=False)
+
+
+def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
+    """Return the snapshots that a sink's `open` or `flush` has returned.
+
+    Raises: PluginError if it is not a mapping or a sequence of them; StateError if one cannot be read. Both name the sink's method.
+    """
+    found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
+    name = f"`{type(sink).__name__}.{method}`"
+    if (
+        isinstance(found, (str, bytes))
+        or not isinstance(found, Sequence)
+        or not all(isinstance(each, Mapping) for each in found)
+    ):
+        raise PluginError(f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored")
     try:
-        yield
-    except RecordPublisherError:
-        raise
-    except Exception as error:
-        if is_raised_in_user_code(error, or_installed=True):
-            add_note(error, f"the {kind} {type(sink).__name__} failed in `{method}`")
-        raise
+        for each in found:
+            checked_snapshot(each)
+    except StateError as error:
+        raise StateError(f"{name} returned a state that cannot be used: {error}") from error
+    return list(found)
 
 
-async def close_sink(sink: Sink) -> None:
-    """Close a sink. Raises: the error of its `close`, with a note that names the sink."""
-    with naming_sink(sink, "close"):
-        await sink.close()
+async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
+    """Close a sink, but wait no longer than `seconds` for it. Raises: the error of its `close`, with a note that names the sink."""
+    await close_or_leave(sink, seconds, _note(sink, "close", kind))
+
+
+def _note(sink: Sink, method: str, kind: str) -> str:
+    return f"the {kind} {type(sink).__name__} failed in `{method}`"

@@ -24,7 +24,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_reading import ShardState
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks import Alignment, LocalWatermark
-from .dead_letters import naming_sink
+from .dead_letters import naming_sink, naming_write
 from .reading import ReadIntake
 from .retention_gaps import ShardObservation
 from .suspension import SuspensionDetector
@@ -250,7 +250,8 @@ class Emitter:
         if len(batch):
             self.records_in_write = len(batch)
             try:
-                await self._write_to_sink(batch)
+                with naming_write(self._sink, batch):
+                    await self._write_to_sink(batch)
             except Exception as error:
                 tell_user_error(error, batch)
                 raise

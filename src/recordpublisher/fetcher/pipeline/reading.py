@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher, own_shards
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import DataLossError, PluginError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.publishers.errors import DataLossError, PluginError, StreamNotFoundError
 from recordpublisher.publishers.log_fields import about, key_fields, log_fields
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.user_code import LEFT_BEHIND, end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import (
+    LEFT_BEHIND,
+    as_plugin_error,
+    describe_error,
+    end_or_leave,
+    waiting_line,
+)
 
 from ..settings import BudgetLimits
 from ..shards.shard_entry import ShardEntry, ShardStage
@@ -189,6 +195,13 @@ class ReadTasks:
         except Exception as error:
             name_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
             raise
+        except asyncio.CancelledError:  # `on_done` knows whether it was asked for.
+            raise
+        except BaseException as error:
+            name = f"the publisher of {type(self._factory).__name__} for {entry.key}"
+            if (replaced := as_plugin_error(error, name)) is None:
+                raise
+            raise replaced from error
         if result is RunResult.CANCELLED:
             raise asyncio.CancelledError
 
@@ -625,10 +638,10 @@ class ShardEnds:
                 shown, failed = shown + 1, 0
             except StreamNotFoundError:
                 raise
-            except RecordPublisherError as error:
+            except Exception as error:  # The periodic listing ends the job if `discover` fails for long.
                 failed += 1
                 line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
-                discovery_log.warning(line, shard.key, error, extra=about(shard.key))
+                discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
             if shown == LISTINGS_OF_AN_END:
                 name = type(factory).__name__
                 raise PluginError(

@@ -355,7 +355,7 @@ class ShardDiscovery:
                 extra=about(stream),
             )
         except RecordPublisherError as error:
-            line = "listing the shards of %s failed, next attempt in %.0f s: %s"
+            line = "listing the shards of %s failed, next attempt in %g s: %s"
             log.warning(line, stream, self._interval, error, extra=about(stream))
 
 

@@ -146,7 +146,8 @@ class DataFetcher(Generic[V]):
                 self._opening = asyncio.create_task(self._fetcher.open())
                 if self._is_stopped:
                     self._opening.cancel()
-                await asyncio.wait([self._opening])
+                with LoopWatch():
+                    await asyncio.wait([self._opening])
                 if not self._was_stopped_unopened:
                     await self._opening
             except BaseException as error:
@@ -239,7 +240,7 @@ class DataFetcher(Generic[V]):
         if self._opening is not None and self._opening.cancel():
             log.info("the fetcher was stopped before it had read anything: the opening ends")
 
-    async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event | None = None) -> T:
+    async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
         """Return the result of `work`. Once `began` is set, log what it waits for, because code of others may never return."""
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
         job = self._fetcher
@@ -304,7 +305,8 @@ class DataFetcher(Generic[V]):
         """Close everything. An error while closing does not hide the error that ended the job."""
         try:
             try:
-                await self._told(self._fetcher.close())
+                with LoopWatch():
+                    await self._fetcher.close()
             finally:
                 STOP_SIGNALS.remove(self.stop)
                 if self._lister is not None:

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -90,7 +91,7 @@ class StreamLister:
         return listed if after is not None else await with_unlisted(self._factory, stream, listed)
 
     async def _list(self, stream: str, after: str | None) -> list[Shard]:
-        own = await own_shards(self._factory, stream, after)
+        own = await (self._own_shards_again if self._is_own else partial(own_shards, self._factory))(stream, after)
         self._is_own[stream] = own is not None
         if own is not None:
             return own
@@ -100,6 +101,31 @@ class StreamLister:
             listed = await self._until_complete(stream, listed)
             self._completely_listed.add(stream)
         return listed
+
+    async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
+        """List the publisher's own shards after the start. Any error of its code but our own is retried as an error of ListShards is.
+
+        Raises: the error itself after that.
+        """
+        foreign: list[Exception] = []
+
+        async def listed() -> list[Shard] | None:
+            foreign.clear()
+            try:
+                return await own_shards(self._factory, stream, after)
+            except RecordPublisherError:
+                raise
+            except Exception as error:
+                foreign.append(error)
+                raise TransientError(describe_error(error)) from error
+
+        service = f"{type(self._factory).__name__}.discover"
+        try:
+            return await call_with_retries(listed, self._policy, service=service)
+        except RetriesExhaustedError:
+            if foreign:
+                raise foreign[0] from None
+            raise
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
         """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all (S3)."""

@@ -35,6 +35,7 @@ from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, stream_name
+from recordpublisher.publishers.user_code import close_or_leave
 
 from ..host.build_from_properties import build_source, checked_publisher_class
 from ..host.manager import load_registry
@@ -118,8 +119,10 @@ class BoundedReader:
 
     async def close(self) -> None:
         """Close the publisher factory."""
-        await self._factory.owned.close()
-        await self._lister.close()
+        try:
+            await close_or_leave(self._factory.owned, self._settings.drain_ms / 1000)
+        finally:
+            await self._lister.close()
 
     def _named(self, stream: str) -> str:
         name = stream_name(stream)

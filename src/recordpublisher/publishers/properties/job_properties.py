@@ -32,7 +32,8 @@ SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a
 DRAIN_TIMEOUT = JOB.integer(
     "flink.job.drain.timeout",
     "For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler; what it has not handled "
-    "then is read again by the next start. A job that ends, even by an error, waits as long for a publisher. `recordpublisher run` "
+    "then is read again by the next start. A job that ends, even by an error, waits as long for a publisher, and for `close` of a plugin. "
+    "`recordpublisher run` "
     "stops workers that drain for 20 s longer after another one has failed.",
     30_000,
     minimum=1_000,

@@ -1,0 +1,223 @@
+"""What a job reports of a plugin whose methods hang, return something wrong, or raise what is not an error."""
+
+import asyncio
+import time
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.runtime import data_fetcher
+from recordpublisher.plugins.runtime.background_loop import LoopWatch
+from recordpublisher.publishers.base import own_shards
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.memory_streams import PROPERTIES, MemoryFactory, install
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+
+
+class HangingSource(ScriptedSource):
+    """Its `discover` hangs after the listings of the start."""
+
+    listings = 0
+
+    async def list_shards(self, stream, after=None):
+        return await own_shards(self, stream, after)
+
+    async def discover(self, stream, after):
+        self.listings += 1
+        if self.listings > 2:
+            await asyncio.sleep(1e9)
+        return await super().list_shards(stream, after)
+
+
+def test_a_job_whose_periodic_discover_hangs_is_not_ready(caplog):
+    async def main():
+        source = HangingSource()
+        source.add("a", 1)
+        fetcher = make_fetcher(source, RecordingSink(), {"flink.shard.discovery.intervalmillis": 1_000})
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(5)
+        before = fetcher.reasons_not_ready()
+        await asyncio.sleep(15)
+        hung = fetcher.reasons_not_ready()
+        fetcher.stop()
+        await running
+        await fetcher.close()
+        return before, hung
+
+    before, (reason,) = run_virtual(main())
+    assert before == []
+    assert reason.startswith("`HangingSource.discover` for s has not returned for ")
+    assert reason.endswith("(discover)")
+    assert [
+        text for text in caplog.messages if text.startswith("`HangingSource.discover` for s has not returned for 10 s")
+    ]
+
+
+class SlowToClose(ScriptedSource):
+    async def close(self):
+        await asyncio.sleep(1e9)
+
+
+def test_a_factory_whose_close_hangs_is_named_and_left_after_the_drain_timeout(caplog):
+    async def main():
+        source = SlowToClose()
+        source.add("a", 1)
+        fetcher = make_fetcher(source, RecordingSink(), {"flink.job.drain.timeout": 15_000})
+        await fetcher.open()
+        began = asyncio.get_running_loop().time()
+        await fetcher.close()
+        return asyncio.get_running_loop().time() - began
+
+    assert run_virtual(main()) == 15
+    waits, left = caplog.messages[-2:]
+    assert waits.startswith("`SlowToClose.close` has not returned for 10 s: it waits at ")
+    assert left.startswith("`SlowToClose.close` has not ended after 15 s (flink.job.drain.timeout), and waits at ")
+    assert "sink" not in caplog.text
+
+
+class Blocks(rp.MemorySink):
+    def __init__(self, method, until):
+        super().__init__()
+        self.method, self.until = method, until
+
+    def block(self, method):
+        limit = time.monotonic() + 60
+        while method == self.method and not self.until() and time.monotonic() < limit:
+            time.sleep(0.01)
+
+    async def open(self, context):
+        self.block("open")
+
+    async def close(self):
+        self.block("close")
+
+
+@pytest.mark.parametrize("method", ["open", "close"])
+async def test_a_call_that_blocks_the_event_loop_is_shown_while_a_job_opens_and_closes(method, monkeypatch, caplog):
+    install(monkeypatch, {"a": [b"1"]})
+    monkeypatch.setattr(data_fetcher, "LoopWatch", lambda: LoopWatch(0.01))
+
+    def is_told():
+        return "a call has blocked the event loop" in caplog.text
+
+    async with rp.DataFetcher("orders", PROPERTIES, sink=Blocks(method, is_told)):
+        pass
+    assert "in block" in caplog.text
+
+
+class MyBase(BaseException):
+    pass
+
+
+class Faulty(rp.MemorySink):
+    """Returns, or raises, `fault` in one of its methods."""
+
+    def __init__(self, method, fault):
+        super().__init__()
+        self.method, self.fault = method, fault
+
+    def meet(self, method):
+        if method != self.method:
+            return None
+        if isinstance(self.fault, BaseException):
+            raise self.fault
+        return self.fault
+
+    async def open(self, context):
+        return self.meet("open")
+
+    async def write(self, batch):
+        self.meet("write")
+
+    async def flush(self, checkpoint=None):
+        return self.meet("flush")
+
+    async def close(self):
+        self.meet("close")
+
+
+async def run(sink, **arguments):
+    async with rp.DataFetcher("orders", PROPERTIES, sink=sink, **arguments) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "fault", "words"),
+    [
+        ("open", 5, "`Faulty.open` returned 5: return None, or the state"),
+        ("open", "state", "`Faulty.open` returned 'state': return None, or the state"),
+        ("open", {}, "`Faulty.open` returned a state that cannot be used: the stored state is not a snapshot"),
+        ("flush", 5, "`Faulty.flush` returned 5: return None, or the state"),
+        ("flush", {}, "`Faulty.flush` returned a state that cannot be used: the stored state is not a snapshot"),
+        ("write", asyncio.CancelledError(), "`Faulty.write` for orders/a raised CancelledError, but nothing"),
+        ("write", MyBase("boom"), r"`Faulty.write` for orders/a raised MyBase: boom at \S+ \(meet\)"),
+        ("open", MyBase("boom"), "`Faulty.open` raised MyBase: boom"),
+        ("close", MyBase("boom"), "`Faulty.close` raised MyBase: boom"),
+    ],
+)
+async def test_the_error_names_the_method_of_the_sink(method, fault, words, monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    with pytest.raises(rp.RecordPublisherError, match=words):
+        await run(Faulty(method, fault))
+
+
+async def test_an_exception_of_a_publisher_that_is_not_an_error_names_the_shard(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+
+    async def fail(self, shard, start, metrics):
+        class Publisher(rp.RecordPublisher):
+            async def run(self, consumer):
+                raise MyBase("boom")
+
+        return Publisher()
+
+    monkeypatch.setattr(MemoryFactory, "create", fail)
+    words = r"the publisher of MemoryFactory for orders/a raised MyBase: boom at \S+ \(run\): raise a subclass"
+    with pytest.raises(rp.PluginError, match=words):
+        await run(rp.MemorySink())
+
+
+class Async:
+    async def values(self, batch):
+        return [1] * len(batch)
+
+
+class Generator:
+    def values(self, batch):
+        yield from batch
+
+
+class TooMany:
+    def values(self, batch):
+        return [1] * (len(batch) + 1)
+
+
+class Cancelled:
+    def values(self, batch):
+        raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("error", ["FAIL", "SKIP"])
+@pytest.mark.parametrize(
+    ("deserializer", "words"),
+    [
+        (Async, "returned a coroutine for 2 records: return a sequence with one value for each record"),
+        (Generator, "returned a generator for 2 records"),
+        (TooMany, "returned 3 items for 2 records"),
+        (Cancelled, "raised CancelledError"),
+    ],
+)
+async def test_a_deserializer_that_is_wrong_itself_ends_the_job_and_skips_no_record(
+    deserializer, words, error, monkeypatch
+):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    with pytest.raises(rp.PluginError, match=rf"`{deserializer.__name__}\.values` {words}"):
+        await run(rp.MemorySink(), deserializer=deserializer(), deserializer_error=error)
+
+
+async def test_a_deserializer_of_one_stream_is_named_itself(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    with pytest.raises(rp.PluginError, match=r"`TooMany\.values` returned 3 items"):
+        await run(rp.MemorySink(), deserializer={"orders": TooMany()})

@@ -1,0 +1,160 @@
+"""A call of a plugin's method that hangs, fails or raises what is not an error is named with the method and its line."""
+
+import asyncio
+import re
+from contextlib import suppress
+
+import pytest
+
+from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
+from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.user_code import LEFT_BEHIND, PluginCall, close_or_leave, slow_calls
+from recordpublisher.testing.virtual_time import run_virtual
+
+
+class MyBase(BaseException):
+    pass
+
+
+class Plugin:
+    async def hang(self):
+        await asyncio.sleep(1e9)
+
+    async def close(self):
+        await self.hang()
+
+
+async def call(plugin, seconds, count=1):
+    async def one():
+        with PluginCall(plugin, "hang", "orders"):
+            await plugin.hang()
+
+    calls = [asyncio.create_task(one()) for _ in range(count)]
+    await asyncio.sleep(seconds)
+    slow = slow_calls(plugin)
+    for each in calls:
+        each.cancel()
+    await asyncio.wait(calls)
+    return slow, slow_calls(plugin)
+
+
+def test_a_call_that_does_not_return_is_logged_with_its_line_after_pauses_that_double(caplog):
+    run_virtual(call(Plugin(), 75))
+    assert [re.sub(r"\S+(test_\w+\.py):\d+", r"\1", line) for line in caplog.messages] == [
+        f"`Plugin.hang` for orders has not returned for {seconds} s: it waits at test_plugin_calls.py (hang)"
+        for seconds in (10, 20, 40)
+    ]
+
+
+def test_many_calls_of_one_method_that_do_not_return_are_logged_as_one(caplog):
+    run_virtual(call(Plugin(), 15, count=50))
+    assert len(caplog.messages) == 1
+
+
+def test_a_call_is_slow_until_it_has_ended():
+    slow, after = run_virtual(call(Plugin(), 15))
+    assert (len(slow), after) == (1, [])
+
+
+def test_a_call_that_waits_in_code_of_this_library_logs_nothing(caplog):
+    async def main():
+        with PluginCall(Plugin(), "open"):
+            await asyncio.sleep(15)
+
+    run_virtual(main())
+    assert caplog.messages == []
+
+
+async def fail(error):
+    with PluginCall(Plugin(), "open"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (asyncio.CancelledError(), "`Plugin.open` raised CancelledError, but nothing has cancelled its task"),
+        (
+            MyBase("boom"),
+            r"`Plugin.open` raised MyBase: boom at \S+test_plugin_calls.py:\d+ \(fail\): raise a subclass",
+        ),
+    ],
+)
+async def test_an_exception_that_would_end_the_task_without_a_word_is_an_error_of_the_plugin(raised, words):
+    with pytest.raises(PluginError, match=words):
+        await fail(raised)
+
+
+async def test_a_cancellation_of_the_task_passes():
+    task = asyncio.create_task(call(Plugin(), 60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_interrupt_passes_and_is_logged_with_its_line(caplog):
+    with pytest.raises(KeyboardInterrupt):
+        await fail(KeyboardInterrupt())
+    assert re.search(r"`Plugin.open` raised KeyboardInterrupt at \S+:\d+ \(fail\), which ends", caplog.text)
+
+
+def test_a_close_that_hangs_is_left_after_its_time_with_its_line(caplog):
+    async def main():
+        await close_or_leave(Plugin(), 2)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main()) == 2
+    (line,) = caplog.messages
+    assert re.match(r"`Plugin\.close` has not ended after 2 s .*, and waits at \S+:\d+ \(hang\): the job ends", line)
+
+
+def test_a_close_that_swallows_its_cancellation_is_left_behind():
+    class Stubborn(Plugin):
+        async def hang(self):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1e9)
+            await asyncio.sleep(60)
+
+    async def main():
+        before = set(LEFT_BEHIND)
+        await close_or_leave(Stubborn(), 2)
+        left = LEFT_BEHIND - before
+        await asyncio.wait(left)
+        LEFT_BEHIND.difference_update(left)
+        return len(left)
+
+    assert run_virtual(main()) == 1
+
+
+def test_a_close_that_fails_names_the_class():
+    class Broken(Plugin):
+        async def hang(self):
+            raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError) as caught:
+        run_virtual(close_or_leave(Broken(), 2))
+    assert caught.value.__notes__ == ["`Broken.close` failed"]
+
+
+class Listing(RecordPublisherFactory):
+    def __init__(self, *shards):
+        self.shards = shards
+
+    async def create(self, shard, starting_position, metrics):
+        raise NotImplementedError
+
+    async def discover(self, stream, after):
+        return self.shards
+
+
+async def test_shards_that_name_each_other_as_parents_are_refused():
+    shards = [Shard("orders", "a", ("b",)), Shard("orders", "b", ("a",)), Shard("orders", "c", ("a", "gone"))]
+    with pytest.raises(PluginError, match=r"Listing\.discover returned shards of orders .* next: (a, b, a|b, a, b)\. "):
+        await own_shards(Listing(*shards), "orders", None)
+
+
+def test_the_default_order_of_other_sequence_numbers_says_what_to_override():
+    with pytest.raises(ValueError, match="'abc' is not a whole number: override `order_of` of Listing"):
+        Listing().order_of("abc")
