@@ -68,6 +68,10 @@ FURTHER = {
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.event_time", ["WatermarkStrategy"]),
         (
+            "publishers.properties",
+            ["text", "choice", "integer", "optional_integer", "number", "boolean", "prefix", "PropertyOptions"],
+        ),
+        (
             "testing",
             [
                 "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",

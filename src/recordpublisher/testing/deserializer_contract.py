@@ -58,7 +58,7 @@ class DeserializerContract(Contract[DeserializerCase]):
     @on_case
     async def test_records_may_be_deserialised_again_and_alone(self, case: DeserializerCase) -> None:
         """If a batch fails, the job calls `values` for each of its records alone. A value depends on nothing but its record."""
-        for payload, value in reversed(case.expected.items()):
+        for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)
             assert values == [value, value], (
                 f"the payload {payload!r:.100} of a later batch has the values {values!r:.200}"
