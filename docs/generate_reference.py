@@ -71,6 +71,10 @@ FURTHER = {
     ],
     "testing": [
         (
+            "publishers.properties",
+            ["text", "choice", "integer", "optional_integer", "number", "boolean", "prefix", "PropertyOptions"],
+        ),
+        (
             "testing",
             [
                 "record", "batch_of", "archive_of", "run_virtual", "VirtualClock", "VirtualLoop", "EPOCH_MS",

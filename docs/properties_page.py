@@ -12,7 +12,8 @@ INTRODUCTION = """# Properties
 
 Every setting of a job: look one up by its key, default or meaning. They come from a Java properties file (`Properties.from_file`),
 a mapping, options of Spark, or as keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot
-(`rp.consume("orders", request_timeout="10s")`), or the shorter name that a table gives.
+(`rp.consume("orders", request_timeout="10s")`), or the shorter name that a table gives. A property of a plugin has no keyword argument:
+give it in the mapping, `rp.consume("orders", {"line-log.file": "log.db"})`.
 
 Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole, in the unit under
 *Valid*; *duration* and *size* may be

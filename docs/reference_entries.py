@@ -30,7 +30,8 @@ def entry(name: str, thing: Any, level: int = 2) -> str:
         ]
         return "\n\n".join([head, inspect.getdoc(thing) or "", "\n".join(members)])
     if is_typeddict(thing):
-        return f"{head}\n\n{inspect.getdoc(thing)}\n\n{SETTINGS_WORDS}"
+        words = [SETTINGS_WORDS] if name.endswith("Settings") else []
+        return "\n\n".join([head, inspect.getdoc(thing) or "", *words])
     parts = [head, *_call(name, thing), inspect.getdoc(thing) or ""]
     members = list(_members(thing)) if inspect.isclass(thing) else []
     return "\n\n".join([*parts, *(["\n".join(members)] if members else [])])

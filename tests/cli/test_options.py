@@ -19,6 +19,13 @@ def test_options_override_pairs_and_pairs_the_file(tmp_path):
     }
 
 
+def test_a_pair_without_a_value_takes_back_what_the_file_has(tmp_path):
+    job = tmp_path / "job.properties"
+    job.write_text("aws.region=of-the-file\nflink.metrics.exporters=prometheus\n")
+
+    assert dict(PropertyOptions(["flink.metrics.exporters="]).read(job)) == {"aws.region": "of-the-file"}
+
+
 def test_a_profile_brings_its_credentials():
     assert dict(PropertyOptions(endpoint="http://there", profile="test").read()) == {
         "aws.endpoint": "http://there",

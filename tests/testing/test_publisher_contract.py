@@ -347,6 +347,14 @@ class HasTextAsPosition(ListPublisher):
         return replace(super().batch(), read_position="3")
 
 
+class GivesNone(ListPublisher):
+    """Gives None when there is nothing to read."""
+
+    async def run(self, consumer):
+        await consumer(None)
+        return await super().run(consumer)
+
+
 class HasGenerator(ListPublisher):
     """Gives its records as a generator."""
 
@@ -379,6 +387,7 @@ def test_a_publisher_that_gives_a_generator_fails_with_a_sentence():
             "with `read_position` of s/0 that is '3', of the type str: it must be SequenceNumber or None",
         ),
         (HasNoKeys, "record 1 has no partition key"),
+        (GivesNone, "the publisher gave None: a consumer takes a RecordBatch"),
         (
             NeverReturns,
             r"the test has not ended after 10 s: a call .* It waits at \S+test_publisher_contract.py:\d+ \(run\)",

@@ -23,7 +23,10 @@ _PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 Pairs = Annotated[
     list[str] | None,
     typer.Option(
-        "-p", "--property", metavar="KEY=VALUE", help="A property, which overrides the file. May be repeated."
+        "-p",
+        "--property",
+        metavar="KEY=VALUE",
+        help="A property, which overrides the file; KEY= takes back the file's. May be repeated.",
     ),
 ]
 PropertiesFile = Annotated[
@@ -125,6 +128,8 @@ class PropertyOptions:
     def read(self, job: Path | str | None = None) -> Properties:
         """Return the properties of the job's file or program, overridden by the options.
 
+        An option without a value (`-p flink.metrics.exporters=`) takes back what the file has, so that the default holds.
+
         Raises: ConfigurationError if an option is malformed, or if the file or program cannot be used.
         """
         above = self.given()
@@ -141,7 +146,7 @@ class PropertyOptions:
             reason = f"the file has no property of this package; its first key is {next(iter(given))!r:.100}"
             valid = "a Java properties file with the job's properties"
             raise ConfigurationError("file", str(job), valid, reason=reason)
-        return given.merged(above)
+        return given.merged({key: value or None for key, value in above.items()})
 
 
 JobProperties = Annotated[Properties, "job"]

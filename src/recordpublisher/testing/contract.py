@@ -79,6 +79,8 @@ class _CaseRun(Generic[Case]):
         hung = ""
         with _BlockedLoop(self._contract.deadline) as blocked:
             testing = asyncio.create_task(self._run_steps())
+            # Otherwise Python would also log the error of a step, if the test fails for the deadline or a blocked loop.
+            testing.add_done_callback(lambda task: task.cancelled() or task.exception())
             try:
                 while not testing.done() and (left := self._seconds_left()) > 0:
                     await asyncio.wait([testing], timeout=left)

@@ -507,6 +507,9 @@ class _WatchedConsumer:
                     "the consumer was called in another event loop or thread: write `await consumer(batch)` in `run`"
                 )
             )
+        assert isinstance(batch, RecordBatch), self.report(
+            f"the publisher gave {batch!r:.100}: a consumer takes a RecordBatch"
+        )
         try:
             check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys.
             if len(batch):

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from recordpublisher import Property
+
 from processes.command_line import ROOT, json_results, process_environment
 
 WORDS = ((), ("MaxRecordCount", "--json"), ("--json",), ("nonsense",), ("lookahead",))
@@ -98,3 +100,11 @@ def test_a_pipe_gets_no_styles(results):
     code, listed, _ = results["lookahead",]
 
     assert (code, "\x1b" in listed) == (0, False)
+
+
+def test_a_default_without_letters_is_in_quotes():
+    from recordpublisher.cli.commands.plugins import _paragraph
+
+    shown = _paragraph(Property("my.separator", str, ";", "a text", "What stands between two fields."))
+
+    assert "default: ';'; valid: a text" in str(shown)

@@ -6,6 +6,7 @@ import recordpublisher.plugins.spark.options.spark_options
 import recordpublisher.plugins.spark.write_options  # noqa: F401 - declares properties, as `options` does
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties import declaration
 from recordpublisher.publishers.properties.declaration import declared_properties, parse_with_unit
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -86,10 +87,27 @@ def test_a_bare_time_is_in_ms_but_for_what_flink_or_the_queues_api_counts_in_sec
 
 @pytest.mark.parametrize("declared", [each for each in NUMBERS if each.unit], ids=lambda each: each.key)
 def test_what_is_valid_names_the_unit(declared):
-    assert f" {declared.unit}" in declared.valid.partition(",")[0]
+    told = declared.valid.partition(",")[0]
+
+    assert f" {declared.unit}" in told or told.endswith(f" 1 {declaration.unit_after(1, declared.unit)}")
 
 
 def test_a_drain_timeout_in_seconds_is_refused_with_the_unit():
     key = "flink.job.drain.timeout"
     with pytest.raises(ConfigurationError, match="a whole number of at least 1000 ms, or a duration such as 10s"):
         Properties({key: "30"}).value(next(each for each in NUMBERS if each.key == key))
+
+
+@pytest.mark.parametrize(
+    ("minimum", "unit", "valid"),
+    [
+        (1, "records", "a whole number of at least 1 record"),
+        (1, "batches", "a whole number of at least 1 batch"),
+        (2, "records", "a whole number of at least 2 records"),
+        (1, "ms", "a whole number of at least 1 ms, or a duration such as 10s"),
+    ],
+)
+def test_the_valid_values_are_told_in_words(minimum, unit, valid, monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", {})
+
+    assert declaration.integer("my.key", "How much.", 5, minimum, unit=unit).valid == valid

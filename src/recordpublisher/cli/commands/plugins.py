@@ -13,7 +13,7 @@ import typer
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-from recordpublisher.publishers.properties.declaration import Property, declared_properties
+from recordpublisher.publishers.properties.declaration import Property, declared_properties, unit_after
 
 from ..output import Printable, echo, joined, json_text, styled
 
@@ -173,10 +173,10 @@ def all_properties() -> list[Property[Any]]:
 
 
 def _paragraph(declared: Property[Any]) -> str:
-    key = styled(declared.spelling, bold=True)
-    return Printable(
-        f"  {key}\n      {declared.sentence}\n      default: {default_text(declared)}; valid: {declared.valid}"
-    )
+    key, default = styled(declared.spelling, bold=True), default_text(declared)
+    if not any(map(str.isalnum, default)):  # a separator, such as ";"
+        default = f"'{default}'"
+    return Printable(f"  {key}\n      {declared.sentence}\n      default: {default}; valid: {declared.valid}")
 
 
 def grouped(declared: Iterable[Property[Any]]) -> dict[str, list[Property[Any]]]:
@@ -192,4 +192,4 @@ def default_text(declared: Property[Any]) -> str:
     if declared.default is None:
         return "not set"
     shown = str(declared.default).lower() if isinstance(declared.default, bool) else str(declared.default)
-    return f"{shown} {declared.unit}".strip()
+    return f"{shown} {unit_after(declared.default, declared.unit)}".strip()

@@ -6,6 +6,6 @@ Start at `properties.py`, which also lists the groups. The declarations are in `
 Public: the functions that declare a property, for plugins with settings of their own.
 """
 
-from .declaration import boolean, choice, integer, number, optional_integer, prefix, text
+from .declaration import PropertyOptions, boolean, choice, integer, number, optional_integer, prefix, text
 
-__all__ = ["boolean", "choice", "integer", "number", "optional_integer", "prefix", "text"]
+__all__ = ["PropertyOptions", "boolean", "choice", "integer", "number", "optional_integer", "prefix", "text"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
 from ..log_fields import names_a_secret
@@ -60,21 +60,39 @@ def parse_with_unit(given: str, unit: str) -> int | None:
     return int(value) if value == value.to_integral_value() else None
 
 
-class PropertyGroup:
-    """A section of the reference page. Its methods declare the section's properties, each with its parser and its valid values.
+class PropertyOptions(TypedDict, total=False):
+    """Further arguments of the functions that declare a property.
 
-    `more` are fields of `Property`: `secret`, `aliases`, `connector`, `argument`.
+    - `group`: the property's section on the reference page and in `recordpublisher properties`.
+    - `secret`: whether the value must never be shown. Default: False.
+    - `aliases`: older spellings of the key.
+    - `connector`: the default of Flink's connector if it differs from ours.
+    - `argument`: a keyword argument for `rp.Properties`, shorter than the one that is made from the key. Not for plugins.
     """
+
+    group: str
+    secret: bool
+    aliases: tuple[str, ...]
+    connector: str
+    argument: str
+
+
+class PropertyGroup:
+    """A section of the reference page. Its methods declare the section's properties, each with its parser and its valid values."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.properties: list[Property[Any]] = []
 
     @overload
-    def text(self, key: str, sentence: str, default: str, **more: Any) -> Property[str]: ...
+    def text(self, key: str, sentence: str, default: str, **more: Unpack[PropertyOptions]) -> Property[str]: ...
     @overload
-    def text(self, key: str, sentence: str, default: None = None, **more: Any) -> Property[str | None]: ...
-    def text(self, key: str, sentence: str, default: str | None = None, **more: Any) -> Property[Any]:
+    def text(
+        self, key: str, sentence: str, default: None = None, **more: Unpack[PropertyOptions]
+    ) -> Property[str | None]: ...
+    def text(
+        self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
+    ) -> Property[Any]:
         """Declare any text that is not empty. The value is None if it is not given and there is no default."""
         return self._declare("string", key, sentence, default, "a text that is not empty", _parse_not_empty, **more)
 
@@ -88,7 +106,7 @@ class PropertyGroup:
         note: str = "",
         other: Callable[[str], object] | None = None,
         valid_other: str = "",
-        **more: Any,
+        **more: Unpack[PropertyOptions],
     ) -> Property[str]:
         """Declare one of some names, without case.
 
@@ -118,7 +136,7 @@ class PropertyGroup:
         maximum: int = NO_MAXIMUM,
         also: tuple[int, ...] = (),
         unit: str = "",
-        **more: Any,
+        **more: Unpack[PropertyOptions],
     ) -> Property[int]:
         """Declare a whole number in a range; `also` are further values with a special meaning (-1 for off).
 
@@ -129,7 +147,13 @@ class PropertyGroup:
         return self._declare("int", key, sentence, default, valid, parse, unit=unit, **more)
 
     def optional_integer(
-        self, key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, unit: str = "", **more: Any
+        self,
+        key: str,
+        sentence: str,
+        minimum: int = 0,
+        maximum: int = NO_MAXIMUM,
+        unit: str = "",
+        **more: Unpack[PropertyOptions],
     ) -> Property[int | None]:
         """Declare a whole number as `integer` does, without a default.
 
@@ -139,7 +163,9 @@ class PropertyGroup:
         valid = _describe_range("a whole number", minimum, maximum, (), unit)
         return self._declare("int", key, sentence, None, valid, parse, unit=unit, **more)
 
-    def number(self, key: str, sentence: str, default: float, minimum: float = 0.0, **more: Any) -> Property[float]:
+    def number(
+        self, key: str, sentence: str, default: float, minimum: float = 0.0, **more: Unpack[PropertyOptions]
+    ) -> Property[float]:
         """Declare a finite decimal number not below a minimum."""
 
         def parse(text: str) -> float:
@@ -150,7 +176,7 @@ class PropertyGroup:
 
         return self._declare("double", key, sentence, default, f"a number of at least {minimum:g}", parse, **more)
 
-    def boolean(self, key: str, sentence: str, default: bool, **more: Any) -> Property[bool]:
+    def boolean(self, key: str, sentence: str, default: bool, **more: Unpack[PropertyOptions]) -> Property[bool]:
         """Declare a boolean, given as true or false without case."""
 
         def parse(text: str) -> bool:
@@ -160,7 +186,7 @@ class PropertyGroup:
 
         return self._declare("boolean", key, sentence, default, "true or false", parse, **more)
 
-    def plugin_name(self, key: str, sentence: str, default: str, **more: Any) -> Property[str]:
+    def plugin_name(self, key: str, sentence: str, default: str, **more: Unpack[PropertyOptions]) -> Property[str]:
         """Declare a name that plugins register, without case. The value is in upper case."""
 
         def parse(text: str) -> str:
@@ -168,11 +194,11 @@ class PropertyGroup:
 
         return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
 
-    def tags(self, key: str, sentence: str, **more: Any) -> Property[Mapping[str, str] | None]:
+    def tags(self, key: str, sentence: str, **more: Unpack[PropertyOptions]) -> Property[Mapping[str, str] | None]:
         """Declare tags of an AWS resource, `key=value` separated by commas, within the service's limits."""
         return self._declare("tags", key, sentence, None, _TAG_WORDS, _parse_tags, **more)
 
-    def prefix(self, key: str, sentence: str, **more: Any) -> Property[str | None]:
+    def prefix(self, key: str, sentence: str, **more: Unpack[PropertyOptions]) -> Property[str | None]:
         """Declare every key that begins with `key`, which ends in a dot or bracket."""
         valid = "a text that is not empty"
         return self._declare("string per name", key, sentence, None, valid, _parse_not_empty, **more)
@@ -248,9 +274,14 @@ def _plain_digits(text: str) -> str:
     return text
 
 
+def unit_after(count: float, unit: str) -> str:
+    """Return the unit as it stands after a count: `record` after 1, otherwise `records`. The units `ms` and `s` never change."""
+    return re.sub(r"(?<=ch)es$|(?<=\w\w)s$", "", unit) if count == 1 else unit
+
+
 def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> str:
     words = f"{kind} of at least {minimum}" if maximum >= NO_MAXIMUM else f"{kind} from {minimum} to {maximum}"
-    words = f"{words} {unit}".strip()
+    words = f"{words} {unit_after(minimum if maximum >= NO_MAXIMUM else maximum, unit)}".strip()
     others = [*map(str, also), *([EXAMPLES[unit]] if unit in EXAMPLES else [])]
     return words + "".join(f", or {other}" for other in others)
 
