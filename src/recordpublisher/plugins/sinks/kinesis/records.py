@@ -178,9 +178,13 @@ class FailedRecords:
         """Pass records that cannot be put to this function, with the reason, if there is neither `failOnError` nor a callback."""
         self._keep = keep
 
-    def call_when_failed(self, on_failed: Callable[[], None] | None) -> None:
-        """Have a function called when the sink has ended. Otherwise the job would learn of the error only at its next call of the sink."""
-        self._on_failed = on_failed
+    def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
+        """Decide what a failure does before records are accepted.
+
+        - `on_failed` is called when the sink has ended. Otherwise the job would learn of the error only at its next call of the sink.
+        - `continues`: whether the sink continues after it has given up a record, as outside of a job.
+        """
+        self._on_failed, self.continues = on_failed, continues
 
     def raise_if_ended(self) -> None:
         """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here (FLINK-9374)."""

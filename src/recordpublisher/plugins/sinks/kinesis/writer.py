@@ -111,8 +111,7 @@ class KinesisWriter:
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """
-        self._failures.call_when_failed(on_failed)
-        self._failures.continues = continues
+        self._failures.begin(on_failed, continues=continues)
         self._on_room = on_room
         self.permission.ask(may_write)
         listener = retry_listener.get()
