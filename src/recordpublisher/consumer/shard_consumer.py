@@ -234,7 +234,7 @@ class ShardOutput(Protocol):
         """Reserve memory for the first read. Return the bytes, as held in memory, that it may bring (P6)."""
 
     async def put(self, batch: RecordBatch) -> int:
-        """Queue a batch, then wait until the next read may start. Return the bytes, as held in memory, that it may bring (P6)."""
+        """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
 
     def end(self, children: Sequence[Shard]) -> None:
         """Remember that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""

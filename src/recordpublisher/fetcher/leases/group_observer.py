@@ -161,7 +161,7 @@ class LiveWorkerError(Exception):
 
 
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
-    """Wait until no process is in the group: seal each worker whose heartbeat does not change for the lease duration.
+    """Wait until no process is in the group: declare each worker dead (seal it) whose heartbeat is too old.
 
     Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
     cannot be read.

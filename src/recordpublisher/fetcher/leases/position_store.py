@@ -69,12 +69,12 @@ class PositionStore(ABC):
 
     @abstractmethod
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Store all positions of this worker. When this returns, any process that seals the worker finds them.
+        """Store all positions of this worker. When this returns, any process that declares the worker dead (seals it) finds them.
 
         Return whether something was written, because the positions had changed.
 
         `is_checkpoint`: whether the positions cover the staged records, so that this write commits them. Raises: FencedError if
-        the worker was sealed; StateError if the positions cannot be stored.
+        the worker was declared dead; StateError if the positions cannot be stored.
         """
 
     async def publish(self) -> None:  # noqa: B027 - optional on purpose
