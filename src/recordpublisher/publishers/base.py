@@ -159,7 +159,8 @@ class RecordSource(AsyncPort, ABC):
     def checks(self, stream: str) -> Checks:
         """Return the checks that `recordpublisher doctor` makes of a stream that Kinesis does not list: whether it can be read.
 
-        A check may take nothing from the stream, and the job may be running. Default: no checks. `prepare` was not called.
+        They are made in addition to a listing of its shards, if the source has shards. A check may take nothing from the stream, and the
+        job may be running. Default: no checks of its own. `prepare` was not called.
 
         - `stream`: the stream's name. A publisher that wraps another one gets what the job has been given: a name, an ARN or NAME=ARN.
         """

@@ -83,6 +83,26 @@ async def test_a_source_is_asked_by_its_own_checks_once_it_can_be_reached():
     assert "orders: queue" not in checked
 
 
+class MisspeltLinesFactory(LinesFactory):
+    """Has checks of its own, and no such stream."""
+
+    async def discover(self, stream, after):
+        raise rp.StreamNotFoundError(stream)
+
+    def checks(self, stream):
+        async def ask():
+            return "the lines are sound"
+
+        return {"integrity": ask}
+
+
+async def test_checks_of_its_own_come_in_addition_to_that_of_its_listing():
+    checked = await found(MisspeltLinesFactory)
+
+    assert checked["orders: integrity"] == ("ok", "the lines are sound")
+    assert checked["orders: shards"] == ("PROBLEM", "stream 'orders' does not exist")
+
+
 async def test_an_arn_of_something_else_is_a_finding():
     arn = "arn:aws:sqs:eu-west-1:123456789012:orders"
     checked = await found(LinesFactory, arn, **{"flink.stream.recordpublisher": "POLLING"})

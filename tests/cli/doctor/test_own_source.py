@@ -48,7 +48,12 @@ async def test_each_action_on_a_table_is_tried(moto):
 
     checked = await found(moto, TABLE)
     actions = ("ListStreams", "DescribeStream", "GetShardIterator", "GetRecords")
-    assert list(checked) == ["dynamodb:ListStreams", "clock", *(f"dynamodb:{action}" for action in actions[1:])]
+    assert list(checked) == [
+        "dynamodb:ListStreams",
+        "clock",
+        *(f"dynamodb:{action}" for action in actions[1:]),
+        "shards",
+    ]
     assert {verdict for verdict, _ in checked.values()} == {"ok"}
 
 

@@ -337,19 +337,20 @@ class OwnSource:
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
-        """Return the findings of the publisher's own checks, or, if it has none, whether it lists shards."""
-        table = stream_name(stream)
-        if checks := self._source.checks(stream if self._is_wrapper else table):
-            return await examine_all(stream, checks)
+        """Return the findings of the publisher's own checks, and whether it lists shards. A wrapper leaves the listing to what it wraps."""
+        table, factory = stream_name(stream), self._source
+        checks = factory.checks(stream if self._is_wrapper else table)
+        found = await examine_all(stream, checks)
+        if isinstance(factory, RecordPublisherFactory) and not self._is_wrapper:
 
-        reading = Finding(f"{stream}: records", Verdict.NOT_CHECKED, f"{self.name} reads them first when the job runs")
-        if not isinstance(factory := self._source, RecordPublisherFactory):
-            return [reading]
+            async def shards() -> str:
+                return f"{self.name} lists {len(await own_shards(factory, table, None) or ())}"
 
-        async def shards() -> str:
-            return f"{self.name} lists {len(await own_shards(factory, table, None) or ())}"
-
-        return [await examine(f"{stream}: shards", shards), reading]
+            found.append(await examine(f"{stream}: shards", shards))
+        if not checks:
+            reading = f"{self.name} reads them first when the job runs"
+            found.append(Finding(f"{stream}: records", Verdict.NOT_CHECKED, reading))
+        return found
 
     async def close(self) -> None:
         """Close the source."""
