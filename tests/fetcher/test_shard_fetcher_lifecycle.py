@@ -12,7 +12,7 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_table import StreamList
 from recordpublisher.publishers.errors import (
     DataLossError,
-    ImpossibleStateError,
+    PluginError,
     StreamNotFoundError,
 )
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -187,7 +187,7 @@ def test_a_sink_that_lets_a_cancellation_escape_ends_the_run():
     async def job():
         await (await opened(source, Cancelled())).run_bounded(Bounds(max_time=100))
 
-    with pytest.raises(ImpossibleStateError):
+    with pytest.raises(PluginError, match=r"`Cancelled\.write` for s/a raised CancelledError"):
         run_virtual(job())
 
 

@@ -101,7 +101,7 @@ def test_an_acknowledgement_that_ends_as_cancelled_is_an_error_that_names_it(sec
         finally:
             await job.close()
 
-    with pytest.raises(rp.PluginError, match=r"Cancelled\.acknowledge ended as if it had been cancelled"):
+    with pytest.raises(rp.PluginError, match=r"`Cancelled\.acknowledge` raised CancelledError"):
         run_virtual(run())
 
 

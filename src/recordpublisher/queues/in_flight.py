@@ -16,7 +16,7 @@ from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.user_code import describe_error
+from recordpublisher.publishers.user_code import PluginCall, describe_error
 
 from ..publishers.shard_metrics import ShardMetrics
 
@@ -251,12 +251,8 @@ class InFlight:
         try:
             # After this time the call is of no use. A `prolong` that hangs leaves time for another one.
             async with asyncio.timeout(self._visibility / (4 if name == "prolong" else 1)):
-                failed = await getattr(self._source, name)([each.record for each in deliveries]) or ()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():
-                raise PluginError(f"{type(self._source).__name__}.{name} ended as if it had been cancelled") from None
-            raise
+                with PluginCall(self._source, name, note="", is_watched=False):
+                    failed = await getattr(self._source, name)([each.record for each in deliveries]) or ()
         except Exception as error:
             if isinstance(error, RecordPublisherError) and not isinstance(error, COUNTED):
                 raise

@@ -13,11 +13,11 @@ from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.user_code import is_raised_in_user_code
+from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals
 from ..consumer.shard_consumer import BatchDecorator
-from ..fetcher.pipeline.dead_letters import DeadLetterHandler
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler, naming_write
 from ..fetcher.pipeline.emitter import Bounds, EndReason, tell_user_error
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
@@ -156,16 +156,8 @@ class Receivers:
     async def _receive(self, receiver: Receiver) -> Sequence[UserRecord]:
         receiver.receiving_since_ms = self._clock.now_ms()
         try:
-            records = await self._source.receive(receiver.metrics)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():
-                raise PluginError(f"{type(self._source).__name__}.receive ended as if it had been cancelled") from None
-            raise
-        except Exception as error:
-            if is_raised_in_user_code(error, or_installed=True):
-                error.add_note(f"{type(self._source).__name__}.receive failed")
-            raise
+            with PluginCall(self._source, "receive", is_watched=False):  # It may wait long for records.
+                records = await self._source.receive(receiver.metrics)
         finally:
             receiver.receiving_since_ms = None
         if not isinstance(records, Sequence) or not all(isinstance(each, UserRecord) for each in records):
@@ -294,12 +286,13 @@ class Receivers:
         if len(batch):
             if self._sink.tells_done:
                 self._in_flight.gave(batch.sequence_numbers)  # before the write, because the sink may report during it
-            try:
-                await self._write_to_sink(batch)
-            except Exception as error:
-                self._in_flight.took_back(batch.sequence_numbers)
-                tell_user_error(error, batch)
-                raise
+            with naming_write(self._sink, batch):
+                try:
+                    await self._write_to_sink(batch)
+                except Exception as error:
+                    self._in_flight.took_back(batch.sequence_numbers)
+                    tell_user_error(error, batch)
+                    raise
         self._written += undeserialized if self._sink.tells_done else numbers
         receiver.records += len(batch)
         receiver.payload_bytes += batch.raw_bytes

@@ -249,12 +249,12 @@ class Emitter:
                 return False
         if len(batch):
             self.records_in_write = len(batch)
-            try:
-                with naming_write(self._sink, batch):
+            with naming_write(self._sink, batch):
+                try:
                     await self._write_to_sink(batch)
-            except Exception as error:
-                tell_user_error(error, batch)
-                raise
+                except Exception as error:
+                    tell_user_error(error, batch)
+                    raise
         return True
 
     async def _yield_to_readers(self) -> None:
