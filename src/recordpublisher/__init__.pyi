@@ -9,8 +9,8 @@ from .consumer.deserialization import Deserializer as Deserializer
 from .consumer.deserialization import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
-from .fetcher.alarms import MetricType as MetricType
-from .fetcher.alarms import SinkMetric as SinkMetric
+from .fetcher.metric_types import MetricType as MetricType
+from .fetcher.metric_types import SinkMetric as SinkMetric
 from .fetcher.sink import CommitNumber as CommitNumber
 from .fetcher.sink import CommittingSink as CommittingSink
 from .fetcher.sink import Leftover as Leftover

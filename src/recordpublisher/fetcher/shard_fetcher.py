@@ -15,14 +15,15 @@ import msgspec
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
 from ..publishers.shards import Shard
 from ..publishers.user_code import end_or_leave, slow_calls, waiting_line
-from .alarms import SinkMetric
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.commits import CheckpointScheduler
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
-from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung, reasons_not_ready
+from .metric_types import SinkMetric
+from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung
 from .monitoring.metrics_exporter import SinkMetrics
+from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
 from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted

@@ -16,8 +16,8 @@ from ..publishers.records import RecordBatch, V
 from ..publishers.shard_metrics import how_to_continue
 from ..publishers.shards import Shard
 from ..publishers.user_code import AsyncPort
-from .alarms import SinkMetric
 from .conditional_store import ConditionalStore, write_value
+from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""

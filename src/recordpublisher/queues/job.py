@@ -23,9 +23,10 @@ from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.user_code import PluginCall, close_or_leave, end_or_leave, waiting_line
 
 from ..consumer.shard_consumer import BatchDecorator
-from ..fetcher.alarms import AlarmListener, SinkMetric
+from ..fetcher.alarms import AlarmListener
 from ..fetcher.checkpoints.commits import CheckpointAge, CheckpointScheduler
 from ..fetcher.conditional_store import wait_for_store
+from ..fetcher.metric_types import SinkMetric
 from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress

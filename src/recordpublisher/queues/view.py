@@ -14,17 +14,12 @@ from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.publishers.clock import Clock
 
-from ..fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener, Metric, MetricType, camel_case
+from ..fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
 from ..fetcher.checkpoints.commits import CheckpointAge
-from ..fetcher.monitoring.alarm_monitor import (
-    CHECKS_PER_INTERVAL,
-    FAILED_READ_LIMIT_MS,
-    MAX_PAUSE_SECONDS,
-    MIN_PAUSE_SECONDS,
-    READ_LIMIT_MS,
-    UnchangedTimer,
-    reasons_not_ready,
-)
+from ..fetcher.metric_types import Metric, MetricType, camel_case
+from ..fetcher.monitoring.alarm_monitor import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS
+from ..fetcher.monitoring.readiness import FAILED_READ_LIMIT_MS, READ_LIMIT_MS, reasons_not_ready
+from ..fetcher.monitoring.stuck_shards import CHECKS_PER_INTERVAL, UnchangedTimer
 from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import RunCompletion

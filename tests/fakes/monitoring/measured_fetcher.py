@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordpublisher.fetcher.alarms import SinkMetric
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual

@@ -11,7 +11,8 @@ from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.plugins.spark.source.query_planner import QueryPlanner
-from recordpublisher.plugins.spark.source.task_read import TaskPlan, TaskRead
+from recordpublisher.plugins.spark.source.task_plans import TaskPlan
+from recordpublisher.plugins.spark.source.task_read import TaskRead
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 
 from .simulated_kinesis import SimulatedKinesis

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from recordpublisher.fetcher.alarms import MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.shard_metrics import ShardMetrics

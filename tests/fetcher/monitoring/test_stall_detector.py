@@ -1,6 +1,6 @@
 """A2: the global watermark is stalled only while there is something to emit; only checks that ran count."""
 
-from recordpublisher.fetcher.monitoring.alarm_monitor import UnchangedTimer, WatermarkStallDetector
+from recordpublisher.fetcher.monitoring.stuck_shards import UnchangedTimer, WatermarkStallDetector
 
 from fakes.shard_entries import entry, watermarked
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.monitoring.alarm_monitor import (
+from recordpublisher.fetcher.monitoring.stuck_shards import (
     LineageProgress,
     StuckShardDetector,
     UnreadCheck,

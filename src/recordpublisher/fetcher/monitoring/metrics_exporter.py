@@ -10,7 +10,7 @@ import msgspec
 
 from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
 
-from ..alarms import SinkMetric
+from ..metric_types import SinkMetric
 from ..sink import Sink
 
 

@@ -6,9 +6,9 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
-from ..alarms import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..checkpoints.commits import CheckpointAge, CommitCounts
 from ..leases.lease_counts import LeaseCounts
+from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.reading import ReadIntake

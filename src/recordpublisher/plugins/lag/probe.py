@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from recordpublisher.fetcher.monitoring.alarm_monitor import LineageProgress
+from recordpublisher.fetcher.monitoring.stuck_shards import LineageProgress
 from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from recordpublisher.fetcher.alarms import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from recordpublisher.fetcher.alarms import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,

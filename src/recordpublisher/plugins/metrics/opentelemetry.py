@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recordpublisher.extras import install_command
-from recordpublisher.fetcher.alarms import MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, WorkerMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import JOB_NAME

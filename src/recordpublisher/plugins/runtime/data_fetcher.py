@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
-from recordpublisher.fetcher.alarms import AlarmListener, SinkMetric
+from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished

@@ -31,7 +31,7 @@ from .outages import OutageWatch
 from .python_worker import log_to_stderr, one_sentence, worker_loop
 from .read_range import EndPosition, ReadRange
 from .row_columns import RowColumns
-from .source.task_read import MAX_DOUBLINGS
+from .source.task_plans import MAX_DOUBLINGS
 
 if TYPE_CHECKING:
     from .source.kinesis_service import KinesisService

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .options.spark_options import SparkOptions
     from .source.offset import BatchOffset, ShardOffset
     from .source.query_planner import QueryPlanner
-    from .source.task_read import TaskPlan
+    from .source.task_plans import TaskPlan
 
 
 class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here

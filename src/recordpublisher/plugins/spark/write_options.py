@@ -25,7 +25,7 @@ from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED, JSONL_PATH, SINK_STREAM
 
 from ..host.build_from_properties import build_dead_letter_sink
-from ..sinks.kinesis.limits import KinesisSinkSettings
+from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from .options import SPARK
 from .options.other_connectors import check_unknown_options, own_options
 from .options.spark_options import STREAM, with_loaded_stream

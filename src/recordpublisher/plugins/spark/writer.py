@@ -28,8 +28,9 @@ from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, StreamSummary, WritingPort
 from recordpublisher.publishers.shards import Shard
 
-from ..sinks.kinesis.limits import KinesisSinkSettings, fetch_stream_summary
+from ..sinks.kinesis.limits import fetch_stream_summary
 from ..sinks.kinesis.records import FailedRecord, PendingRecord
+from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from ..sinks.kinesis.writer import KinesisWriter
 from .outages import OutageWatch
 from .python_worker import WorkerLoop, log_to_stderr, one_sentence, worker_loop

@@ -2,7 +2,7 @@ import pytest
 
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink, Producer
-from recordpublisher.plugins.sinks.kinesis.limits import KinesisSinkSettings
+from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 

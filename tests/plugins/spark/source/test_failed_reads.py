@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.plugins.spark.source.claims import ReadClaim, ShardRead
-from recordpublisher.plugins.spark.source.task_read import MAX_DOUBLINGS
+from recordpublisher.plugins.spark.source.task_plans import MAX_DOUBLINGS
 from recordpublisher.publishers.errors import OutageError, TransientError
 
 from fakes.spark.queries import query, two_shards

@@ -14,7 +14,8 @@ from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import ReadClaim
 from recordpublisher.plugins.spark.source.offset import ShardOffset
-from recordpublisher.plugins.spark.source.task_read import TaskPlan, TaskRead, endless_retries
+from recordpublisher.plugins.spark.source.task_plans import TaskPlan
+from recordpublisher.plugins.spark.source.task_read import TaskRead, endless_retries
 from recordpublisher.plugins.stores.read_claim_store import BatchId, read_claim_store_of, run_without_loop
 from recordpublisher.publishers.errors import (
     ConfigurationError,

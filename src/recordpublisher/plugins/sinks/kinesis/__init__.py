@@ -9,8 +9,8 @@
 """
 
 from .kinesis_sink import KinesisSink
-from .limits import SinkStatistics
 from .producer import Producer
 from .records import FailedRecord
+from .sink_settings import SinkStatistics
 
 __all__ = ["KinesisSink", "FailedRecord", "Producer", "SinkStatistics"]

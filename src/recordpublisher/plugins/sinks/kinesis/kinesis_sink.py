@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
-from recordpublisher.fetcher.alarms import SinkMetric
-from recordpublisher.fetcher.monitoring.alarm_monitor import FAILED_READ_LIMIT_MS
+from recordpublisher.fetcher.metric_types import SinkMetric
+from recordpublisher.fetcher.monitoring.readiness import FAILED_READ_LIMIT_MS
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.plugins.runtime.arguments import checked_properties
 from recordpublisher.plugins.sinks.queued_writes import (
@@ -27,8 +27,8 @@ from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import stream_name, written_hash_key
 
-from .limits import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .records import FailedRecord, PendingRecord, size_of
+from .sink_settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .writer import KinesisWriter
 
 _VALID_STREAM = "the name or ARN of a stream"

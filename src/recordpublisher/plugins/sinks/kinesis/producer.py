@@ -14,14 +14,14 @@ from math import isnan
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
 
-from recordpublisher.fetcher.alarms import SinkMetric
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.settings import JobSettings
 
 from .kinesis_sink import KinesisSink, stream_and_properties
-from .limits import QueueLimit
 from .records import FailedRecord
+from .sink_settings import QueueLimit
 
 log = logging.getLogger("recordpublisher.producer")
 T = TypeVar("T")

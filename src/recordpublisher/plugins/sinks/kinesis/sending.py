@@ -22,7 +22,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 from recordpublisher.publishers.retry import OUTAGES
 
-from .limits import KinesisSinkSettings, Notifier, OutstandingRecords, RecordLimit, ShardRateLimit, SinkMetrics
+from .limits import Notifier, OutstandingRecords, RecordLimit, ShardRateLimit
 from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .shard_queues import (
     ANY_SHARD,
@@ -36,6 +36,7 @@ from .shard_queues import (
     ShardQueues,
     split_aggregate,
 )
+from .sink_settings import KinesisSinkSettings, SinkMetrics
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""

@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import GRACE_SECONDS, RetryListener, duration_words, retry_listener
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
-from .limits import NO_LIMIT, FifoWaiters, KinesisSinkSettings, Notifier, OutstandingRecords, SinkMetrics
+from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
 from .records import (
     FailedRecord,
     FailedRecords,
@@ -25,6 +25,7 @@ from .records import (
     size_of,
 )
 from .sending import RecordSending, SendPermission
+from .sink_settings import KinesisSinkSettings, SinkMetrics
 
 log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: put inside 'async with sink:'"

@@ -13,7 +13,7 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from recordpublisher.fetcher.alarms import MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -36,8 +36,9 @@ from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
 from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
 
+from .handled_positions import HandledPositions
 from .handler import Handler, StreamHandlers, is_cancelled
-from .unhandled_records import HandledPositions, Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
+from .unhandled_records import Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
 
 E = TypeVar("E", bound=Enum)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, TypedDict, Unpack, overload
 
-from recordpublisher.fetcher.alarms import SinkMetric
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -24,9 +24,10 @@ from recordpublisher.publishers.properties.sink_properties import MAP_FUNCTION, 
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.user_code import is_coroutine_function
 
+from .handled_positions import HandledPositions
 from .handler import make_handler
 from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, Seconds, enum_member, seconds_of
-from .unhandled_records import HandledPositions, Ordering, OrderingName, UnhandledBatch
+from .unhandled_records import Ordering, OrderingName, UnhandledBatch
 
 MAX_BYTES = 64 * 1024 * 1024
 _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"

@@ -40,7 +40,7 @@ from .query_start import (
     least_retention_left,
     list_shards_now,
 )
-from .task_read import MAX_DOUBLINGS, TaskPlan, task_plans
+from .task_plans import MAX_DOUBLINGS, TaskPlan, task_plans
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector

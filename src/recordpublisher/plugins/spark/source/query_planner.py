@@ -16,7 +16,7 @@ from .batch_plan import Decision, Wait, Watch
 from .batch_planner import BatchPlanner
 from .new_data_watch import Look
 from .offset import BatchOffset
-from .task_read import TaskPlan, task_plans
+from .task_plans import TaskPlan, task_plans
 
 T = TypeVar("T")
 ANSWER_SECONDS = 4.0

@@ -11,12 +11,11 @@ from typing import Any, Protocol, TypeVar
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
+from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, RECORD_PUBLISHER
-from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.shards import Shard
 
 from ..arrow_rows import ArrowRows, ReusedMemory
@@ -25,50 +24,25 @@ from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..python_worker import worker_loop
 from ..row_columns import RowColumns
-from .claims import ReadClaim, ShardRead, batch_id, claim_name
-from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
+from .claims import ReadClaim, ShardRead
+from .offset import ShardOffset
+from .task_plans import TaskPlan
 
 LOG = logging.getLogger("recordpublisher.spark")
+
+
 T = TypeVar("T")
+
+
 ENDLESS = 2**31
+
+
 REPLAY_SECONDS = 600.0
 """A replay that has found no record for this long fails its task, which Spark retries. The time of an outage does not count."""
+
+
 REPLAY_WINDOW_SECONDS = 10.0
 """After this time a replay checks whether the service is away, and warns."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
-    """The plan that the driver sends to a task. It is pickled, and has no secrets.
-
-    - `bounds`: bounds of the first read.
-    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, because a second subscription would preempt
-      the first (F9, F10).
-    - `store_token`: the token that the task must find in the claim store.
-    - `accepts_loss`: whether a replay continues without claimed records that are past retention (S5).
-    - `max_outage_ms`: how long the task waits for a service that is away.
-    """
-
-    batch: BatchId
-    group: int
-    shards: tuple[ShardOffset, ...]
-    bounds: Bounds
-    publisher: str
-    replay_publisher: str
-    store_token: str
-    consumer_arns: Mapping[str, str]
-    accepts_loss: bool = False
-    max_outage_ms: int = MAX_OUTAGE.default
-
-    @property
-    def name(self) -> str:
-        """Name under which the task stores its claim: what it has read."""
-        return claim_name(self.group)
-
-    @property
-    def start_states(self) -> dict[Shard, ShardState]:
-        """Where each shard starts."""
-        return {entry.shard: entry.state for entry in self.shards}
 
 
 class ReadShards(Protocol):
@@ -289,77 +263,3 @@ def _read_of(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows) -> Shar
         last=rows.last.get(entry.key),
         seen=outcome.seen,
     )
-
-
-# Makes the tasks of a batch: the shards, bounds and publisher of each.
-
-MAX_DOUBLINGS = 4
-"""A window grows from 1.5 s to 24 s at most."""
-
-
-def task_plans(
-    offset: BatchOffset,
-    options: SparkOptions,
-    store_token: str,
-    consumer_arns: Mapping[str, str] | None,
-    lost_claims: bool = False,
-) -> list[TaskPlan]:
-    """Return the tasks that read a batch.
-
-    - `consumer_arns`: the fan-out consumers, or None if the service cannot be asked for them now. Then the tasks poll.
-    - `lost_claims`: whether the tasks return no rows. The sink may have this batch already, and would then ignore other rows under its
-      number. The records come with the next batch instead.
-    """
-    may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
-    publisher = options.publisher if may_subscribe else options.polling_publisher
-    groups = offset.tasks()
-    return [
-        TaskPlan(
-            batch=batch_id(offset),
-            group=number,
-            shards=tuple(group),
-            bounds=Bounds(max_records=0) if lost_claims else bounds_of(offset, group, len(groups), options),
-            publisher=publisher,
-            replay_publisher=options.polling_publisher,
-            store_token=store_token,
-            consumer_arns=consumer_arns or {},
-            accepts_loss=options.accepts_loss,
-            max_outage_ms=options.max_outage_ms,
-        )
-        for number, group in enumerate(groups)
-    ]
-
-
-def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
-    """Return whether first reads subscribe.
-
-    A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions (F9).
-    """
-    return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
-
-
-def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
-    """Return the bounds of the read of one of `tasks` tasks."""
-    reading = sum(entry.task is not None for entry in offset.shards.values())
-    # At least one record of each shard, so that every shard makes progress.
-    share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
-    fan_out = subscribes(offset, options)
-    window_ms = options.fan_out_window_ms if fan_out else options.window_ms
-    return Bounds(
-        max_time=window_ms * window_factor(group) / 1000,
-        max_records=options.max_task_records,
-        max_bytes=options.task_bytes(tasks),
-        until_event_time=offset.emit_limit,
-        # A fan-out read uses its whole window, because the next one may not subscribe before (F9).
-        stop_at_tip=not fan_out,
-        shard_limits={} if share is None else {entry.key: share for entry in group},
-    )
-
-
-def window_factor(group: list[ShardOffset]) -> int:
-    """Return how many times longer than usual a task may read. It doubles after each window in which a shard made no progress.
-
-    A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
-    With windows of constant length it would never reach the next one. The same is true for reads that wait because of throttling.
-    """
-    return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from recordpublisher.plugins.sinks.kinesis.limits import KinesisSinkSettings, ShardRateLimit
+from recordpublisher.plugins.sinks.kinesis.limits import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.sending import (
     THROTTLED,
@@ -11,6 +11,7 @@ from recordpublisher.plugins.sinks.kinesis.sending import (
     results_of_failed_call,
 )
 from recordpublisher.plugins.sinks.kinesis.shard_queues import ANY_SHARD, ShardQueue
+from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.properties.properties import Properties

@@ -1,0 +1,92 @@
+"""Declares metrics: those of a worker or a shard, and those of a sink.
+
+`@metric(GAUGE, "ms")` makes a method a metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Generic, Self, TypeVar, overload
+
+import msgspec
+
+V = TypeVar("V")
+
+
+T = TypeVar("T")
+
+
+class MetricType(StrEnum):
+    """The kind of values of a metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    FLAG = "boolean"
+    TEXT = "text"
+
+
+COUNTER, GAUGE, FLAG, TEXT = MetricType
+
+
+class SinkMetric(msgspec.Struct, frozen=True):
+    """One metric of a sink at one moment.
+
+    - `name`: the name in the sink's documentation, in camelCase.
+    - `type`: counter or gauge.
+    - `unit`: `ms` and `bytes` are converted for each monitoring system. Any other unit is a word for people.
+    - `value`: None while the value is not known.
+    """
+
+    name: str
+    type: MetricType
+    unit: str
+    description: str
+    value: int | float | None
+
+
+class Metric(Generic[V]):
+    """One metric of a worker or a shard. `read` returns its value from a view `V`.
+
+    A class attribute of `V` that has this type is one of the metrics of `V`. `attribute` is the name of the metric in snake_case.
+    """
+
+    def __init__(self, attribute: str, kind: MetricType, unit: str, description: str, read: Callable[[V], Any]) -> None:
+        self.name = camel_case(attribute)
+        self.type = kind
+        self.unit = unit
+        self.description = description
+        self.read = read
+
+
+def camel_case(attribute: str) -> str:
+    """Return the metric's name in camelCase for an attribute in snake_case."""
+    first, *words = attribute.split("_")
+    return first + "".join(word.capitalize() for word in words)
+
+
+def metric(kind: MetricType, unit: str = "") -> Callable[[Callable[[V], T]], MetricProperty[V, T]]:
+    """Make a method a metric: a property of the same name, whose description is the method's docstring."""
+    return lambda method: MetricProperty(kind, unit, method)
+
+
+class MetricProperty(Metric[V], Generic[V, T]):
+    """A metric that is also a property: the attribute of a view has the metric's value."""
+
+    def __init__(self, kind: MetricType, unit: str, read: Callable[[V], T]) -> None:
+        text = " ".join((read.__doc__ or "").split()).removesuffix(".")
+        description = text if text[1:2].isupper() else text[:1].lower() + text[1:]
+        super().__init__(read.__name__, kind, unit, description, read)
+        self._read = read
+
+    @overload
+    def __get__(self, view: None, owner: type[V]) -> Self: ...
+    @overload
+    def __get__(self, view: V, owner: type[V]) -> T: ...
+    def __get__(self, view: V | None, owner: type[V]) -> Self | T:
+        return self if view is None else self._read(view)
+
+
+def metrics_of(view: type[V]) -> tuple[Metric[V], ...]:
+    """Return the metrics of a class, in the order in which they are declared."""
+    return tuple(attribute for attribute in vars(view).values() if isinstance(attribute, Metric))
