@@ -82,7 +82,7 @@ def _found(name: str) -> Any:
 
 def _spark() -> ModuleType:
     if importlib.util.find_spec("pyspark") is None:
-        from .extras import install_command
+        from .install_commands import install_command
 
         raise ImportError(f"rp.spark needs the extra 'spark': {install_command('spark')}")
     return importlib.import_module(".plugins.spark", __name__)

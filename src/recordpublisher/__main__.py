@@ -7,7 +7,7 @@ import threading
 import time
 from importlib.util import find_spec
 
-from .extras import install_command
+from .install_commands import install_command
 
 LEAVE_SECONDS = 10.0
 

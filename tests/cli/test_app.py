@@ -10,7 +10,7 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import COMMANDS, app
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 
 from processes.command_line import command, process_environment
 

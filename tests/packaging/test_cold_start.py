@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.spark.efo_consumers import registered_consumers
+from recordpublisher.plugins.spark.efo_consumers import register_consumers
 from recordpublisher.publishers.properties.properties import Properties
 
 from processes.command_line import process_environment
@@ -66,7 +66,7 @@ def test_f9_a_fan_out_query_that_starts_again_needs_no_aws_sdk_before_it_subscri
     given = Properties(
         {**FAN_OUT, "aws.endpoint": url, "aws.region": "us-east-1", **{f"{BASIC}{key}": "a" for key in KEYS}}
     )
-    assert registered_consumers(["orders"], given)
+    assert register_consumers(["orders"], given)
     assert modules_of(SPARK_RESTART, url) & SDK == set()
 
 

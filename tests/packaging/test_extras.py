@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.extras import install_command, install_command_of
+from recordpublisher.install_commands import install_command, install_command_of
 
 FOLDER = '{"url": "file:///home/me/record%20publisher", "dir_info": {"editable": EDITABLE}}'
 WHEEL = '{"url": "file:///tmp/recordpublisher-0.1.0-py3-none-any.whl", "archive_info": {}}'

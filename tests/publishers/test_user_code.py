@@ -16,7 +16,7 @@ from recordpublisher.publishers.user_code import (
     check_user_function,
     describe_error,
     for_log,
-    refuse_never_run,
+    refuse_unrun_results,
 )
 
 
@@ -134,7 +134,7 @@ def test_an_async_function_is_refused_where_nobody_awaits():
 
 def test_a_coroutine_among_results_is_refused():
     with pytest.raises(TypeError, match="returned a coroutine"):
-        refuse_never_run([1, double(2), double(3)])
+        refuse_unrun_results([1, double(2), double(3)])
 
 
 def test_an_error_without_text_and_one_without_an_end_can_be_told():
@@ -172,7 +172,7 @@ def test_an_error_of_user_code_is_logged_with_its_traceback():
 
 
 def test_an_error_of_this_librarys_own_code_is_a_sentence():
-    error = raised(refuse_never_run, [double(1)])
+    error = raised(refuse_unrun_results, [double(1)])
 
     assert for_log(error.with_traceback(error.__traceback__.tb_next)) is None
 

@@ -18,7 +18,7 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.watermark_functions import emit_limit
+from recordpublisher.fetcher.watermark_rules import emit_limit
 from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker, watermark_of
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.job_properties import OnBadRecord

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from recordpublisher.plugins.sinks.map.unhandled_records import Ordering, OrderingName
+from recordpublisher.plugins.sinks.map.key_order import Ordering, OrderingName
 from recordpublisher.publishers.properties.job_properties import OnBadRecord, OnFailureName
 
 from processes.command_line import ROOT

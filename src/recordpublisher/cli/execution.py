@@ -84,7 +84,7 @@ class CommandGroup(TyperGroup):
 
 
 @contextmanager
-def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
+def errors_naming_options(*names: str, **renamed: str) -> Iterator[None]:
     """Let a ConfigurationError of the library name the command's option instead of the function's argument.
 
     The option is `--port` for an argument `port`, or another one that is given as `port="--other-port"`.

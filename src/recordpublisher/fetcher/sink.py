@@ -505,7 +505,7 @@ class CommittingSink(Sink[V]):
         return {} if entries is None else {"positions": positions}
 
 
-def entries_of(sink: Sink | None) -> ConditionalStore | None:
+def entry_store_of(sink: Sink | None) -> ConditionalStore | None:
     """Return where a sink stores entries of positions next to its rows, or None if it stores none."""
     return sink.entries() if isinstance(sink, CommittingSink) else None
 

@@ -14,11 +14,11 @@ import msgspec
 
 from ..publishers.clock import Clock
 from ..publishers.shards import Shard
-from . import watermark_functions
+from . import watermark_rules
 from .settings import AlignmentTimes
 from .shards.shard_entry import ShardEntry, ShardStage
 from .shards.shard_table import ShardTable, parent_keys
-from .watermark_functions import holds_after_end, raised
+from .watermark_rules import holds_after_end, raised
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -145,7 +145,7 @@ class Alignment:
         return self._limit(None if self._lookahead is None else self.report())
 
     def _limit(self, global_watermark: int | None) -> float:
-        limit = watermark_functions.emit_limit(global_watermark, self._lookahead)
+        limit = watermark_rules.emit_limit(global_watermark, self._lookahead)
         return limit if self._until_event_time is None else min(limit, self._until_event_time)
 
     @property

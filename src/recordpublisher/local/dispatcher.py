@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from recordpublisher.publishers.undecodable import UNDECODABLE
-
+from ..publishers.decoding_errors import UNDECODABLE
 from . import event_stream
 from .account import Account
 from .faults import QUEUES, DrawnFault, FaultKind

@@ -19,9 +19,8 @@ from uuid import uuid4
 
 import msgspec
 
-from recordpublisher.extras import install_command
-from recordpublisher.publishers.undecodable import UNDECODABLE
-
+from ..install_commands import install_command
+from ..publishers.decoding_errors import UNDECODABLE
 from . import event_stream
 from .account import Account
 from .dispatcher import HTML_PAGE, OPERATIONS, HtmlPageError, RequestDispatcher, ResponseStream, write_events

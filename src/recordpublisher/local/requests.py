@@ -283,7 +283,7 @@ class OfReceipts(QueueRequest, frozen=True, kw_only=True):
     entries: Annotated[list[ReceiptEntry], Meta(min_length=1, max_length=10)]
 
 
-class OfVisibility(QueueRequest, frozen=True, kw_only=True):
+class VisibilityUpdate(QueueRequest, frozen=True, kw_only=True):
     entries: Annotated[list[VisibilityEntry], Meta(min_length=1, max_length=10)]
 
 

@@ -23,7 +23,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
-from ..extras import install_command
+from ..install_commands import install_command
 from ..publishers.clock import SystemClock
 from ..publishers.errors import ConfigurationError
 from .account import Account, Delays, Quotas

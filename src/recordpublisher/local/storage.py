@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.undecodable import UNDECODABLE
 
+from ..publishers.decoding_errors import UNDECODABLE
 from .account import Account
 from .queues import Delivery, Queue
 from .requests import ApiError

@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import call_with_retries
 
+from ..install_commands import install_command
 from ..publishers.log_fields import mask_passwords
 
 try:

@@ -87,7 +87,7 @@ async def _await_result(result: Any) -> Any:
     if isinstance(result, Future):  # It comes from a pool of the user's own.
         return await asyncio.wrap_future(result)
     if isinstance(result, _NEVER_RUN):
-        refuse_never_run([result])
+        refuse_unrun_results([result])
     return result
 
 
@@ -181,7 +181,7 @@ def _callables(function: Any) -> tuple[Any, Any]:
     return function, getattr(function, "__call__", None)  # noqa: B004 - of an object
 
 
-def refuse_never_run(results: Sequence[Any]) -> None:
+def refuse_unrun_results(results: Sequence[Any]) -> None:
     """Check the results of a plain function.
 
     Raises: TypeError if one of them is a coroutine or a generator, whose code would never run.

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
@@ -32,6 +31,7 @@ from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
 from ..fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from ..publishers.properties.config_fields import of_property, values_of
 from ..publishers.properties.job_properties import (

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.publishers.clock import Clock
 
 from ..fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
@@ -23,6 +22,7 @@ from ..fetcher.monitoring.stuck_shards import CHECKS_PER_INTERVAL, UnchangedTime
 from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import RunCompletion
+from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.sink import Sink, Unfinished
 from ..publishers.shard_metrics import ShardMetrics
 from .in_flight import InFlight

@@ -25,7 +25,7 @@ from recordpublisher.publishers.user_code import describe_error
 from ..fetcher.checkpoints.commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
 from ..fetcher.leases.group_store import PositionPart
-from ..fetcher.sink import Checkpoint, CommitNumber, CommittingSink, Sink, SinkContext, Staged, State, entries_of
+from ..fetcher.sink import Checkpoint, CommitNumber, CommittingSink, Sink, SinkContext, Staged, State, entry_store_of
 from ..publishers.shards import Shard
 from .contract import Contract, on_case
 
@@ -91,7 +91,7 @@ class SinkContract(Contract[SinkCase]):
             await ask()
         await asked.check_values(SinkContext())
         await _close_unopened(asked)
-        if (entries := entries_of(asked)) is not None:
+        if (entries := entry_store_of(asked)) is not None:
             await entries.close()
         await sink.flush(checkpoint_at(1))
         assert list(await case.written()) == [b"1"]

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.pipeline.emitter import Bounds, Emitter, EndReason, TerminationCondition
+from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.settings import AlignmentTimes, FetcherSettings
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.fetcher.sink import Sink, always

@@ -4,9 +4,9 @@ import asyncio
 import weakref
 from dataclasses import replace
 
+from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.positions import SequenceNumber
 

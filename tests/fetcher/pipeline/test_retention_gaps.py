@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
 from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.local import Account, Delays, MemoryTransport

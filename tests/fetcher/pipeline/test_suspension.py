@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.suspension import TICK_SECONDS, SuspensionDetector
+from recordpublisher.fetcher.pipeline.process_suspension import TICK_SECONDS, SuspensionDetector
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.shard_entries import StoppedClock

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.spark.efo_consumers import registered_consumers
+from recordpublisher.plugins.spark.efo_consumers import register_consumers
 
 from spark_jobs.queries import WAIT_SECONDS, numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
 
@@ -233,7 +233,7 @@ def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_pat
 async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(spark, kinesis, tmp_path):
     stream = kinesis("registered")
     properties = {**stream.served.endpoint.properties(), "flink.stream.efo.consumername": "mine"}
-    registered_consumers([stream.name], rp.Properties(properties))
+    register_consumers([stream.name], rp.Properties(properties))
     assert names_of_consumers(stream) == ["mine"]
     options = {**stream.served.endpoint.properties(), "consumerMode": "efo", "kinesis.consumerName": "mine"}
     rp.spark.deregister_consumers(stream.name, options)

@@ -12,9 +12,9 @@ from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_table import MissingShards
-from recordpublisher.fetcher.watermark_functions import emit_limit
+from recordpublisher.fetcher.watermark_rules import emit_limit
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.elastic.committed_positions import SinkLives
 from recordpublisher.fetcher.leases.group_store import StoredPosition
 from recordpublisher.fetcher.leases.planning import LoadRate, ShardWatermark
 from recordpublisher.fetcher.leases.position_store import ReadPositions
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
 from recordpublisher.publishers.positions import SequenceNumber
 

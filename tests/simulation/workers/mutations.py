@@ -8,7 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
-from recordpublisher.fetcher import watermark_functions, watermarks
+from recordpublisher.fetcher import watermark_rules
+from recordpublisher.fetcher import watermarks
 from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker, WorkerLives
 from recordpublisher.fetcher.pipeline import reading
 from recordpublisher.fetcher.pipeline.emitter import Emitter
@@ -82,8 +83,8 @@ def _report(self: Any, status: Any, watermark: int | None) -> int | None:
 
 def limit_is_passed() -> Patches:
     """W8: records above the limit are written."""
-    emit_limit = watermark_functions.emit_limit
-    return [(watermark_functions, "emit_limit", lambda value, lookahead: emit_limit(value, lookahead) + 5_000)]
+    emit_limit = watermark_rules.emit_limit
+    return [(watermark_rules, "emit_limit", lambda value, lookahead: emit_limit(value, lookahead) + 5_000)]
 
 
 def heads_of_queues_do_not_count() -> Patches:

@@ -16,7 +16,7 @@ from recordpublisher.publishers.shards import stream_name
 
 from ..execution import FAILED, run_to_end
 from ..options import PropertyOptions, is_job, is_python_job, search_current_folder, with_properties
-from ..output import Printable, aligned, echo, joined, json_text, styled
+from ..output import SafeText, aligned, echo, joined, json_text, styled
 
 if TYPE_CHECKING:
     from ..doctor.findings import Finding
@@ -85,7 +85,7 @@ def _print(findings: Sequence[Finding]) -> None:
     lines = aligned([(each.verdict.value, each.name, each.words) for each in findings])
     for each, line in zip(findings, lines, strict=True):
         verdict = each.verdict.value
-        echo(Printable(styled(verdict, colours[verdict]) + line.removeprefix(verdict)))
+        echo(SafeText(styled(verdict, colours[verdict]) + line.removeprefix(verdict)))
 
 
 def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:

@@ -25,7 +25,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
-from ..execution import ALARM, arguments_as_options, print_error, print_note, run_to_end, run_until_signal
+from ..execution import ALARM, errors_naming_options, print_error, print_note, run_to_end, run_until_signal
 from ..options import (
     JobOrStream,
     JobProperties,
@@ -266,7 +266,7 @@ def dashboard(
 
     Example: recordpublisher dashboard job.properties --port 0
     """
-    with arguments_as_options("port"):
+    with errors_naming_options("port"):
         run_until_signal(_serve(properties, port))
 
 

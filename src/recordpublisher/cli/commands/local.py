@@ -11,7 +11,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import ALARM, FAILED, arguments_as_options, print_error, print_note, run_until_signal
+from ..execution import ALARM, FAILED, errors_naming_options, print_error, print_note, run_until_signal
 from ..options import Port
 from ..output import echo
 
@@ -86,7 +86,7 @@ def local(
         "data": data,
         "quotas": Quotas.service() if limits is Limits.SERVICE else None,
     }
-    with arguments_as_options("port", "host", "data"):
+    with errors_naming_options("port", "host", "data"):
         run_until_signal(_serve(host, port, shards_by_stream(stream or []), options, schedule))
 
 

@@ -15,7 +15,7 @@ from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.declaration import Property, declared_properties, unit_after
 
-from ..output import Printable, echo, joined, json_text, styled
+from ..output import SafeText, echo, joined, json_text, styled
 
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
 CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "Store", "deserializer": "Deserializer"}
@@ -176,7 +176,7 @@ def _paragraph(declared: Property[Any]) -> str:
     key, default = styled(declared.spelling, bold=True), default_text(declared)
     if not any(map(str.isalnum, default)):  # a separator, such as ";"
         default = f"'{default}'"
-    return Printable(f"  {key}\n      {declared.sentence}\n      default: {default}; valid: {declared.valid}")
+    return SafeText(f"  {key}\n      {declared.sentence}\n      default: {default}; valid: {declared.valid}")
 
 
 def grouped(declared: Iterable[Property[Any]]) -> dict[str, list[Property[Any]]]:

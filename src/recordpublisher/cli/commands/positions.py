@@ -18,7 +18,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import arguments_as_options, print_note, run_to_end, subcommands
+from ..execution import errors_naming_options, print_note, run_to_end, subcommands
 from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
@@ -158,7 +158,7 @@ async def reset_positions(
     start = place_named(to)
     async with job_and_lister(properties) as (positions_of_job, lister, streams):
         reset = PositionsReset(positions_of_job, lister, streams, properties, start, shards or ())
-        with arguments_as_options("to"):
+        with errors_naming_options("to"):
             plan = await reset.plan()
         rows = [(each.shard, state_text(each.state), each.note) for each in plan]
         echo(table(("SHARD", "THE JOB READS", ""), rows))

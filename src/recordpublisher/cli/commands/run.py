@@ -29,7 +29,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.user_code import for_log, was_logged
 
-from ..execution import arguments_as_options, one_line
+from ..execution import errors_naming_options, one_line
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
 from ..output import TextLines, given_log_options, logs_json
 
@@ -259,7 +259,7 @@ async def _run(
 
     streams_of(properties)
     meter = JobProgressMeter(time.monotonic())
-    with progress_shown(meter, console), arguments_as_options(port="--dashboard-port"):
+    with progress_shown(meter, console), errors_naming_options(port="--dashboard-port"):
         if parallelism == 1:
             await run_process(properties, meter.update, more_exporters=exporters, bounds=bounds)
         else:

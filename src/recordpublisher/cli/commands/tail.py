@@ -20,10 +20,10 @@ import typer
 from msgspec.structs import replace
 
 from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
-from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.deserializers.schemas import (
@@ -44,6 +44,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.streaming import BoundedReader, as_look
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import (
     A_START,
@@ -70,7 +71,6 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.undecodable import UNDECODABLE
 from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.group_store import HOST, GroupStore, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
-from recordpublisher.fetcher.sink import Sink, SinkContext, entries_of, stores_positions
+from recordpublisher.fetcher.sink import Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.plugins.host.build_from_properties import (
     build_dead_letter_sink,
     build_sink,
@@ -195,7 +195,7 @@ class JobChecks:
 
     def _close_later(self, sink: Sink) -> None:
         self._made.push_async_callback(sink.close)
-        if (entries := entries_of(sink)) is not None:
+        if (entries := entry_store_of(sink)) is not None:
             self._made.push_async_callback(entries.close)
 
     async def _running(self) -> str:

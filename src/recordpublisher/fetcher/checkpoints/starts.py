@@ -24,7 +24,7 @@ from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
 from ..shards.shard_reading import ShardState, latest
 from ..shards.shard_table import Children, MissingShards, finished_ancestors, parent_keys, parents_ended, reachable
 from ..sink import State
-from ..watermark_functions import inherited_watermark
+from ..watermark_rules import inherited_watermark
 from .commits import CommitCounts
 from .snapshot import RestoredState
 

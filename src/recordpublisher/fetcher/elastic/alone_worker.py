@@ -39,7 +39,7 @@ from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.owned_leases import seal_worker, sealed_alone
 from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
 from ..shards.shard_reading import ShardState
-from ..sink import CommittingSink, Sink, State, entries_of
+from ..sink import CommittingSink, Sink, State, entry_store_of
 from .group_place import ElasticGroup, refuse_entries
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class AloneWorker:
             with contextlib.suppress(RecordPublisherError):
                 await self._write_record(is_sealed=True)
         await self._group.store.close()
-        if (entries := entries_of(self._sink)) is not None and entries is not self._group.store:
+        if (entries := entry_store_of(self._sink)) is not None and entries is not self._group.store:
             await entries.close()
 
     # --- the start -------------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class AloneWorker:
 
         If workers of a group send no heartbeats, wait until their leases have expired.
         """
-        entries = entries_of(self._sink)
+        entries = entry_store_of(self._sink)
         if found is None:
             if entries is not None and entries is not self._group.store:
                 await refuse_entries(GroupStore(entries), self.place)
@@ -227,7 +227,7 @@ class AloneWorker:
         """
         if not isinstance(self._sink, CommittingSink):
             return
-        target, entries = self._sink.target(), entries_of(self._sink)
+        target, entries = self._sink.target(), entry_store_of(self._sink)
         for owner in sorted(table.owners if table.alone is None else {table.alone.worker}):
             part = await read_alone_part(self._documents, None if entries is None else GroupStore(entries), owner)
             if part is not None and part.target not in ("", target):

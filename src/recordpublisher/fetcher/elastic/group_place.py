@@ -14,7 +14,7 @@ from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings
 from ..leases.lease_table import GroupJob
-from ..sink import Sink, entries_of
+from ..sink import Sink, entry_store_of
 
 if TYPE_CHECKING:
     from ..shards.shard_table import StreamList
@@ -42,7 +42,7 @@ class ElasticGroup:
 def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
     """Return what this process reads and where it writes. `name`: the name of the job."""
     names = tuple(sorted(streams)) if streams.is_fixed else None
-    return GroupJob(mask_passwords(sink.destination()), names, entries_of(sink) is not None, name)
+    return GroupJob(mask_passwords(sink.destination()), names, entry_store_of(sink) is not None, name)
 
 
 async def refuse_entries(entries: GroupStore, place: str) -> None:

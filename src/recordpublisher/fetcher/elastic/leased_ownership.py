@@ -37,13 +37,13 @@ from ..leases.lease_table import GroupJob
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..pipeline.dead_letters import naming_sink
+from ..pipeline.process_suspension import SuspensionDetector
 from ..pipeline.reading import CurrentWorker
-from ..pipeline.suspension import SuspensionDetector
 from ..shard_ownership import ShardOwnership, StartTask
 from ..shards.shard_table import MissingShards, ShardTable
-from ..sink import CommittingSink, SinkContext, entries_of
+from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob
-from ..watermark_functions import raised
+from ..watermark_rules import raised
 from ..watermarks import ShardsStatus, WatermarkTracker
 from .committed_positions import CommittedPositions
 from .group_place import ElasticGroup, refuse_entries
@@ -181,13 +181,13 @@ class LeasedOwnership(ShardOwnership):
     async def close(self) -> None:
         """Close the group's store, and the store of the sink's entries."""
         await self._group.store.close()
-        if (entries := entries_of(self._job.sink)) is not None:
+        if (entries := entry_store_of(self._job.sink)) is not None:
             await entries.close()
 
     async def _begin_job(self) -> None:
         store = self._group.store
         if await GroupStore(store).read_table() is None:
-            if (entries := entries_of(self._job.sink)) is not None and entries is not store:
+            if (entries := entry_store_of(self._job.sink)) is not None and entries is not store:
                 await refuse_entries(GroupStore(entries), store.place)
             if isinstance(self._job.sink, CommittingSink):
                 await tell_of_others(self._job.sink, store.place)

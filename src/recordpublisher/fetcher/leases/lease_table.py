@@ -15,7 +15,7 @@ from recordpublisher.publishers.shards import stream_of
 from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable
 from ..shards.shard_reading import ShardState, StoredStarts, latest, start_of, stored_start
 from ..shards.shard_table import parents_ended
-from ..watermark_functions import inherited_watermark
+from ..watermark_rules import inherited_watermark
 from . import json_documents
 
 _LONGEST_SHARD_ID = 1_000

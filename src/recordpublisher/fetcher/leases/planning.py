@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..shards.shard_reading import latest
-from ..watermark_functions import raised
+from ..watermark_rules import raised
 from ..watermarks import ShardsStatus, lowest_active
 from .group_store import StoredPosition, WorkerRecord
 from .lease_settings import LeaseSettings

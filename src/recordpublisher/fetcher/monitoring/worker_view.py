@@ -11,8 +11,8 @@ from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
+from ..pipeline.process_suspension import SuspensionDetector
 from ..pipeline.reading import ReadIntake
-from ..pipeline.suspension import SuspensionDetector
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..sink import Unfinished

@@ -25,9 +25,9 @@ from ..shards.shard_reading import ShardState
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks import Alignment, LocalWatermark
 from .dead_letters import naming_sink, naming_write
+from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
 from .retention_gaps import ShardObservation
-from .suspension import SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05

@@ -32,8 +32,8 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_reading import ReadMoment
 from ..shards.shard_table import ShardTable, parent_keys
 from ..watermarks import IndexedMinHeap
+from .process_suspension import SuspensionDetector
 from .retention_gaps import RetentionGaps
-from .suspension import SuspensionDetector
 
 if TYPE_CHECKING:
     from ..leases.heartbeat import WritePermission

@@ -19,7 +19,7 @@ from ..conditional_store import check_document
 from ..shards.retention_check import UNKNOWN_MS, Gap, RetentionCheck, may_have_gap
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_reading import latest
-from .suspension import GAP_SECONDS, SuspensionDetector
+from .process_suspension import GAP_SECONDS, SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 LOG_INTERVAL_MS = 60_000

@@ -12,7 +12,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_functions import is_active, shard_watermark
+from ..watermark_rules import is_active, shard_watermark
 from .shard_reading import (
     IdlenessTimer,
     ReadMoment,

@@ -17,7 +17,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..conditional_store import Count, Millis, SequenceText, check_document
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_functions import is_idle
+from ..watermark_rules import is_idle
 
 
 class ShardReading:

@@ -15,7 +15,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_functions import inherited_watermark
+from ..watermark_rules import inherited_watermark
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from .shard_reading import ShardState
 

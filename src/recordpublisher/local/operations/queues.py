@@ -113,12 +113,12 @@ def restore_dead_letter_queue_records(account: Account, request: requests.OfRece
     return _each("RestoreDeadLetterQueueRecords", account, request, act, dead=True)
 
 
-def update_queue_records_visibility(account: Account, request: requests.OfVisibility) -> object:
+def update_queue_records_visibility(account: Account, request: requests.VisibilityUpdate) -> object:
     """Keep records in flight for the given time from now on. 0 makes them visible."""
     return _each("UpdateQueueRecordsVisibility", account, request, partial(_hide, account), dead=False)
 
 
-def update_dead_letter_queue_records_visibility(account: Account, request: requests.OfVisibility) -> object:
+def update_dead_letter_queue_records_visibility(account: Account, request: requests.VisibilityUpdate) -> object:
     """Keep dead letters in flight for the given time from now on. 0 makes them visible."""
     return _each("UpdateDeadLetterQueueRecordsVisibility", account, request, partial(_hide, account), dead=True)
 

@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar, get_args
 
 import msgspec
 
+from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.service_limits import NEXT_TOKEN_SECONDS
-from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from .. import requests
 from ..account import Account

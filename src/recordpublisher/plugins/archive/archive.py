@@ -15,7 +15,7 @@ import msgspec
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.conditional_store import ConditionalStore, read_document
 from recordpublisher.fetcher.leases.group_store import PositionPart
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
 from recordpublisher.publishers.base import RecordPublisherFactory

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from recordpublisher.fetcher.pipeline.suspension import GAP_SECONDS
+from recordpublisher.fetcher.pipeline.process_suspension import GAP_SECONDS
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, may_have_gap
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher

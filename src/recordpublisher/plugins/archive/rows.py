@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE, PARQUET_COLUMNS

@@ -26,7 +26,7 @@ from recordpublisher.consumer.deserialization import (
     column_type,
     constants_of,
     decimal_digits,
-    exact_decimal,
+    exact_decimal_converter,
     fields_of,
     has_fields,
     name_of,
@@ -425,7 +425,7 @@ def _decimal_column(precision: int, scale: int) -> _Column:
 
     Its function checks each number, because for a large exponent Arrow crashes the process, or returns a wrong number.
     """
-    return _Column(pa.decimal128(precision, scale), exact_decimal(precision, scale))
+    return _Column(pa.decimal128(precision, scale), exact_decimal_converter(precision, scale))
 
 
 def _float_of_32_bits(value: float) -> float:

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     WorkerHealth,
     WorkerMetrics,
 )
-from recordpublisher.fetcher.watermark_functions import is_idle
+from recordpublisher.fetcher.watermark_rules import is_idle
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import mask_passwords

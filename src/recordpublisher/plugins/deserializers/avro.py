@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal
 from uuid import UUID
 
 from recordpublisher.consumer.deserialization import converter_into
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA
 from recordpublisher.publishers.properties.properties import Properties

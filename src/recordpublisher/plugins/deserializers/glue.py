@@ -18,7 +18,7 @@ import msgspec
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,

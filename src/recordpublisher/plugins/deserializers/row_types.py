@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import COLUMN, decimal_digits, exact_decimal
+from recordpublisher.consumer.deserialization import COLUMN, decimal_digits, exact_decimal_converter
 
 ROW = "row of the schema"
 """The name of the type in messages about values that do not fit it."""
@@ -329,7 +329,7 @@ def _check_of(digits: dict[str, Any]) -> Callable[[Any], None]:
     Without it, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
     """
 
-    exact = {name: (of, exact_decimal(*of)) for name, of in digits.items()}
+    exact = {name: (of, exact_decimal_converter(*of)) for name, of in digits.items()}
 
     def check(row: Any) -> None:
         for name, (of, convert) in exact.items():

@@ -7,7 +7,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.group_store import SHARDS_PER_PART
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
-from recordpublisher.fetcher.sink import CommittingSink, Sink, State, entries_of, stores_positions
+from recordpublisher.fetcher.sink import CommittingSink, Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, LOOKAHEAD, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
@@ -37,7 +37,7 @@ def elastic_group_of(
     is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
     settings = LeaseSettings.of(properties, SHARDS_PER_PART if is_dynamodb else sys.maxsize)
     _check_alignment(properties)
-    if (place := store or entries_of(sink)) is None:
+    if (place := store or entry_store_of(sink)) is None:
         raise ConfigurationError(
             STATE_URI.key, None, STATE_URI.valid, reason="a group keeps leases and positions there"
         )

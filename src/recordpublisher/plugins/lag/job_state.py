@@ -17,7 +17,7 @@ from recordpublisher.fetcher.leases.group_store import GroupStore, Positions, Wo
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.position_store import read_alone_part, read_positions
 from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.sink import Sink, State, entries_of, stores_positions
+from recordpublisher.fetcher.sink import Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.declaration import parse_with_unit
@@ -84,7 +84,7 @@ class JobStateReader:
     def __init__(self, store: ConditionalStore | None, sink: Sink | None = None) -> None:
         self._store = store
         self._sink = sink
-        self._entries = entries_of(sink)
+        self._entries = entry_store_of(sink)
 
     @property
     def place(self) -> str:

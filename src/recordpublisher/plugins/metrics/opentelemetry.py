@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from recordpublisher.extras import install_command
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, WorkerMetrics
+from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.owned_leases import seal_worker
 from recordpublisher.fetcher.leases.position_store import seal_part, seal_parts
 from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.sink import entries_of, stores_positions
+from recordpublisher.fetcher.sink import entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
@@ -74,7 +74,7 @@ class JobPositions:
         """Return the positions that are stored now. Nothing is created. Raises: StateError if they cannot be read."""
         reader = JobStateReader(self._existing_store(), self._sink)
         in_store = merge_snapshots(await reader.load_in_store())
-        if self._sink is None or entries_of(self._sink) is not None:
+        if self._sink is None or entry_store_of(self._sink) is not None:
             return StoredPositions(RestoredState(), in_store)
         return StoredPositions(merge_snapshots(await self._sink.stored_positions() or []), in_store)
 
@@ -138,7 +138,7 @@ class JobPositions:
         Its record is sealed first, then its parts with the positions.
         """
         if (alone := found.document.alone) is not None:
-            group, entries = GroupStore(store), entries_of(self._sink)
+            group, entries = GroupStore(store), entry_store_of(self._sink)
             await seal_parts(group, await seal_worker(group, alone.worker))
             if entries is not None:
                 await seal_part(GroupStore(entries), alone.worker, 0)
@@ -159,7 +159,7 @@ class JobPositions:
     @property
     def _entries(self) -> ConditionalStore | None:
         """The sink's entries if the job has no state store, because they then have the lease table."""
-        return entries_of(self._sink) if self._properties.value(STATE_URI) is None else None
+        return entry_store_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
     def _written_store(self) -> ConditionalStore:
         store = self._entries or self._opened_store()

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.owned_leases import seal_worker
 from recordpublisher.fetcher.leases.position_store import seal_part
-from recordpublisher.fetcher.sink import CommittingSink, Leftover, Sink, Staged, entries_of
+from recordpublisher.fetcher.sink import CommittingSink, Leftover, Sink, Staged, entry_store_of
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import STATE_URI
@@ -50,7 +50,7 @@ class JobLeftovers:
         self._sinks = [each for each in sinks if isinstance(each, CommittingSink)]
         self._stores: dict[Sink, list[ConditionalStore]] = {each: [] for each in sinks if each is not None}
         for each in self._sinks:
-            if (entries := entries_of(each)) is not None:
+            if (entries := entry_store_of(each)) is not None:
                 self._stores[each].append(entries)
         self._lease_settings = LeaseSettings(**values_of(LeaseSettings, properties))
         uri = properties.value(STATE_URI)

@@ -19,7 +19,7 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
-from recordpublisher.fetcher.sink import CommittingSink, Sink, entries_of, stores_positions
+from recordpublisher.fetcher.sink import CommittingSink, Sink, entry_store_of, stores_positions
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
@@ -191,7 +191,7 @@ def _alone_worker(
 
     Raises: ConfigurationError if a `CommittingSink` has no place for the positions.
     """
-    entries = entries_of(sink)
+    entries = entry_store_of(sink)
     if (place := store or entries) is None:
         if isinstance(sink, CommittingSink):
             reason = f"{type(sink).__name__} commits rows by the positions there"

@@ -7,7 +7,7 @@ Queries are in `source/`, `spark.read` in `batch_read.py`, writing in `writer.py
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 
 from .python_worker import spare_collection
 

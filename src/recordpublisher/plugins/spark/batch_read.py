@@ -28,7 +28,7 @@ from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, SparkOptions
 from .options.start_by_shard import START_OPTION
 from .outages import OutageWatch
-from .python_worker import log_to_stderr, one_sentence, worker_loop
+from .python_worker import errors_as_one_sentence, log_to_stderr, worker_loop
 from .read_range import EndPosition, ReadRange
 from .row_columns import RowColumns
 from .source.task_plans import MAX_DOUBLINGS
@@ -57,7 +57,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
         RowColumns.chosen(schema, options.properties)  # A mistake is found before anything is read.
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def partitions(self) -> list[RangePartition]:
         """Return the tasks, which share the shards.
 
@@ -88,7 +88,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             max_bytes=options.max_bytes,
             stop_at_tip=True,
         )
-        with one_sentence():
+        with errors_as_one_sentence():
             columns = worker_loop().cached(job, lambda: RowColumns.chosen(self._schema, options.properties))
             yield from RangeRead(
                 partition.parts,

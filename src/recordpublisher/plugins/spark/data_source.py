@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from recordpublisher.plugins.columns.record_fields import SPARK_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .python_worker import one_sentence
+from .python_worker import errors_as_one_sentence
 
 if TYPE_CHECKING:
     from .batch_read import KinesisBatchReader
@@ -42,7 +42,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """Return the name of the format."""
         return "kinesis"
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def schema(self) -> Any:
         """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
         from recordpublisher.publishers.properties.job_properties import SCHEMA
@@ -65,7 +65,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
         return spark_schema(options.properties)
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def reader(self, schema: Any) -> KinesisBatchReader:
         """Return the reader of a batch read. Raises: ConfigurationError if an option or the schema is invalid."""
         from .batch_read import KinesisBatchReader
@@ -91,7 +91,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
             raise ConfigurationError(END_OPTION, reason="a query has no end; read a part of a stream with spark.read")
         return options
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
         """Return the writer of a query. Called when the first batch is planned.
 
@@ -106,7 +106,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         writer.check()
         return writer
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
         """Return the writer of a batch job. Raises: the errors of `streamWriter`; ConfigurationError if the mode is "overwrite"."""
         from .write_options import WriteOptions
@@ -135,7 +135,7 @@ _SCHEMAS = ("flink.deserializer.schema", "flink.deserializer.avro.schema")
 """Properties that may name a file, which only the driver sees."""
 
 
-@one_sentence()
+@errors_as_one_sentence()
 def _with_schema_texts(options: Mapping[str, str]) -> dict[str, str]:
     if not any(key.lower() in _SCHEMAS for key in options):
         return dict(options)

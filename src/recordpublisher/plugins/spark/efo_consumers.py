@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.reading_properties import CONSUMER_AR
 from .options.other_connectors import own_options
 
 
-def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
+def register_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
     """Register the consumers, and return their ARNs by property key. With registration NONE the ARNs are given, and nothing is done.
 
     Raises: ConfigurationError if the consumer's properties are invalid; StreamNotFoundError if there is no such stream; ConsumerError if a

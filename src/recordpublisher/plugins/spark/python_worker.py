@@ -19,7 +19,7 @@ HIDE = "SPARK_HIDE_TRACEBACK"
 
 
 @contextmanager
-def one_sentence() -> Iterator[None]:
+def errors_as_one_sentence() -> Iterator[None]:
     """Report an error of this library as one sentence.
 
     Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .python_worker import log_to_stderr, one_sentence, worker_loop
+from .python_worker import errors_as_one_sentence, log_to_stderr, worker_loop
 from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """Return the tasks of the batch that `end` plans, after the batch of `start`."""
         plans = [KinesisPartition(plan) for plan in self._planning().partitions(_offset(start), _offset(end))]
@@ -74,7 +74,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             worker_loop().freeze_heap()
         return plans
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
         """Remove old claims in the background, because Spark has committed the batch of `end`."""
         worker_loop().start(asyncio.to_thread(self._planning().commit, _offset(end)))
@@ -114,7 +114,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         from .source.task_read import TaskRead, shard_reader
 
         plan = partition.plan
-        with one_sentence():
+        with errors_as_one_sentence():
             # Each task has a reader of its own, and reading the options takes 2 ms.
             loop, job = worker_loop(), sorted(self._source.options.items())
             options = loop.cached(("options", *job), lambda: self._options)
@@ -137,22 +137,22 @@ def _offset(plain: dict[str, Any]) -> BatchOffset:
 class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """The reader for Spark 4.2 and newer, which asks for an offset after the current one, up to a limit of rows."""
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint starts."""
         return self._planning().initial_offset().to_json()
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit in records. Spark supports one limit at a time, so bytes are limited in the plans of the tasks."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the plan of the next batch, or `start` if there is none."""
         return self._next_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the figures of the last plan.
 
@@ -160,7 +160,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
         """
         return self._planning().figures()
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the tips as of now."""
         self._planning().prepare_available_now()
@@ -195,7 +195,7 @@ class ReaderWithoutStart(KinesisStreamReader):
 
         return BatchOffset.unlisted(SystemClock().now_ms()).to_json()
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the plan of the next batch, or the previous offset if there is none."""
         start = self._last or self._planning().initial_offset().to_json()
@@ -205,7 +205,7 @@ class ReaderWithoutStart(KinesisStreamReader):
         self._last, self._has_planned = offset, True
         return offset
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """Return the tasks of the batch that `end` plans, after the batch of `start`.
 

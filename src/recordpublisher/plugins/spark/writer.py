@@ -33,7 +33,7 @@ from ..sinks.kinesis.records import FailedRecord, PendingRecord
 from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from ..sinks.kinesis.writer import KinesisWriter
 from .outages import OutageWatch
-from .python_worker import WorkerLoop, log_to_stderr, one_sentence, worker_loop
+from .python_worker import WorkerLoop, errors_as_one_sentence, log_to_stderr, worker_loop
 from .versions import DataSourceStreamArrowWriter
 from .write_options import WriteOptions, check_folder, dead_letter_sink
 from .written_rows import BATCH, IdField, RejectedRows, RejectRow, RowIds, RowsToRecords, columns_of, scope_of, slices
@@ -96,7 +96,7 @@ class RowWriter:
         check_folder(self._options.properties)
         check_target(self._options, worker_loop(), self._client)
 
-    @one_sentence()
+    @errors_as_one_sentence()
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Put the rows of one task. Raises: SinkError, which names batch and task, if they cannot be put."""
         context = TaskContext.get()

@@ -24,10 +24,10 @@ from recordpublisher.plugins.sinks.kinesis.records import (
     short_key,
     size_of,
 )
+from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard, stream_name
-from recordpublisher.publishers.undecodable import UNDECODABLE
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20

@@ -15,12 +15,12 @@ import msgspec
 from recordpublisher.consumer.deserialization import json_field
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.properties.config_fields import imported_function
 from recordpublisher.publishers.properties.job_properties import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
-from recordpublisher.publishers.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..decoding_errors import UNDECODABLE
 from ..records import RecordColumns, UserRecord
 from ..shards import HashRange, Shard, is_valid_name
-from ..undecodable import UNDECODABLE
 from .ports import PutEntry, PutRecordsResponse, ReadResponse
 
 try:

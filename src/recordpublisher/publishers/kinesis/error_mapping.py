@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+from ..decoding_errors import UNDECODABLE
 from ..errors import (
     NOT_TLS,
     ConfigurationError,
@@ -26,7 +27,6 @@ from ..errors import (
     TransientError,
 )
 from ..properties.reading_properties import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
-from ..undecodable import UNDECODABLE
 
 T = TypeVar("T")
 

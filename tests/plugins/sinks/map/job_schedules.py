@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.plugins.sinks.map import MapSink
-from recordpublisher.plugins.sinks.map.unhandled_records import RETRY_SECONDS
+from recordpublisher.plugins.sinks.map.key_order import RETRY_SECONDS
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

@@ -10,8 +10,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.map.handling import MapSettings
+from recordpublisher.plugins.sinks.map.key_order import Ordering
 from recordpublisher.plugins.sinks.map.map_sink import MapSinkFromProperties
-from recordpublisher.plugins.sinks.map.unhandled_records import Ordering
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing import run_virtual
 

@@ -9,7 +9,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.sinks.map.unhandled_records import ShardLineage
+from recordpublisher.plugins.sinks.map.key_order import ShardLineage
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.plugins.spark.python_worker import HIDE, is_process_of_spark, one_sentence
+from recordpublisher.plugins.spark.python_worker import HIDE, errors_as_one_sentence, is_process_of_spark
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 
 
@@ -18,17 +18,17 @@ def in_a_process_of_spark(monkeypatch):
     monkeypatch.setenv(HIDE, "")
 
 
-@one_sentence()
+@errors_as_one_sentence()
 def wrong():
     raise ConfigurationError("stream", None)
 
 
-@one_sentence()
+@errors_as_one_sentence()
 def broken():
     raise ValueError("a mistake of ours")
 
 
-@one_sentence()
+@errors_as_one_sentence()
 def of_a_plugin():
     try:
         int("a mistake of theirs")

@@ -78,7 +78,7 @@ class Folder(msgspec.Struct, frozen=True):
 
         Of several processes that add a field, the first one says its type, and the others take it from the folder.
 
-        - `seen`: the shape of records (see `inference.py`), or None at the start.
+        - `seen`: the shape of records (`InferredColumns`), or None at the start.
 
         Raises: ConfigurationError if the folder has other partitions; StateError if the stored columns cannot be read or written.
         """

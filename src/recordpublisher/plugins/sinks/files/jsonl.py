@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from recordpublisher.consumer.deserialization import fields_of_model, with_all_fields
-from recordpublisher.extras import install_command
 from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 
 try:
     import pyarrow as pa

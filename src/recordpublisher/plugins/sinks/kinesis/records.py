@@ -17,7 +17,7 @@ from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, hash_key_from
-from recordpublisher.publishers.user_code import check_user_function, for_log, refuse_never_run
+from recordpublisher.publishers.user_code import check_user_function, for_log, refuse_unrun_results
 
 log = logging.getLogger(__name__)
 KEY_CHARACTERS = 60
@@ -248,7 +248,7 @@ class FailedRecords:
             self._has_warned = True
             return
         try:
-            refuse_never_run([self._callback(failed)])
+            refuse_unrun_results([self._callback(failed)])
         except Exception as error:
             log.exception("on_failure raised an error for %s", failed, exc_info=for_log(error))
             self.fail(error)

@@ -2,7 +2,7 @@
 
 - `map_sink.py`: the sink, which is where to start: what the job writes, and which positions a checkpoint gets.
 - `handling.py`: the way of a record in five steps, from its arrival to its outcome.
-- `unhandled_records.py`: which record may be handled now, and how far each shard is handled without a gap.
+- `key_order.py`: which record may be handled now; `handled_positions.py`: how far each shard is handled without a gap.
 - `handler.py`: the call of the user's function.
 """
 

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.sink import State, UnfinishedShard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
 
-from .unhandled_records import RETRY_SECONDS, UnhandledBatch, UnhandledRecord
+from .key_order import RETRY_SECONDS, UnhandledBatch, UnhandledRecord
 
 _PROGRESS_FIELDS = frozenset(
     (

@@ -62,7 +62,7 @@ class Handler:
         Raises: ConfigurationError if it takes values of another type than the deserialiser makes.
         """
         made, taken = context.value_type, self._value_type
-        if made is not None and taken is not None and not may_be(made, taken):
+        if made is not None and taken is not None and not may_fit(made, taken):
             reason = f"the deserializer makes {name_of(made)}"
             is_own = isinstance(taken, type) and taken.__module__ != "builtins"
             in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
@@ -217,7 +217,7 @@ def value_type_of(function: Callable[..., Any], batch_size: int = 1) -> Any:
     return annotation if batch_size == 1 and item is not None else item
 
 
-def may_be(made: Any, taken: Any) -> bool:
+def may_fit(made: Any, taken: Any) -> bool:
     """Return whether values of the type `made` may fit the type `taken`. Types that are not classes are not compared, and fit."""
     made_classes, taken_classes = _classes_of(made), _classes_of(taken)
     if not made_classes or not taken_classes:

@@ -38,7 +38,7 @@ from recordpublisher.publishers.user_code import describe_error, end_or_leave, l
 
 from .handled_positions import HandledPositions
 from .handler import Handler, StreamHandlers, is_cancelled
-from .unhandled_records import Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
+from .key_order import Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
 
 E = TypeVar("E", bound=Enum)
 

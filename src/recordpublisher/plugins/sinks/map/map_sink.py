@@ -27,7 +27,7 @@ from recordpublisher.publishers.user_code import is_coroutine_function
 from .handled_positions import HandledPositions
 from .handler import make_handler
 from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, Seconds, enum_member, seconds_of
-from .unhandled_records import Ordering, OrderingName, UnhandledBatch
+from .key_order import Ordering, OrderingName, UnhandledBatch
 
 MAX_BYTES = 64 * 1024 * 1024
 _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"

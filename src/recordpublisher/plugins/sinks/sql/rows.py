@@ -40,7 +40,7 @@ from recordpublisher.consumer.deserialization import (
     column_type,
     constants_of,
     decimal_digits,
-    exact_decimal,
+    exact_decimal_converter,
     fields_of,
     has_fields,
     plain_value,
@@ -167,7 +167,7 @@ def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine
     `declared`: the type that the field declares. A number that does not fit its digits is refused, because PostgreSQL would round it.
     """
     if isinstance(declared, types.Numeric) and declared.precision is not None and declared.scale is not None:
-        return partial(_exact, exact_decimal(declared.precision, declared.scale), conversion_of(column_type))
+        return partial(_exact, exact_decimal_converter(declared.precision, declared.scale), conversion_of(column_type))
     if isinstance(column_type, types.ARRAY):
         return partial(_array, conversion_of(column_type.item_type))
     if isinstance(column_type, types.DateTime):

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 
 try:
     import pyarrow as pa
@@ -53,7 +53,7 @@ from .table import (
     check_columns,
     chosen_evolution,
     differing,
-    is_in,
+    is_column_or_part,
     types_by_path,
 )
 
@@ -256,7 +256,7 @@ class DeltaLakeTable(LakeTable):
         """
         kinds, there = types_by_path(wanted.fields), types_by_path(table.schema().fields)
         missing = check_columns(kinds, there, self._storage.uri, TABLE_COLUMNS, self._columns)
-        return [field for field in wanted.fields if any(is_in(field.name, path) for path in missing)]
+        return [field for field in wanted.fields if any(is_column_or_part(field.name, path) for path in missing)]
 
     def describe(self, footer: Any) -> str | None:
         """Return Delta's statistics of a file as JSON. Readers use them to skip files."""

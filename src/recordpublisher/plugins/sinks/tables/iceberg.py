@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.stores.folder_store import DurableFile
 from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
 from recordpublisher.publishers.errors import StateError
@@ -86,7 +86,7 @@ from .table import (
     check_columns,
     chosen_evolution,
     differing,
-    is_in,
+    is_column_or_part,
     types_by_path,
 )
 
@@ -290,7 +290,9 @@ class IcebergTable(LakeTable):
         table = self._called(lambda catalog: self._with_columns(catalog, schema, may_change))
         self._checked = _shape(table)
         types = _types(table.schema())
-        return {path: kind for path, kind in types.items() if any(is_in(name, path) for name in schema.names)}
+        return {
+            path: kind for path, kind in types.items() if any(is_column_or_part(name, path) for name in schema.names)
+        }
 
     def last_number(self, loaded: Table, writer: str) -> int:
         """Return the last number of a writer, from a property of the table; 0 if there is none. It survives the expiry of snapshots."""

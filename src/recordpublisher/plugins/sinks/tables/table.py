@@ -168,7 +168,7 @@ def _type_of(field: Any) -> Any:
     return field.field_type if hasattr(field, "field_type") else field.type
 
 
-def is_in(column: str, path: str) -> bool:
+def is_column_or_part(column: str, path: str) -> bool:
     """Return whether a path of `types_by_path` is this column, or inside it."""
     return path == column or path.startswith((f"{column}.", f"{column}["))
 

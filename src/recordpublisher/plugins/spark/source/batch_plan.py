@@ -9,12 +9,12 @@ from enum import Enum
 
 import msgspec
 
-from recordpublisher.fetcher import watermark_functions
+from recordpublisher.fetcher import watermark_rules
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
 from recordpublisher.fetcher.shards.shard_table import finished_ancestors, parent_keys, parents_ended
-from recordpublisher.fetcher.watermark_functions import inherited_watermark
+from recordpublisher.fetcher.watermark_rules import inherited_watermark
 from recordpublisher.fetcher.watermarks import lowest_active
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
@@ -354,7 +354,7 @@ def _idle_from_ms(entry: ShardOffset, idle_ms: int, offset: BatchOffset) -> int:
 # Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset
 # (W1-W8).
 #
-# The rules are those of `fetcher/watermark_functions.py`. Tasks do not communicate: the driver gets the results of
+# The rules are those of `fetcher/watermark_rules.py`. Tasks do not communicate: the driver gets the results of
 # their reads from their
 # claims, and the next tasks get the global watermark and the limit in the offset.
 
@@ -383,14 +383,14 @@ class AlignmentSettings:
         While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
         the first batch are also within the lookahead.
         """
-        limit = watermark_functions.emit_limit(global_watermark, self.lookahead)
+        limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
         if limit == math.inf:
             return None
         return EMIT_NOTHING if limit == -math.inf else int(limit)
 
     def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
         """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return seen.next_watermark is None and watermark_functions.is_idle(
+        return seen.next_watermark is None and watermark_rules.is_idle(
             silence.ms, self.idle_intervals.watermarks_ms
         )
 
@@ -409,20 +409,20 @@ def next_global_watermark(
     It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
     """
     active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
-    return watermark_functions.raised(current, lowest_active(entry.alignment_watermark for entry in active)[1])
+    return watermark_rules.raised(current, lowest_active(entry.alignment_watermark for entry in active)[1])
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
     """Return whether the shard holds the global watermark.
 
     Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
-    another process that has not reported it yet, so an ended parent holds the watermark longer there (`ended_parent_hold.py`).
+    another process that has not reported it yet, so an ended parent holds the watermark longer there.
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)
-        return watermark_functions.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
+        return watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
     is_open = not entry.done and is_startable(entry, shards)
-    return watermark_functions.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)
+    return watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)
 
 
 # Splits and merges in an offset: the shards that may be read, the new shards, and the shards that leave the offset

@@ -108,10 +108,10 @@ class KinesisService:
         (F8).
         """
         if self._arns is None:
-            from ..efo_consumers import registered_consumers
+            from ..efo_consumers import register_consumers
 
             options = self._options
-            self._arns = registered_consumers(options.streams, self._properties) if options.is_fan_out else {}
+            self._arns = register_consumers(options.streams, self._properties) if options.is_fan_out else {}
         return self._arns
 
     def discovered_shards(self, known: Collection[str]) -> list[Shard]:

@@ -16,7 +16,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.utils import ensure_boolean
 
-from recordpublisher.extras import install_command
+from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import values_of

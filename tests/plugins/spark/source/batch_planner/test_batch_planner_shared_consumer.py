@@ -10,7 +10,7 @@ from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.local import Delays, serve_in_thread
 from recordpublisher.plugins.runtime.streaming import BoundedReader
 from recordpublisher.plugins.sinks.callback import MemorySink
-from recordpublisher.plugins.spark.efo_consumers import registered_consumers, task_properties
+from recordpublisher.plugins.spark.efo_consumers import register_consumers, task_properties
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout.publisher import MAX_PREEMPTIONS, MAX_REFUSALS
 from recordpublisher.publishers.positions import StartingPosition
@@ -91,7 +91,7 @@ async def test_a_read_that_is_refused_has_seen_it():
     with serve_in_thread(delays=Delays(consumer=0)) as served:
         served.call(served.endpoint.account.create_stream, "s", 1)
         properties = Properties({**served.endpoint.properties(), **FAN_OUT})
-        properties = task_properties(properties, registered_consumers(["s"], properties))
+        properties = task_properties(properties, register_consumers(["s"], properties))
         start = {Shard("s", "shardId-000000000000"): ShardState(StartingPosition.trim_horizon())}
         served.call(served.endpoint.stream("s").put, b"x", "key")
         reader = BoundedReader(properties, "EFO")
