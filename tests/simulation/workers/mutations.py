@@ -8,8 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
-from recordpublisher.fetcher import watermark_rules
-from recordpublisher.fetcher import watermarks
+from recordpublisher.fetcher import watermark_rules, watermarks
 from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker, WorkerLives
 from recordpublisher.fetcher.pipeline import reading
 from recordpublisher.fetcher.pipeline.emitter import Emitter

@@ -368,7 +368,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `is_active`: whether at least one of its shards counts for the watermark.
     - `max_watermark`: the highest watermark of its shards (W12).
     - `group_watermark`: the highest watermark of the group that the worker knows (E8).
-    - `loads`: the load level of each shard (`ShardLoads`); a missing shard has the lowest level.
+    - `loads`: the load level of each shard (`planning.py`); a missing shard has the lowest level.
     - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision
       depends on it.
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).

@@ -390,9 +390,7 @@ class AlignmentSettings:
 
     def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
         """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return seen.next_watermark is None and watermark_rules.is_idle(
-            silence.ms, self.idle_intervals.watermarks_ms
-        )
+        return seen.next_watermark is None and watermark_rules.is_idle(silence.ms, self.idle_intervals.watermarks_ms)
 
 
 def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
