@@ -38,7 +38,7 @@ ON_A_PAGE = {
     "requests.MOST": "LocalStack's recordings from AWS: ten violations in one message",
 }
 OWN = re.compile(
-    r"faults\.|http_(requests|server)\.|schedules\.|storage\.|event_stream\.|in_memory_transport\."
+    r"faults\.|(http_requests|server)\.|schedules\.|storage\.|event_stream\.|in_memory_transport\."
     r"|(shard|stream)\.(HASH|TICKS|_COUNTER|HOUR)"
     r"|subscriptions\.(HEARTBEAT_MS|MAX_EVENT_RECORDS|MAX_EVENT_BYTES)"
 )
