@@ -68,12 +68,12 @@ FURTHER = {
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.event_time", ["WatermarkStrategy"]),
-    ],
-    "testing": [
         (
             "publishers.properties",
             ["text", "choice", "integer", "optional_integer", "number", "boolean", "prefix", "PropertyOptions"],
         ),
+    ],
+    "testing": [
         (
             "testing",
             [
