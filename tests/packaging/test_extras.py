@@ -1,8 +1,13 @@
 """How to install a missing extra, by where the package came from."""
 
+import subprocess
+import sys
+
 import pytest
 
 from recordpublisher.install_commands import install_command, install_command_of
+
+from processes.command_line import process_environment
 
 FOLDER = '{"url": "file:///home/me/record%20publisher", "dir_info": {"editable": EDITABLE}}'
 WHEEL = '{"url": "file:///tmp/recordpublisher-0.1.0-py3-none-any.whl", "archive_info": {}}'
@@ -28,3 +33,50 @@ def test_metadata_that_a_build_left_beside_the_source_hide_nothing(tmp_path, mon
     (tmp_path / "recordpublisher.egg-info/PKG-INFO").write_text("Name: recordpublisher\nVersion: 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert install_command("sql") == before
+
+
+HIDDEN = """
+import importlib, pkgutil, sys
+OF_EXTRAS = {"sqlalchemy", "psycopg", "pyarrow", "obstore", "fastavro", "deltalake", "pyiceberg", "polars", "cramjam", "opentelemetry",
+             "google", "pandas", "numpy", "pyspark"}
+
+class Hide:
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in OF_EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hide())
+import recordpublisher
+for each in pkgutil.walk_packages(recordpublisher.__path__, "recordpublisher.", onerror=lambda name: None):
+    if not each.name.endswith(("__main__", "worker_daemon")):
+        try:
+            importlib.import_module(each.name)
+        except ImportError as error:
+            print(each.name.removeprefix("recordpublisher."), "says" if "needs the extra" in str(error) else "fails")
+"""
+CHOSEN = {
+    *(f"plugins.{name}" for name in ("databases", "deserializers.avro", "metrics.opentelemetry", "runtime.frames")),
+    *(f"plugins.sinks.{name}" for name in ("files.parquet", "sql", "tables.delta", "tables.iceberg")),
+    "plugins.stores.sql_store",
+}
+"""Modules that a property or a name of `recordpublisher` chooses, and whose error names the extra."""
+BEHIND = {
+    *(f"plugins.columns.{name}" for name in ("file_columns", "partitions", "record_columns")),
+    *(
+        f"plugins.sinks.{name}"
+        for name in ("files.folder_columns", "tables.sink", "tables.staged_data_files", "tables.table")
+    ),
+    *(f"plugins.{name}" for name in ("archive.tables", "dead_letters.table_letters", "tracing.spans")),
+    *(f"plugins.deserializers.{name}" for name in ("glue", "protobuf")),
+}
+"""Modules that others import once they know that the extra is there."""
+
+
+def test_only_what_needs_an_extra_fails_without_it():
+    """A class that moves into a file with the import of an extra's package would need that extra too."""
+    script = [sys.executable, "-c", HIDDEN]
+    done = subprocess.run(script, env=process_environment(), capture_output=True, text=True, check=True, timeout=120)
+    found = dict(line.split() for line in done.stdout.splitlines() if not line.startswith("plugins.spark."))
+
+    assert {name for name, how in found.items() if how == "says"} == CHOSEN
+    assert {name for name, how in found.items() if how == "fails"} == BEHIND

@@ -1,4 +1,4 @@
-"""Dead letters in Kinesis: in the stream of a dead-letter sink, or of the queue that a job reads."""
+"""The dead letters of a job: read from the files, the stream or the queue in which its dead-letter sink has written them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, Table, delete, select, tuple_
-from sqlalchemy.exc import DataError
-
 from recordpublisher.fetcher.conditional_store import unreadable
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.sink import State
@@ -24,11 +21,10 @@ from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.job_properties import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import QUEUE_CREATION
-from recordpublisher.publishers.properties.sink_properties import SINK_STREAM, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard, written_hash_key
 
-from ..databases import Database
 from ..host.build_from_properties import build_store
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader
@@ -38,17 +34,23 @@ from ..sinks.archived_shards import HIDDEN
 from ..sinks.files.jsonl import lines_of, write_lines
 from ..sinks.files.sink import FileSink
 from ..sinks.kinesis import KinesisSink
-from ..sinks.sql.rows import IDENTITY
-from ..sinks.sql.target_table import find_table
 from ..stores.by_location import back_end_of, missing_folder
 from ..stores.folder_store import make_folder, path_of, sync
 
 log = logging.getLogger(__name__)
+
+
 T = TypeVar("T")
+
+
 MOST_LOGGED = 20
 """Number of unreadable letters that are logged with a line of their own."""
+
+
 Failures = Mapping[tuple[str, str, int], str]
 """Why letters failed, by `DeadLetter.key`."""
+
+
 CHUNK = 1000
 """Number of letters that are replayed together. A kill may repeat this many."""
 
@@ -101,6 +103,8 @@ async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
 
 Write = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters to another file. The letters are given by their numbers."""
+
+
 Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
 """The items of a file, a function that makes a letter of an item, and a function that writes some of the items to another file."""
 
@@ -297,83 +301,3 @@ class QueueLetters(StoredLetters):
     async def close(self) -> None:
         """Close the client."""
         await self._queue.close()
-
-
-# Dead letters in a table of the sql sink. A row is deleted when its letter was replayed.
-
-UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
-"""Errors of the conversion of a column, for example of a time that SQLite stores as text."""
-_StoredRow = tuple[Any, Any]
-"""The key of a row, and its columns or the error of one of them."""
-_NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
-
-
-class TableLetters(StoredLetters):
-    """Letters in a table. Owns the connection to the database. Raises: ConfigurationError if the URI is not set or is invalid."""
-
-    def __init__(self, properties: Properties) -> None:
-        uri = properties.value(SQL_URI)
-        if uri is None:
-            raise ConfigurationError(SQL_URI.key, None, SQL_URI.valid)
-        self._database = Database(uri, SQL_URI.key, properties)
-        self._name = properties.value(SQL_TABLE)
-
-    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the letters in the order of the key. Raises: ConfigurationError if the table does not have the columns of a record."""
-        place: Any = None
-        while rows := await self._database.transaction(partial(self._page_after, place)):
-            place = rows[-1][0]
-            if letters := self._read_letters(rows, self._letter):
-                yield letters
-
-    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
-        """Delete the rows of the letters that succeeded."""
-        if succeeded:
-            await self._database.transaction(lambda connection: self._delete(connection, succeeded))
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._database.close()
-
-    def _page_after(self, place: Any, connection: Connection) -> list[_StoredRow]:
-        table = self._table(connection)
-        keys = [table.columns[name] for name in IDENTITY]
-        columns = select(*(table.columns[name] for name in sorted(_NEEDED)))
-
-        def page(selected: Select[Any]) -> Select[Any]:
-            following = selected if place is None else selected.where(tuple_(*keys) > place)
-            return following.order_by(*keys).limit(CHUNK)
-
-        try:
-            rows = connection.execute(page(columns)).mappings()
-            return [(tuple(row[name] for name in IDENTITY), row) for row in rows]
-        except UNREADABLE:  # One row cannot be converted, so the rows are read one by one to keep the others.
-            places = [tuple(row) for row in connection.execute(page(select(*keys)))]
-            return [(each, _row_or_error(connection, columns.where(tuple_(*keys) == each))) for each in places]
-
-    def _letter(self, stored: _StoredRow, _: int) -> DeadLetter:
-        place, row = stored
-        name = f"the row {place} of the table {self._name}"
-        if isinstance(row, Exception):
-            raise unreadable(name, getattr(row, "orig", row)) from row
-        return letter_of_row(dict(row), name, place)
-
-    def _delete(self, connection: Connection, letters: Sequence[DeadLetter]) -> None:
-        table = self._table(connection)
-        keys = tuple_(*(table.columns[name] for name in IDENTITY))
-        for start in range(0, len(letters), 100):  # Databases limit the number of parameters of a statement.
-            places = [letter.place for letter in letters[start : start + 100]]
-            connection.execute(delete(table).where(keys.in_(places)))
-
-    def _table(self, connection: Connection) -> Table:
-        table = find_table(connection, self._name) if self._database.exists() else None
-        if table is None or not set(table.columns.keys()) >= _NEEDED:
-            raise ConfigurationError(SQL_TABLE.key, self._name, "a table of dead letters, as the sql sink creates it")
-        return table
-
-
-def _row_or_error(connection: Connection, query: Select[Any]) -> Any:
-    try:
-        return connection.execute(query).mappings().one()
-    except UNREADABLE as error:
-        return error

@@ -81,7 +81,7 @@ def stored_letters_of(properties: Properties) -> StoredLetters:
 
         return FileLetters(ParquetSink, parquet_rows, of_sink)
     if name == "sql":
-        from .letters import TableLetters
+        from .table_letters import TableLetters
 
         return TableLetters(of_sink)
     if name == "kinesis":

@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pyiceberg.io import FileIO, InputFile, OutputFile
-
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.stores.folder_store import DurableFile
 from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
 from recordpublisher.publishers.errors import StateError
-
-from .table import ObjectFolder, ObjectReader, ObjectWriter, TableFolder, as_os_errors
 
 try:
     import pyarrow as pa
@@ -35,6 +31,7 @@ try:
         TableAlreadyExistsError,
         ValidationError,
     )
+    from pyiceberg.io import FileIO, InputFile, OutputFile
     from pyiceberg.io.pyarrow import (
         UnsupportedPyArrowTypeException,
         compute_statistics_plan,
@@ -83,6 +80,11 @@ from .table import (
     ConflictingCommitError,
     LakeTable,
     NoTableError,
+    ObjectFolder,
+    ObjectReader,
+    ObjectWriter,
+    TableFolder,
+    as_os_errors,
     check_columns,
     chosen_evolution,
     differing,

@@ -1,0 +1,104 @@
+"""Dead letters in a table of a database. It needs the extra `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, delete, select, tuple_
+from sqlalchemy.exc import DataError
+
+from recordpublisher.fetcher.conditional_store import unreadable
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_row
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import SQL_TABLE, SQL_URI
+
+from ..databases import Database
+from ..sinks.sql.rows import IDENTITY
+from ..sinks.sql.target_table import find_table
+from .letters import CHUNK, StoredLetters
+
+# Dead letters in a table of the sql sink. A row is deleted when its letter was replayed.
+
+UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
+"""Errors of the conversion of a column, for example of a time that SQLite stores as text."""
+
+
+_StoredRow = tuple[Any, Any]
+"""The key of a row, and its columns or the error of one of them."""
+
+
+_NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
+
+
+class TableLetters(StoredLetters):
+    """Letters in a table. Owns the connection to the database. Raises: ConfigurationError if the URI is not set or is invalid."""
+
+    def __init__(self, properties: Properties) -> None:
+        uri = properties.value(SQL_URI)
+        if uri is None:
+            raise ConfigurationError(SQL_URI.key, None, SQL_URI.valid)
+        self._database = Database(uri, SQL_URI.key, properties)
+        self._name = properties.value(SQL_TABLE)
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield the letters in the order of the key. Raises: ConfigurationError if the table does not have the columns of a record."""
+        place: Any = None
+        while rows := await self._database.transaction(partial(self._page_after, place)):
+            place = rows[-1][0]
+            if letters := self._read_letters(rows, self._letter):
+                yield letters
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
+        """Delete the rows of the letters that succeeded."""
+        if succeeded:
+            await self._database.transaction(lambda connection: self._delete(connection, succeeded))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._database.close()
+
+    def _page_after(self, place: Any, connection: Connection) -> list[_StoredRow]:
+        table = self._table(connection)
+        keys = [table.columns[name] for name in IDENTITY]
+        columns = select(*(table.columns[name] for name in sorted(_NEEDED)))
+
+        def page(selected: Select[Any]) -> Select[Any]:
+            following = selected if place is None else selected.where(tuple_(*keys) > place)
+            return following.order_by(*keys).limit(CHUNK)
+
+        try:
+            rows = connection.execute(page(columns)).mappings()
+            return [(tuple(row[name] for name in IDENTITY), row) for row in rows]
+        except UNREADABLE:  # One row cannot be converted, so the rows are read one by one to keep the others.
+            places = [tuple(row) for row in connection.execute(page(select(*keys)))]
+            return [(each, _row_or_error(connection, columns.where(tuple_(*keys) == each))) for each in places]
+
+    def _letter(self, stored: _StoredRow, _: int) -> DeadLetter:
+        place, row = stored
+        name = f"the row {place} of the table {self._name}"
+        if isinstance(row, Exception):
+            raise unreadable(name, getattr(row, "orig", row)) from row
+        return letter_of_row(dict(row), name, place)
+
+    def _delete(self, connection: Connection, letters: Sequence[DeadLetter]) -> None:
+        table = self._table(connection)
+        keys = tuple_(*(table.columns[name] for name in IDENTITY))
+        for start in range(0, len(letters), 100):  # Databases limit the number of parameters of a statement.
+            places = [letter.place for letter in letters[start : start + 100]]
+            connection.execute(delete(table).where(keys.in_(places)))
+
+    def _table(self, connection: Connection) -> Table:
+        table = find_table(connection, self._name) if self._database.exists() else None
+        if table is None or not set(table.columns.keys()) >= _NEEDED:
+            raise ConfigurationError(SQL_TABLE.key, self._name, "a table of dead letters, as the sql sink creates it")
+        return table
+
+
+def _row_or_error(connection: Connection, query: Select[Any]) -> Any:
+    try:
+        return connection.execute(query).mappings().one()
+    except UNREADABLE as error:
+        return error
