@@ -6,7 +6,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.publishers.errors import FencedError, SinkError
+from recordpublisher.publishers.errors import FencedError, SinkError, StateError
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.kept_snapshots import KeptSnapshots
@@ -310,3 +310,52 @@ async def test_rows_that_were_written_are_committed_with_their_positions(workers
 
     written = [line for file in sorted(rows.rglob("*.jsonl")) for line in file.read_text().splitlines()]
     assert len(written) == 3
+
+
+def test_no_run_follows_an_error_after_which_the_shards_were_released():
+    """The records that `MapSink` has left to the next start would be passed over."""
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *TWO_SHARDS["a"])
+
+    async def job():
+        fetcher = make_fetcher(source, map_sink(handler), NO_PERIODIC, alone=kept.start())
+        await fetcher.open()
+        with pytest.raises(SinkError, match="not an order"):
+            await fetcher.run_bounded(Bounds(max_time=60))
+        handler.bad = None
+        with pytest.raises(StateError, match="make a new one") as raised:
+            await fetcher.run_bounded(Bounds(max_time=60))
+        await fetcher.close()
+        return raised.value
+
+    error = run_virtual(job())
+
+    assert "not an order" in str(error.__cause__)
+    assert kept.kept[-1]["shards"]["s/a"]["position"] == "6"
+    assert handler.handled == [*range(7)]
+
+
+def test_a_store_that_ends_as_if_it_had_been_cancelled_does_not_hide_the_first_error(caplog):
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *TWO_SHARDS["a"])
+
+    async def cancelled(state):
+        raise asyncio.CancelledError
+
+    async def job():
+        alone = kept.start()
+        fetcher = make_fetcher(source, map_sink(handler), NO_PERIODIC, alone=alone)
+        await fetcher.open()
+        alone.store = cancelled
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.wait([running])
+        await fetcher.close()
+        return running
+
+    running = run_virtual(job())
+
+    assert not running.cancelled()
+    assert "not an order" in str(running.exception())
+    assert "no last checkpoint could be stored after the error" in caplog.text
