@@ -263,16 +263,12 @@ class ShardFetcher:
         self._released_after = error
         seconds, ending = job.settings.drain_ms / 1000, asyncio.ensure_future(self._take_if_sound())
         try:
-            if (await asyncio.wait([ending], timeout=seconds))[0]:
-                if (
-                    ending.cancelled()
-                ):  # nothing here has cancelled it, and the run would end as if it had been cancelled
-                    raise ImpossibleStateError("a call of the state store or the sink raised CancelledError")
+            if (await asyncio.wait([ending], timeout=seconds))[0] and not ending.cancelled():
                 return ending.result()
-            log.warning(
-                "the last checkpoint after the error took longer than %.0f s (flink.job.drain.timeout) and was given up",
-                seconds,
-            )
+            late = f"it took longer than {seconds:.0f} s (flink.job.drain.timeout)"
+            # Nothing here has cancelled it. Its CancelledError would hide the error, and the run would seem to be cancelled.
+            reason = "the state store or the sink raised CancelledError" if ending.cancelled() else late
+            log.warning("no last checkpoint could be stored after the error: %s", reason)
         except Exception as failure:
             log.warning("no last checkpoint could be stored after the error: %s", failure)
         finally:
