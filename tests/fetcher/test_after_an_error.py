@@ -6,7 +6,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.publishers.errors import FencedError, SinkError, StateError
+from recordpublisher.publishers.errors import FencedError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.kept_snapshots import KeptSnapshots
@@ -176,6 +176,27 @@ def test_a_sink_that_may_have_lost_rows_with_its_error_is_not_trusted():
 
     _, positions, _ = failing_run(sink, kept)
 
+    assert positions == {"s/a": None, "s/b": None}
+
+
+def test_a_write_that_loses_rows_in_an_outage_while_another_error_ends_the_run_is_not_trusted():
+    kept, sink = KeptSnapshots(), BufferingSink()
+    source, error = failing_source()
+    write = sink.write
+
+    async def away(batch):
+        await write(batch)
+        if len(sink.buffered) == 7:
+            source.failing["s/a"] = error
+            await asyncio.sleep(1)
+            sink.buffered = []
+            raise StoreUnavailableError("the rows are lost")
+
+    sink.write = away
+
+    raised, positions, _ = failing_run(sink, kept, source)
+
+    assert raised is error
     assert positions == {"s/a": None, "s/b": None}
 
 

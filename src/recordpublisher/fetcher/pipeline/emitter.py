@@ -223,6 +223,7 @@ class Emitter:
             # that is known, the error waits. It counts once a heartbeat is confirmed, or if the run ends before. Otherwise the last
             # checkpoint would store positions of records that the sink has lost with the error.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
+                self._sink_turn.has_failed = True  # even with StoreUnavailableError, because no write is repeated
                 raise
             lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
@@ -289,7 +290,7 @@ class _SinkTurn(asyncio.Lock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # With StoreUnavailableError nothing is lost, and the call is repeated.
+        # With StoreUnavailableError a checkpoint has lost nothing, and is repeated.
         if isinstance(error, Exception) and not isinstance(error, StoreUnavailableError):
             self.has_failed = True
         self.release()
