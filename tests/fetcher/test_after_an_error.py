@@ -380,3 +380,32 @@ def test_a_store_that_ends_as_if_it_had_been_cancelled_does_not_hide_the_first_e
     assert not running.cancelled()
     assert "not an order" in str(running.exception())
     assert "no last checkpoint could be stored after the error" in caplog.text
+
+
+class BrokenTarget(RecordingSink):
+    """A target of dead letters that takes none."""
+
+    async def write(self, batch):
+        raise SinkError("the disk is full")
+
+
+def test_what_is_handled_is_stored_although_the_target_of_dead_letters_fails():
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+    sink = map_sink(handler, on_failure="DEAD_LETTER")
+    source = ScriptedSource(per_read=5, latency=0.1)
+    for shard, numbers in TWO_SHARDS.items():
+        source.add(shard, *numbers)
+
+    async def job():
+        fetcher = make_fetcher(source, sink, NO_PERIODIC, alone=kept.start(), dead_letters=BrokenTarget())
+        await fetcher.open()
+        with pytest.raises(SinkError, match="the disk is full"):
+            await fetcher.run_bounded(Bounds(max_time=60))
+        await fetcher.close()
+
+    for _ in range(2):
+        sink = map_sink(handler, on_failure="DEAD_LETTER")
+        run_virtual(job())
+
+    assert kept.kept[-1]["shards"]["s/a"]["position"] == "6"
+    assert [number for number in handler.handled if number < 7] == [*range(7)]  # those behind it are repeated
