@@ -6,7 +6,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.publishers.errors import FencedError, SinkError
+from recordpublisher.publishers.errors import FencedError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.kept_snapshots import KeptSnapshots
@@ -179,6 +179,27 @@ def test_a_sink_that_may_have_lost_rows_with_its_error_is_not_trusted():
     assert positions == {"s/a": None, "s/b": None}
 
 
+def test_a_write_that_loses_rows_in_an_outage_while_another_error_ends_the_run_is_not_trusted():
+    kept, sink = KeptSnapshots(), BufferingSink()
+    source, error = failing_source()
+    write = sink.write
+
+    async def away(batch):
+        await write(batch)
+        if len(sink.buffered) == 7:
+            source.failing["s/a"] = error
+            await asyncio.sleep(1)
+            sink.buffered = []
+            raise StoreUnavailableError("the rows are lost")
+
+    sink.write = away
+
+    raised, positions, _ = failing_run(sink, kept, source)
+
+    assert raised is error
+    assert positions == {"s/a": None, "s/b": None}
+
+
 def failing_source():
     """Its shard `a` fails once all of its records were read."""
     source = ScriptedSource(per_read=5, latency=0.1)
@@ -310,3 +331,81 @@ async def test_rows_that_were_written_are_committed_with_their_positions(workers
 
     written = [line for file in sorted(rows.rglob("*.jsonl")) for line in file.read_text().splitlines()]
     assert len(written) == 3
+
+
+def test_no_run_follows_an_error_after_which_the_shards_were_released():
+    """The records that `MapSink` has left to the next start would be passed over."""
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *TWO_SHARDS["a"])
+
+    async def job():
+        fetcher = make_fetcher(source, map_sink(handler), NO_PERIODIC, alone=kept.start())
+        await fetcher.open()
+        with pytest.raises(SinkError, match="not an order"):
+            await fetcher.run_bounded(Bounds(max_time=60))
+        handler.bad = None
+        with pytest.raises(StateError, match="make a new one") as raised:
+            await fetcher.run_bounded(Bounds(max_time=60))
+        await fetcher.close()
+        return raised.value
+
+    error = run_virtual(job())
+
+    assert "not an order" in str(error.__cause__)
+    assert kept.kept[-1]["shards"]["s/a"]["position"] == "6"
+    assert handler.handled == [*range(7)]
+
+
+def test_a_store_that_ends_as_if_it_had_been_cancelled_does_not_hide_the_first_error(caplog):
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *TWO_SHARDS["a"])
+
+    async def cancelled(state):
+        raise asyncio.CancelledError
+
+    async def job():
+        alone = kept.start()
+        fetcher = make_fetcher(source, map_sink(handler), NO_PERIODIC, alone=alone)
+        await fetcher.open()
+        alone.store = cancelled
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.wait([running])
+        await fetcher.close()
+        return running
+
+    running = run_virtual(job())
+
+    assert not running.cancelled()
+    assert "not an order" in str(running.exception())
+    assert "no last checkpoint could be stored after the error" in caplog.text
+
+
+class BrokenTarget(RecordingSink):
+    """A target of dead letters that takes none."""
+
+    async def write(self, batch):
+        raise SinkError("the disk is full")
+
+
+def test_what_is_handled_is_stored_although_the_target_of_dead_letters_fails():
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+    sink = map_sink(handler, on_failure="DEAD_LETTER")
+    source = ScriptedSource(per_read=5, latency=0.1)
+    for shard, numbers in TWO_SHARDS.items():
+        source.add(shard, *numbers)
+
+    async def job():
+        fetcher = make_fetcher(source, sink, NO_PERIODIC, alone=kept.start(), dead_letters=BrokenTarget())
+        await fetcher.open()
+        with pytest.raises(SinkError, match="the disk is full"):
+            await fetcher.run_bounded(Bounds(max_time=60))
+        await fetcher.close()
+
+    for _ in range(2):
+        sink = map_sink(handler, on_failure="DEAD_LETTER")
+        run_virtual(job())
+
+    assert kept.kept[-1]["shards"]["s/a"]["position"] == "6"
+    assert [number for number in handler.handled if number < 7] == [*range(7)]  # those behind it are repeated

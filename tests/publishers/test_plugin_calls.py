@@ -1,6 +1,7 @@
 """A call of a plugin's method that hangs, fails or raises what is not an error is named with the method and its line."""
 
 import asyncio
+import gc
 import re
 from contextlib import suppress
 
@@ -158,3 +159,18 @@ async def test_shards_that_name_each_other_as_parents_are_refused():
 def test_the_default_order_of_other_sequence_numbers_says_what_to_override():
     with pytest.raises(ValueError, match="'abc' is not a whole number: override `order_of` of Listing"):
         Listing().order_of("abc")
+
+
+async def test_a_close_that_fails_after_it_was_given_up_leaves_no_message_of_asyncio(caplog):
+    class FailsAtItsEnd:
+        async def close(self):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise RuntimeError("the connection is lost")
+
+    await close_or_leave(FailsAtItsEnd(), 0.01)
+    gc.collect()
+
+    assert [record.name for record in caplog.records if record.levelname == "ERROR"] == ["recordpublisher.run"]
+    assert "FailsAtItsEnd.close" in caplog.text

@@ -21,7 +21,13 @@ from ..publishers.errors import ConfigurationError, PluginError
 from ..publishers.log_fields import counted
 from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, V, V_co
-from ..publishers.user_code import PluginCall, check_user_function, describe_error, refuse_unrun_results
+from ..publishers.user_code import (
+    PluginCall,
+    as_plugin_error,
+    check_user_function,
+    describe_error,
+    refuse_unrun_results,
+)
 
 VALID_DESERIALIZER = (
     "a type that JSON is decoded into, rp.Json, rp.Avro or rp.Protobuf, or a plain function of a Record"
@@ -146,10 +152,16 @@ def one_for_each(plugin: object, method: str, what: str, batch: RecordBatch, *, 
 
     Raises: the errors of the method; PluginError if it returns something else, or raises an exception that is not an error.
     """
-    with PluginCall(plugin, method, note="", is_watched=False):
+    try:  # A `PluginCall` does the same, and took a tenth of the time of a batch with one record.
         result = getattr(plugin, method)(batch)
-    if result is None and or_none:
-        return None
+    except Exception:
+        raise
+    except BaseException as error:
+        if (replaced := as_plugin_error(error, PluginCall(plugin, method).name)) is None:
+            raise
+        raise replaced from error
+    if (result is None and or_none) or (type(result) is list and len(result) == len(batch)):
+        return result
     has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping))
     if has_length and len(result) == len(batch):
         return result

@@ -14,7 +14,7 @@ import msgspec
 
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
 from ..publishers.shards import Shard
-from ..publishers.user_code import end_or_leave, slow_calls, waiting_line
+from ..publishers.user_code import describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.commits import CheckpointScheduler
 from .conditional_store import wait_for_store
@@ -72,6 +72,8 @@ class ShardFetcher:
         self._sink_metrics = SinkMetrics(parts.job.sink)
         self._has_failed = False
         """Whether an error ended the last run."""
+        self._released_after: Exception | None = None
+        """The error after which a last checkpoint was begun, which has released the shards."""
         self._past_event_time: dict[str, int | None] = {}
         """The next watermark of each shard that ended the last run past the event-time bound."""
 
@@ -94,7 +96,15 @@ class ShardFetcher:
         return await self.run_bounded(Bounds())
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
-        """Run until a bound is reached. May be called again: the next run resumes where the last one ended."""
+        """Run until a bound is reached. May be called again: the next run resumes where the last one ended.
+
+        Raises: StateError after a run that an error has ended with a last checkpoint.
+        """
+        if self._released_after is not None:
+            # The sink was told that no write follows. `MapSink` would pass over the records that it has left to the next start.
+            raise StateError(
+                f"an error has ended this fetcher, so make a new one to resume: {describe_error(self._released_after)}"
+            ) from self._released_after
         self._has_failed = is_cut_off = False
         try:
             return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
@@ -250,14 +260,15 @@ class ShardFetcher:
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
         if not has_store or (is_in_doubt and not isinstance(error, DataLossError)):
             return False
+        self._released_after = error
         seconds, ending = job.settings.drain_ms / 1000, asyncio.ensure_future(self._take_if_sound())
         try:
-            if (await asyncio.wait([ending], timeout=seconds))[0]:
+            if (await asyncio.wait([ending], timeout=seconds))[0] and not ending.cancelled():
                 return ending.result()
-            log.warning(
-                "the last checkpoint after the error took longer than %.0f s (flink.job.drain.timeout) and was given up",
-                seconds,
-            )
+            late = f"it took longer than {seconds:.0f} s (flink.job.drain.timeout)"
+            # Nothing here has cancelled it. Its CancelledError would hide the error, and the run would seem to be cancelled.
+            reason = "the state store or the sink raised CancelledError" if ending.cancelled() else late
+            log.warning("no last checkpoint could be stored after the error: %s", reason)
         except Exception as failure:
             log.warning("no last checkpoint could be stored after the error: %s", failure)
         finally:

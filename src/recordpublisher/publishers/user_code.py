@@ -477,16 +477,19 @@ async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> li
     """Wait until these cancelled tasks have ended. Return those that have not ended after `seconds`, which are left behind.
 
     When the event loop closes, it waits for all of its tasks, but no longer for those. A task that is left behind keeps its code
-    running as long as the loop runs, because no code can be stopped from outside.
+    running as long as the loop runs, because no code can be stopped from outside. Errors that tasks raise at their end are not logged.
     """
     running = {task for task in tasks if not task.done()}
     if not running:
         return []
     try:
-        _, hung = await asyncio.wait(running, timeout=seconds)
+        ended, hung = await asyncio.wait(running, timeout=seconds)
     except asyncio.CancelledError:
         await asyncio.wait(running, timeout=seconds)  # The caller closes what the tasks use, so they must have ended.
         raise
+    for task in ended:
+        if not task.cancelled():
+            task.exception()  # Otherwise asyncio would log it with a traceback: the task was given up.
     for task in hung:
         LEFT_BEHIND.add(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -10,6 +10,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesis
 
+from fakes.memory_streams import PROPERTIES, install
+
 
 def closed_port():
     with socket.socket() as taken:
@@ -83,6 +85,40 @@ async def test_a_cancellation_of_an_opening_is_no_stop(away):
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
+
+
+class SlowToEnd(rp.Sink):
+    """Its opening takes a while to end after its cancellation."""
+
+    is_closed = False
+
+    async def open(self, context):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.2)
+
+    async def write(self, batch):
+        """Nothing to do."""
+
+    async def close(self):
+        self.is_closed = True
+
+
+async def test_a_second_cancellation_of_an_opening_closes_what_was_opened(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    sink = SlowToEnd()
+    opening = asyncio.create_task(rp.DataFetcher("orders", PROPERTIES, sink=sink, handle_signals=True).__aenter__())
+    await asyncio.sleep(0.1)
+    handler = signal.getsignal(signal.SIGTERM)
+    opening.cancel()
+    await asyncio.sleep(0.05)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+
+    assert sink.is_closed
+    assert signal.getsignal(signal.SIGTERM) is not handler
 
 
 async def opened(stream, given):

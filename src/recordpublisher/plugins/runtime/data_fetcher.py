@@ -152,8 +152,10 @@ class DataFetcher(Generic[V]):
                 if not self._was_stopped_unopened:
                     await self._opening
             except BaseException as error:
-                self._opening = await _ended(self._opening)
-                await self._close(error)
+                try:
+                    self._opening = await _ended(self._opening)
+                finally:  # A second cancellation does not wait for the opening, but closes as well.
+                    await self._close(error)
                 raise
         return self
 
@@ -214,7 +216,8 @@ class DataFetcher(Generic[V]):
     ) -> BoundedResult:
         """Run until the first bound (see `Bounds`) is met, and return why and where the run ended.
 
-        A further call continues where the last run ended. Raises: the errors of `run`.
+        A further call continues where the last run ended. Raises: the errors of `run`; StateError if an error has ended a run that stores
+        positions.
         """
         with SHORT_ERRORS:
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)

@@ -471,6 +471,21 @@ class RecordHandling:
             else:
                 self._failed.append(items)
 
+    def _leave_rejected(self, items: Sequence[UnhandledRecord], error: Exception) -> bool:
+        """Leave the oldest rejected records to the next start, because their dead letters could not be stored.
+
+        Return whether that was done: only after an error has ended the job, and if their shards are released.
+        """
+        if not (self._leaves_failed and all(self._positions.drop_failed(item, inf) for item in items)):
+            return False
+        words = "%s could not be stored as dead letters, and are left to the next start: %s"
+        log.warning(words, counted(len(items), "record"), describe_error(error))
+        self.finish_dropped()
+        for item in items:
+            self._rejected.popleft()
+            self._leave(item)
+        return True
+
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
         """End the job with this error at the next call of the sink. Later errors are ignored."""
         if self._error is None:
@@ -560,7 +575,12 @@ class RecordHandling:
             rejected = [
                 (item.as_batch(), reason) for (item, reason), is_left in zip(items, left, strict=True) if not is_left
             ]
-            await self._context.reject_all(rejected, is_logged=True)
+            try:
+                await self._context.reject_all(rejected, is_logged=True)
+            except Exception as error:
+                if not self._leave_rejected([item for item, _ in items], error):
+                    raise
+                continue
             for (item, _), is_left in zip(items, left, strict=True):
                 self._rejected.popleft()
                 if is_left:
