@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +101,7 @@ class RecordSending:
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
-        self._failing: weakref.WeakKeyDictionary[ShardQueue, float] = weakref.WeakKeyDictionary()
+        self._failing: dict[ShardQueue, float] = {}
         self._failing_since: float | None = None
         self._taken_at = -NEVER
         self.last_failure = ""
@@ -279,6 +278,8 @@ class RecordSending:
             self._log_outage(batch.queue, own, outcome)
             self._adapt_rate(batch, outcome)
             self._complete_batch(batch.queue, outcome)
+        if self._failing and not self._outstanding.records:
+            self._note_failing()
         self._on_progress()
 
     def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
@@ -286,17 +287,25 @@ class RecordSending:
         policy, waiting = self._settings.retries, outcome.to_retry
         if outcome.acknowledged:
             self._taken_at = self._clock.monotonic()
-        if outcome.acknowledged or not waiting:
-            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
             if self._failing.pop(queue, None) is not None:
-                self._failing_since = min(self._failing.values(), default=None)
+                self._note_failing()
+        if outcome.acknowledged or not waiting:
+            # Records that were given up end no outage: the shard may have others, which fail too.
+            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
         elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
             lasted = max(record.failing_for for record in waiting)
             error = next(each.error_message or each.error_code or "no answer" for each in results)
             self.last_failure = error
-            self._failing[queue] = self._clock.monotonic() - lasted
-            self._failing_since = min(self._failing.values())
+            if queue in self._queues:  # Otherwise the shard was closed, and other shards get its records.
+                self._failing.setdefault(queue, self._clock.monotonic() - lasted)
+                self._note_failing()
             OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
+
+    def _note_failing(self) -> None:
+        """Remember since when a shard has failed. It is kept, because other threads ask."""
+        if not self._outstanding.records:  # Nothing is put, so nothing fails.
+            self._failing.clear()
+        self._failing_since = min(self._failing.values(), default=None)
 
     def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:
         queue = batch.queue
@@ -383,6 +392,9 @@ class RecordSending:
 
     def _apply_shard_map(self, shard_map: ShardMap) -> None:
         self._queues.update(shard_map, self._clock.monotonic())
+        for closed in [queue for queue in self._failing if queue not in self._queues]:
+            del self._failing[closed]
+        self._note_failing()
         self._outstanding.update_limits(shard_map.open_count)
 
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
