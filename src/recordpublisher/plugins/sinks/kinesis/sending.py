@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
 from recordpublisher.publishers.clock import Clock
@@ -27,12 +26,14 @@ from .shard_queues import (
     ANY_SHARD,
     MIN_REFRESH_INTERVAL_SECONDS,
     NO_SHARDS,
+    KeyOrder,
     KplAggregator,
     MisroutedRecord,
     ShardListing,
     ShardMap,
     ShardQueue,
     ShardQueues,
+    removed_while,
     split_aggregate,
 )
 from .sink_settings import KinesisSinkSettings, SinkMetrics
@@ -44,6 +45,8 @@ LONGEST_TRY_SECONDS = 60.0
 
 If it was longer, the process may have been suspended, or may not have been permitted to write.
 """
+OUTAGE_CALLS = 3
+"""After this many calls in a row from which a shard took nothing, the outage counts for the records that wait, too."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """Timers are rounded, so a call that is due this soon counts as due."""
@@ -276,8 +279,10 @@ class RecordSending:
             own, now = list(islice(remaining, len(batch.records))), self._clock.monotonic()
             outcome = classify_results(batch, own, self._settings, now)
             self._log_outage(batch.queue, own, outcome)
+            expired, held = self._age_waiting(batch, outcome, now)
             self._adapt_rate(batch, outcome)
             self._complete_batch(batch.queue, outcome)
+            self._give_up_waiting(expired, held, own[0])
         if self._failing and not self._outstanding.records:
             self._note_failing()
         self._on_progress()
@@ -306,6 +311,41 @@ class RecordSending:
         if not self._outstanding.records:  # Nothing is put, so nothing fails.
             self._failing.clear()
         self._failing_since = min(self._failing.values(), default=None)
+
+    def _age_waiting(
+        self, batch: ShardBatch, outcome: PutOutcome, now: float
+    ) -> tuple[list[PendingRecord], list[PendingRecord]]:
+        """Count the outage of a shard for the records that wait behind those of a call. Remove and return those that waited too long.
+
+        The first list has records of the queue, the second those that were held for the order of a key. Without this a full queue would be
+        given up call by call, each after an outage of its own, and the records of a key one by one.
+        """
+        queue, policy = batch.queue, self._settings.retries
+        if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
+            return [], []
+        keys = {} if self._order is None else self._order.held_of([*batch.records, *queue.records])
+        if outcome.acknowledged:
+            for record in chain(queue.records, *keys.values()):
+                if not record.attempts:
+                    record.failed_at, record.failing_for = None, 0.0
+            return [], []
+        for record in chain(queue.records, *keys.values()):
+            count_outage(record, now)
+
+        def is_used_up(record: PendingRecord) -> bool:
+            return policy.is_used_up(0, record.failing_for)
+
+        return queue.remove(is_used_up), [one for held in keys.values() for one in removed_while(held, is_used_up)]
+
+    def _give_up_waiting(
+        self, expired: Sequence[PendingRecord], held: Sequence[PendingRecord], result: PutResult
+    ) -> None:
+        code, message = result.error_code or "MalformedResponse", result.error_message or ""
+        for record in expired:
+            self._give_up(GivenUp(record, code, message))
+        for record in held:  # An earlier record of the key is not acknowledged, or it has released a later one.
+            self._failures.give_up(record, code, message)
+            self._count_failed(record.user_records, releases=False)
 
     def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:
         queue = batch.queue
@@ -346,10 +386,12 @@ class RecordSending:
         self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
         self._count_failed(given_up.record.user_records)
 
-    def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
+    def _count_failed(self, user_records: Sequence[PendingRecord], *, releases: bool = True) -> None:
         records, _ = self._outstanding.complete(user_records)
         self._metrics.add("numRecordsOutErrors", records)
-        if self._failures.error is None:  # Otherwise the sink has ended, and a later record of the key must not be put.
+        if (
+            releases and self._failures.error is None
+        ):  # Otherwise the sink has ended, and a later record of the key must not be put.
             self._release_next_of_keys(user_records)
 
     def _put_back(self, queue: ShardQueue, failed: list[PendingRecord]) -> None:
@@ -451,41 +493,6 @@ class ShardBatch:
 
 PutRequest = list[ShardBatch]
 """The records of one call, shard by shard, in the order in which they are sent."""
-
-
-class KeyOrder:
-    """Owns the records that wait until an earlier record of their key is acknowledged."""
-
-    def __init__(self, aggregator: KplAggregator | None) -> None:
-        self._aggregator = aggregator
-        self._held: dict[str, deque[PendingRecord]] = {}
-
-    def admit_or_hold(self, record: PendingRecord) -> bool:
-        """Return True if the record may be sent now. Otherwise hold it until `release_after` returns it."""
-        held = self._held.get(record.partition_key)
-        if held is None:
-            self._held[record.partition_key] = deque()
-            return True
-        held.append(record)
-        return False
-
-    def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
-        """Remove and return the next record, or aggregate, of each key in `done`.
-
-        It may be sent now, because the user records in `done` are complete.
-        """
-        return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
-
-    def _release_next(self, key: str) -> PendingRecord | None:
-        held = self._held[key]
-        if not held:
-            del self._held[key]
-            return None
-        if self._aggregator is None:
-            return held.popleft()
-        return self._aggregator.aggregate(
-            self._aggregator.take_parts(held, self._aggregator.max_bytes, of_one_key=True)
-        )
 
 
 class SendPermission:
@@ -628,11 +635,10 @@ def classify_results(
         is_throttled = result.error_code == THROTTLED
         outcome.throttles += is_throttled
         record.attempts = 0 if is_throttled and taken else record.attempts + 1
-        if record.attempts <= 1:
-            record.failing_for = 0.0
+        if record.attempts:
+            count_outage(record, now)
         else:
-            record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
-        record.failed_at = now
+            record.failed_at, record.failing_for = None, 0.0
         is_used_up = record.attempts > 0 and limits.retries.is_used_up(record.attempts - 1, record.failing_for)
         if is_used_up or result.error_code == VALIDATION_EXCEPTION:
             outcome.given_up.append(
@@ -643,6 +649,13 @@ def classify_results(
     taken_results = [results[index] for index in sorted(taken)]
     outcome.misrouted = _misrouted(batch.queue, outcome.acknowledged, taken_results)
     return outcome
+
+
+def count_outage(record: PendingRecord, now: float) -> None:
+    """Count the time since the last failure as part of the record's outage."""
+    if record.failed_at is not None:
+        record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
+    record.failed_at = now
 
 
 def results_of_failed_call(error: TransientError, records: int) -> list[PutResult]:
