@@ -6,7 +6,7 @@ import re
 import pytest
 
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.publishers.errors import SinkError, TransientError
+from recordpublisher.publishers.errors import FatalKinesisError, SinkError, TransientError
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.writable_stream import FakeKinesis, a_sink, put_numbers
@@ -121,6 +121,24 @@ def test_k4_a_listing_that_fails_for_as_long_gives_up_the_aggregates_that_wait_f
         return arrived(fake)
 
     assert {2, 3} <= {*run_virtual(job())}
+
+
+def test_k4_the_sink_survives_an_outage_in_which_the_size_limit_cannot_be_read_after_a_call_was_refused():
+    async def job():
+        fake, failed = FakeKinesis(), []
+        async with a_sink(fake, {"flink.job.max.outage": "5s"}, on_failure=failed.append) as sink:
+            fake.fail = FatalKinesisError("PutRecords", "ValidationException", "too large")
+            fake.summary_error = TransientError("DescribeStreamSummary", "ClientConnectorError", "refused")
+            await put_numbers(sink, [0])
+            await asyncio.sleep(60)
+            fake.fail = fake.summary_error = None
+            await put_numbers(sink, [1])
+            await sink.flush()
+        return [record.error_message for record in failed], arrived(fake)
+
+    (message,), stored = run_virtual(job())
+    assert "DescribeStreamSummary failed with ClientConnectorError: refused" in message
+    assert stored == [1]
 
 
 def test_k3_in_a_job_a_record_that_is_given_up_ends_the_sink():

@@ -40,6 +40,8 @@ from .sink_settings import KinesisSinkSettings, SinkMetrics
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
+NOT_SENT = "NotSent"
+"""The error code of a record whose call the service has refused because of other records, or for a reason not known yet."""
 LONGEST_TRY_SECONDS = 60.0
 """Longest time between two failures of a record that counts as part of an outage.
 
@@ -252,7 +254,12 @@ class RecordSending:
                 raise
             self._metrics.add("failedRequests")
             # The stream's size limit may have been lowered after the records were checked. If so, only the records above it failed.
-            await self.limit.read_after(self._clock.monotonic())
+            try:
+                await self.limit.read_after(self._clock.monotonic())
+            except RetriesExhaustedError as exhausted:
+                if not self._failures.continues:
+                    raise
+                return [PutResult(error_code=NOT_SENT, error_message=str(exhausted))] * len(entries)
             largest = self.limit.max_bytes
             if not any(size_of(entry.data, entry.partition_key) > largest for entry in entries):
                 raise
@@ -672,7 +679,7 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
     refused = PutResult(
         error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
     )
-    others = PutResult(error_code="NotSent", error_message=str(error))
+    others = PutResult(error_code=NOT_SENT, error_message=str(error))
     return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
 
 
