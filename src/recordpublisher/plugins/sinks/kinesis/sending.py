@@ -49,6 +49,8 @@ If it was longer, the process may have been suspended, or may not have been perm
 """
 OUTAGE_CALLS = 3
 """After this many calls in a row from which a shard took nothing, the outage counts for the records that wait, too."""
+GIVEN_UP_PER_CALL = 2000
+"""So many of the records that wait are given up after a failed call, which takes about ten milliseconds of the loop (F1)."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """Timers are rounded, so a call that is due this soon counts as due."""
@@ -290,8 +292,6 @@ class RecordSending:
             self._adapt_rate(batch, outcome)
             self._complete_batch(batch.queue, outcome)
             self._give_up_waiting(expired, held, own[0])
-        if self._failing and not self._outstanding.records:
-            self._note_failing()
         self._on_progress()
 
     def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
@@ -342,7 +342,15 @@ class RecordSending:
         def is_used_up(record: PendingRecord) -> bool:
             return policy.is_used_up(0, record.failing_for)
 
-        return queue.remove(is_used_up), [one for held in keys.values() for one in removed_while(held, is_used_up)]
+        expired = queue.remove_while(is_used_up, GIVEN_UP_PER_CALL)
+        held: list[PendingRecord] = []
+        if (
+            self._order is not None
+        ):  # Only behind records that are given up too, so that those of a key are given up in their order.
+            given_up = [*(each.record for each in outcome.given_up), *expired]
+            for of_key in self._order.held_of(given_up).values():
+                held += removed_while(of_key, is_used_up, GIVEN_UP_PER_CALL - len(held))
+        return expired, held
 
     def _give_up_waiting(
         self, expired: Sequence[PendingRecord], held: Sequence[PendingRecord], result: PutResult
@@ -470,6 +478,8 @@ class RecordSending:
 
     def _on_progress(self) -> None:
         """Wake the sender and the waiting writes, because records were completed or moved. After an error end the tasks."""
+        if self._failing and not self._outstanding.records:
+            self._note_failing()
         if self._failures.error is not None:
             for task in self._tasks:
                 task.cancel()

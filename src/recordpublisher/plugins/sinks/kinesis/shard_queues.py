@@ -202,12 +202,10 @@ class ShardQueue:
         self.queued_bytes = 0
         return waiting
 
-    def remove(self, is_removed: Callable[[PendingRecord], bool]) -> list[PendingRecord]:
-        """Remove and return the queued records for which that is true."""
-        removed = [record for record in self.records if is_removed(record)]
-        if removed:
-            self.records = deque(record for record in self.records if not is_removed(record))
-            self.queued_bytes -= sum([record.size for record in removed])
+    def remove_while(self, is_removed: Callable[[PendingRecord], bool], most: int) -> list[PendingRecord]:
+        """Remove and return the first queued records for which that is true, `most` of them at most."""
+        removed = removed_while(self.records, is_removed, most)
+        self.queued_bytes -= sum([record.size for record in removed])
         return removed
 
     @property
@@ -406,10 +404,12 @@ class KeyOrder:
         )
 
 
-def removed_while(records: deque[PendingRecord], is_removed: Callable[[PendingRecord], bool]) -> list[PendingRecord]:
-    """Remove and return the first records for which that is true."""
+def removed_while(
+    records: deque[PendingRecord], is_removed: Callable[[PendingRecord], bool], most: int
+) -> list[PendingRecord]:
+    """Remove and return the first records for which that is true, `most` of them at most."""
     removed: list[PendingRecord] = []
-    while records and is_removed(records[0]):
+    while records and len(removed) < most and is_removed(records[0]):
         removed.append(records.popleft())
     return removed
 
