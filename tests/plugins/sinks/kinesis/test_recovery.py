@@ -206,3 +206,21 @@ def test_k2_records_that_waited_in_an_outage_have_the_whole_time_in_the_next_one
         assert sink.metrics()["numRecordsOutErrors"] == 0
 
     run_virtual(job())
+
+
+def test_a_close_that_waits_says_how_long_the_records_that_are_left_are_retried(caplog):
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, {"flink.job.max.outage": "2min"}, on_failure=lambda failed: None) as sink:
+            fake.fail = REFUSED
+            await put_numbers(sink, [0])
+            await asyncio.sleep(100)
+            await put_numbers(sink, [1])
+            await asyncio.sleep(30)
+            assert sink.metrics()["numRecordsOutErrors"] == 1
+
+    run_virtual(job())
+    (line,) = [text for text in caplog.messages if text.startswith("the close of the Kinesis sink")]
+    left = re.search(r"failed for 2\.\d min, and the oldest records are retried for (\d+) s more", line)
+    assert left is not None, line
+    assert 70 < int(left[1]) < 120

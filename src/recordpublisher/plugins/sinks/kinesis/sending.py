@@ -113,6 +113,8 @@ class RecordSending:
         self._taken_at = -NEVER
         self.last_failure = ""
         """The error of the last call that failed."""
+        self.retried_seconds = 0.0
+        """How long the oldest record of that call has failed. Shorter than `failing_seconds` after records were given up."""
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.
@@ -307,7 +309,7 @@ class RecordSending:
         elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
             lasted = max(record.failing_for for record in waiting)
             error = next(each.error_message or each.error_code or "no answer" for each in results)
-            self.last_failure = error
+            self.last_failure, self.retried_seconds = error, lasted
             if queue in self._queues:  # Otherwise the shard was closed, and other shards get its records.
                 self._failing.setdefault(queue, self._clock.monotonic() - lasted)
                 self._note_failing()
