@@ -50,7 +50,7 @@ If it was longer, the process may have been suspended, or may not have been perm
 OUTAGE_CALLS = 3
 """After this many calls in a row from which a shard took nothing, the outage counts for the records that wait, too."""
 GIVEN_UP_PER_CALL = 2000
-"""So many of the records that wait are given up after a failed call, which takes about ten milliseconds of the loop (F1)."""
+"""Number of waiting records that one failed call gives up at most, which takes the loop about ten milliseconds (F1)."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """Timers are rounded, so a call that is due this soon counts as due."""
