@@ -54,6 +54,7 @@ class FakeKinesis:
         self.refuse = lambda entry: None
         self.fail: Exception | None = None
         self.listing_error: Exception | None = None
+        self.summary_error: Exception | None = None
         self.refuse_above_limit = False
         self.lost_responses = 0
         self.summary = StreamSummary(2**20, distributes_by_key=True)
@@ -112,6 +113,8 @@ class FakeKinesis:
     async def stream_summary(self, stream: str) -> StreamSummary:
         self.summaries += 1
         await asyncio.sleep(self.latency)
+        if self.summary_error is not None:
+            raise self.summary_error
         return self.summary
 
     async def close(self) -> None:

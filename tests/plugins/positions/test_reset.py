@@ -302,6 +302,15 @@ class TestAPublisherThatListsItsShards:
         assert set(moved) == {f"{own['flink.streams']}/p0", f"{own['flink.streams']}/p1"}
         assert await read(own) == [b"1", b"2"]
 
+    async def test_a_listing_without_shards_forgets_no_positions(self, own, monkeypatch):
+        await read(own)
+        monkeypatch.setattr(memory_streams.MemoryFactory, "shards", {})
+
+        with pytest.raises(rp.StateError, match=r"^the listing of .* has no shard, so nothing is reset$"):
+            await rp.reset_positions(own, "LATEST")
+
+        assert len(await stored_states(own)) == 2
+
     async def test_its_shards_are_imported(self, own, tmp_path):
         await read(own)
         file, imported = tmp_path / "positions", own.merged({"flink.state.uri": str(tmp_path / "imported")})

@@ -45,8 +45,8 @@ class PositionsReset:
     async def plan(self) -> list[ImportedPosition]:
         """Return the positions from which the job would continue, for all shards. Shards that are reset have a `note`.
 
-        Raises: StateError if the job has no positions, or keeps them where only the job can write them; ConfigurationError if a shard is
-        unknown, or the time is in the future.
+        Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if a stream lists no shard;
+        ConfigurationError if a shard is unknown, or the time is in the future.
         """
         if self.job.are_in_the_sink and await self.job.is_of_a_group():
             raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
@@ -61,6 +61,8 @@ class PositionsReset:
         listed_ids: set[str] = set()
         for stream in self.streams:
             listed = await self._retried(functools.partial(self.lister.list_shards, stream))
+            if not listed:  # Otherwise all positions would be forgotten as those of expired shards.
+                raise StateError(f"the listing of {stream} has no shard, so nothing is reset")
             listed_ids |= {shard.shard_id for shard in listed}
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
             start = await self._start_of(stream)
@@ -143,7 +145,8 @@ async def reset_positions(
     to its end. Later writes of running processes fail.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
-    group is running, or if a group's positions are stored with its rows; KinesisError if the shards cannot be listed.
+    group is running, if a group's positions are stored with its rows, or if a stream lists no shard; KinesisError if the shards cannot be
+    listed.
     """
     start, properties = place_named(to, "to"), Properties(properties)
     async with job_and_lister(properties) as (job, lister, streams):

@@ -96,3 +96,38 @@ def test_a_sink_that_puts_into_one_shard_is_ready_while_another_shard_fails():
             return sink.reasons_not_ready()
 
     assert run_virtual(job()) == []
+
+
+def test_a_sink_is_not_ready_while_records_wait_although_some_have_been_given_up():
+    async def job():
+        fake, found = FakeKinesis(), []
+        async with a_sink(fake, {"flink.job.max.outage": "5s"}, on_failure=lambda failed: None) as sink:
+            fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+            for number in range(60):
+                await put_numbers(sink, [number])
+                await asyncio.sleep(1)
+                found.append(bool(sink.reasons_not_ready()))
+            await asyncio.sleep(60)
+            assert sink.metrics()["outstandingRecordsCount"] == 0
+            return found, sink.reasons_not_ready()
+
+    found, after = run_virtual(job())
+    assert all(found[15:]), "the outage is longer than records are retried, and records wait"
+    assert after == [], "no record waits"
+
+
+def test_a_sink_is_ready_when_a_shard_that_failed_was_merged():
+    async def job():
+        fake = FakeKinesis(2)
+        async with a_sink(fake) as sink:
+            fake.refuse = lambda entry: "InternalFailure" if entry.explicit_hash_key != "0" else None
+            await sink.put(b"x", "k", str(2**128 - 1))
+            await asyncio.sleep(3)
+            fake.refuse = lambda entry: None
+            fake.merge("s0", "s1")
+            await sink.put(b"x", "k", "0")  # It shows the merge while the other record waits for its next try.
+            await sink.flush()
+            await asyncio.sleep(60)
+            return sink.metrics()["failingMs"], sink.reasons_not_ready()
+
+    assert run_virtual(job()) == (0, [])

@@ -32,7 +32,7 @@ class PendingRecord(msgspec.Struct, gc=False):
     - `size`: bytes of data and key, as the service counts them.
     - `epoch`: the number of flushes requested before it was accepted.
     - `attempts`: consecutive failed attempts.
-    - `failed_at`: time of the last failed attempt (seconds of the clock).
+    - `failed_at`: time of the last failed attempt, of it or of a record before it in an outage (seconds of the clock), if there is one.
     - `failing_for`: seconds that count as the outage of this record.
     - `source`: the shard that a job has read the record from; None if no job has read it.
     - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
@@ -45,7 +45,7 @@ class PendingRecord(msgspec.Struct, gc=False):
     size: int
     epoch: int = 0
     attempts: int = 0
-    failed_at: float = 0.0
+    failed_at: float | None = None
     failing_for: float = 0.0
     parts: tuple[PendingRecord, ...] = ()
     source: SourceShard | None = None
@@ -186,6 +186,11 @@ class FailedRecords:
         """
         self._on_failed, self.continues = on_failed, continues
 
+    @property
+    def ends_sink(self) -> bool:
+        """Whether the first record that is given up ends the sink."""
+        return self._fails_on_error and not self.continues
+
     def raise_if_ended(self) -> None:
         """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here (FLINK-9374)."""
         if self.error is not None:
@@ -255,9 +260,10 @@ class FailedRecords:
 
     def _tried(self, record: PendingRecord) -> str:
         """Return how long the record was tried, and which property decides that."""
-        if record.attempts < 2:
-            return ""
         limit = f" ({self._decided_by} decides)" if self._decided_by else ""
+        if record.attempts < 2:
+            waited = duration_words(record.failing_for)
+            return f", which waited for {waited} behind others{limit}," if record.failing_for else ""
         return f", which was tried {record.attempts} times for {duration_words(record.failing_for)}{limit},"
 
     def _end(self) -> str:

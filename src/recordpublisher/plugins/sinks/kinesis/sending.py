@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
 from recordpublisher.publishers.clock import Clock
@@ -28,23 +26,31 @@ from .shard_queues import (
     ANY_SHARD,
     MIN_REFRESH_INTERVAL_SECONDS,
     NO_SHARDS,
+    KeyOrder,
     KplAggregator,
     MisroutedRecord,
     ShardListing,
     ShardMap,
     ShardQueue,
     ShardQueues,
+    removed_while,
     split_aggregate,
 )
 from .sink_settings import KinesisSinkSettings, SinkMetrics
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
+NOT_SENT = "NotSent"
+"""The error code of a record whose call the service has refused because of other records, or for a reason not known yet."""
 LONGEST_TRY_SECONDS = 60.0
 """Longest time between two failures of a record that counts as part of an outage.
 
 If it was longer, the process may have been suspended, or may not have been permitted to write.
 """
+OUTAGE_CALLS = 3
+"""After this many calls in a row from which a shard took nothing, the outage counts for the records that wait, too."""
+GIVEN_UP_PER_CALL = 2000
+"""Number of waiting records that one failed call gives up at most, which takes the loop about ten milliseconds (F1)."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """Timers are rounded, so a call that is due this soon counts as due."""
@@ -102,11 +108,13 @@ class RecordSending:
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
-        self._failing: weakref.WeakKeyDictionary[ShardQueue, float] = weakref.WeakKeyDictionary()
+        self._failing: dict[ShardQueue, float] = {}
         self._failing_since: float | None = None
         self._taken_at = -NEVER
         self.last_failure = ""
         """The error of the last call that failed."""
+        self.retried_seconds = 0.0
+        """How long the oldest record of that call has failed. Shorter than `failing_seconds` after records were given up."""
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.
@@ -250,7 +258,12 @@ class RecordSending:
                 raise
             self._metrics.add("failedRequests")
             # The stream's size limit may have been lowered after the records were checked. If so, only the records above it failed.
-            await self.limit.read_after(self._clock.monotonic())
+            try:
+                await self.limit.read_after(self._clock.monotonic())
+            except RetriesExhaustedError as exhausted:
+                if not self._failures.continues:
+                    raise
+                return [PutResult(error_code=NOT_SENT, error_message=str(exhausted))] * len(entries)
             largest = self.limit.max_bytes
             if not any(size_of(entry.data, entry.partition_key) > largest for entry in entries):
                 raise
@@ -277,8 +290,10 @@ class RecordSending:
             own, now = list(islice(remaining, len(batch.records))), self._clock.monotonic()
             outcome = classify_results(batch, own, self._settings, now)
             self._log_outage(batch.queue, own, outcome)
+            expired, held = self._age_waiting(batch, outcome, now)
             self._adapt_rate(batch, outcome)
             self._complete_batch(batch.queue, outcome)
+            self._give_up_waiting(expired, held, own[0])
         self._on_progress()
 
     def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
@@ -286,17 +301,68 @@ class RecordSending:
         policy, waiting = self._settings.retries, outcome.to_retry
         if outcome.acknowledged:
             self._taken_at = self._clock.monotonic()
-        if outcome.acknowledged or not waiting:
-            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
             if self._failing.pop(queue, None) is not None:
-                self._failing_since = min(self._failing.values(), default=None)
+                self._note_failing()
+        if outcome.acknowledged or not waiting:
+            # Records that were given up end no outage: the shard may have others, which fail too.
+            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
         elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
             lasted = max(record.failing_for for record in waiting)
             error = next(each.error_message or each.error_code or "no answer" for each in results)
-            self.last_failure = error
-            self._failing[queue] = self._clock.monotonic() - lasted
-            self._failing_since = min(self._failing.values())
+            self.last_failure, self.retried_seconds = error, lasted
+            if queue in self._queues:  # Otherwise the shard was closed, and other shards get its records.
+                self._failing.setdefault(queue, self._clock.monotonic() - lasted)
+                self._note_failing()
             OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
+
+    def _note_failing(self) -> None:
+        """Remember since when a shard has failed. It is kept, because other threads ask."""
+        if not self._outstanding.records:  # Nothing is put, so nothing fails.
+            self._failing.clear()
+        self._failing_since = min(self._failing.values(), default=None)
+
+    def _age_waiting(
+        self, batch: ShardBatch, outcome: PutOutcome, now: float
+    ) -> tuple[list[PendingRecord], list[PendingRecord]]:
+        """Count the outage of a shard for the records that wait behind those of a call. Remove and return those that waited too long.
+
+        The first list has records of the queue, the second those that were held for the order of a key. Without this a full queue would be
+        given up call by call, each after an outage of its own, and the records of a key one by one.
+        """
+        queue, policy = batch.queue, self._settings.retries
+        if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
+            return [], []
+        keys = {} if self._order is None else self._order.held_of([*batch.records, *queue.records])
+        if outcome.acknowledged:
+            for record in chain(queue.records, *keys.values()):
+                if not record.attempts:
+                    record.failed_at, record.failing_for = None, 0.0
+            return [], []
+        for record in chain(queue.records, *keys.values()):
+            count_outage(record, now)
+
+        def is_used_up(record: PendingRecord) -> bool:
+            return policy.is_used_up(0, record.failing_for)
+
+        expired = queue.remove_while(is_used_up, GIVEN_UP_PER_CALL)
+        held: list[PendingRecord] = []
+        if (
+            self._order is not None
+        ):  # Only behind records that are given up too, so that those of a key are given up in their order.
+            given_up = [*(each.record for each in outcome.given_up), *expired]
+            for of_key in self._order.held_of(given_up).values():
+                held += removed_while(of_key, is_used_up, GIVEN_UP_PER_CALL - len(held))
+        return expired, held
+
+    def _give_up_waiting(
+        self, expired: Sequence[PendingRecord], held: Sequence[PendingRecord], result: PutResult
+    ) -> None:
+        code, message = result.error_code or "MalformedResponse", result.error_message or ""
+        for record in expired:
+            self._give_up(GivenUp(record, code, message))
+        for record in held:  # An earlier record of the key is not acknowledged, or it has released a later one.
+            self._failures.give_up(record, code, message)
+            self._count_failed(record.user_records, releases=False)
 
     def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:
         queue = batch.queue
@@ -337,10 +403,12 @@ class RecordSending:
         self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
         self._count_failed(given_up.record.user_records)
 
-    def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
+    def _count_failed(self, user_records: Sequence[PendingRecord], *, releases: bool = True) -> None:
         records, _ = self._outstanding.complete(user_records)
         self._metrics.add("numRecordsOutErrors", records)
-        if self._failures.error is None:  # Otherwise the sink has ended, and a later record of the key must not be put.
+        if (
+            releases and self._failures.error is None
+        ):  # Otherwise the sink has ended, and a later record of the key must not be put.
             self._release_next_of_keys(user_records)
 
     def _put_back(self, queue: ShardQueue, failed: list[PendingRecord]) -> None:
@@ -383,6 +451,9 @@ class RecordSending:
 
     def _apply_shard_map(self, shard_map: ShardMap) -> None:
         self._queues.update(shard_map, self._clock.monotonic())
+        for closed in [queue for queue in self._failing if queue not in self._queues]:
+            del self._failing[closed]
+        self._note_failing()
         self._outstanding.update_limits(shard_map.open_count)
 
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
@@ -409,6 +480,8 @@ class RecordSending:
 
     def _on_progress(self) -> None:
         """Wake the sender and the waiting writes, because records were completed or moved. After an error end the tasks."""
+        if self._failing and not self._outstanding.records:
+            self._note_failing()
         if self._failures.error is not None:
             for task in self._tasks:
                 task.cancel()
@@ -439,41 +512,6 @@ class ShardBatch:
 
 PutRequest = list[ShardBatch]
 """The records of one call, shard by shard, in the order in which they are sent."""
-
-
-class KeyOrder:
-    """Owns the records that wait until an earlier record of their key is acknowledged."""
-
-    def __init__(self, aggregator: KplAggregator | None) -> None:
-        self._aggregator = aggregator
-        self._held: dict[str, deque[PendingRecord]] = {}
-
-    def admit_or_hold(self, record: PendingRecord) -> bool:
-        """Return True if the record may be sent now. Otherwise hold it until `release_after` returns it."""
-        held = self._held.get(record.partition_key)
-        if held is None:
-            self._held[record.partition_key] = deque()
-            return True
-        held.append(record)
-        return False
-
-    def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
-        """Remove and return the next record, or aggregate, of each key in `done`.
-
-        It may be sent now, because the user records in `done` are complete.
-        """
-        return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
-
-    def _release_next(self, key: str) -> PendingRecord | None:
-        held = self._held[key]
-        if not held:
-            del self._held[key]
-            return None
-        if self._aggregator is None:
-            return held.popleft()
-        return self._aggregator.aggregate(
-            self._aggregator.take_parts(held, self._aggregator.max_bytes, of_one_key=True)
-        )
 
 
 class SendPermission:
@@ -616,11 +654,10 @@ def classify_results(
         is_throttled = result.error_code == THROTTLED
         outcome.throttles += is_throttled
         record.attempts = 0 if is_throttled and taken else record.attempts + 1
-        if record.attempts <= 1:
-            record.failing_for = 0.0
+        if record.attempts:
+            count_outage(record, now)
         else:
-            record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
-        record.failed_at = now
+            record.failed_at, record.failing_for = None, 0.0
         is_used_up = record.attempts > 0 and limits.retries.is_used_up(record.attempts - 1, record.failing_for)
         if is_used_up or result.error_code == VALIDATION_EXCEPTION:
             outcome.given_up.append(
@@ -631,6 +668,13 @@ def classify_results(
     taken_results = [results[index] for index in sorted(taken)]
     outcome.misrouted = _misrouted(batch.queue, outcome.acknowledged, taken_results)
     return outcome
+
+
+def count_outage(record: PendingRecord, now: float) -> None:
+    """Count the time since the last failure as part of the record's outage."""
+    if record.failed_at is not None:
+        record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
+    record.failed_at = now
 
 
 def results_of_failed_call(error: TransientError, records: int) -> list[PutResult]:
@@ -647,7 +691,7 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
     refused = PutResult(
         error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
     )
-    others = PutResult(error_code="NotSent", error_message=str(error))
+    others = PutResult(error_code=NOT_SENT, error_message=str(error))
     return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
 
 

@@ -7,7 +7,7 @@ import logging
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
@@ -202,6 +202,12 @@ class ShardQueue:
         self.queued_bytes = 0
         return waiting
 
+    def remove_while(self, is_removed: Callable[[PendingRecord], bool], most: int) -> list[PendingRecord]:
+        """Remove and return the first queued records for which that is true, `most` of them at most."""
+        removed = removed_while(self.records, is_removed, most)
+        self.queued_bytes -= sum([record.size for record in removed])
+        return removed
+
     @property
     def sendable_estimate(self) -> int:
         """Number of Kinesis records that could be sent now (estimate)."""
@@ -354,7 +360,58 @@ class KplAggregator:
             return first
         data = encode_aggregate([(part.partition_key, part.explicit_hash_key, part.data) for part in parts])
         size = size_of(data, first.partition_key)
-        return PendingRecord(data, first.partition_key, str(first.hash_key), size, parts=tuple(parts))
+        aggregate = PendingRecord(data, first.partition_key, str(first.hash_key), size, parts=tuple(parts))
+        aggregate.failed_at, aggregate.failing_for = first.failed_at, first.failing_for
+        return aggregate
+
+
+class KeyOrder:
+    """Owns the records that wait until an earlier record of their key is acknowledged."""
+
+    def __init__(self, aggregator: KplAggregator | None) -> None:
+        self._aggregator = aggregator
+        self._held: dict[str, deque[PendingRecord]] = {}
+
+    def admit_or_hold(self, record: PendingRecord) -> bool:
+        """Return True if the record may be sent now. Otherwise hold it until `release_after` returns it."""
+        held = self._held.get(record.partition_key)
+        if held is None:
+            self._held[record.partition_key] = deque()
+            return True
+        held.append(record)
+        return False
+
+    def held_of(self, leading: Iterable[PendingRecord]) -> dict[str, deque[PendingRecord]]:
+        """Return the held records of each key of these records, in order."""
+        return {one.partition_key: self._held[one.partition_key] for record in leading for one in record.user_records}
+
+    def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
+        """Remove and return the next record, or aggregate, of each key in `done`.
+
+        It may be sent now, because the user records in `done` are complete.
+        """
+        return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
+
+    def _release_next(self, key: str) -> PendingRecord | None:
+        held = self._held[key]
+        if not held:
+            del self._held[key]
+            return None
+        if self._aggregator is None:
+            return held.popleft()
+        return self._aggregator.aggregate(
+            self._aggregator.take_parts(held, self._aggregator.max_bytes, of_one_key=True)
+        )
+
+
+def removed_while(
+    records: deque[PendingRecord], is_removed: Callable[[PendingRecord], bool], most: int
+) -> list[PendingRecord]:
+    """Remove and return the first records for which that is true, `most` of them at most."""
+    removed: list[PendingRecord] = []
+    while records and len(removed) < most and is_removed(records[0]):
+        removed.append(records.popleft())
+    return removed
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,8 +271,9 @@ class KinesisWriter:
         failing, most = self._sending.failing_seconds, self._max_outage_seconds
         why = ""
         if failing and most is not None:
-            times = f"failed for {duration_words(failing)} and is retried for {duration_words(max(0.0, most - failing))} more"
-            why = f". Their oldest call has {times} ({MAX_OUTAGE.key}): {self._sending.last_failure}"
+            left = duration_words(max(0.0, most - self._sending.retried_seconds))
+            times = f"failed for {duration_words(failing)}, and the oldest records are retried for {left} more"
+            why = f". Calls have {times} ({MAX_OUTAGE.key}): {self._sending.last_failure}"
         text = (
             "the close of the Kinesis sink of %s waits until %s acknowledged, which a kill of the process would lose%s"
         )
