@@ -10,7 +10,7 @@ from ..publishers.log_fields import about
 from ..publishers.shards import Shard
 from .dependencies import FetcherDependencies
 from .pipeline.emitter import Bounds, Emitter, EndReason, RunCompletion, TerminationCondition
-from .pipeline.reading import ReadTasks
+from .pipeline.reading import ListedAsGoneError, ReadTasks
 from .shards.shard_entry import ShardEntry, ShardListener, ShardStage
 from .shards.shard_table import ShardTable
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
@@ -207,10 +207,16 @@ class ShardLifecycle(ShardListener):
     def on_reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
         """Fail the run, unless the error is that the stream was deleted.
 
+        A source that lists its shards itself tells by its listing that a stream was deleted. The same error of its publisher may be about
+        anything, and would drop the stream's positions.
+
         In that case emit what was read, and then let no watermark wait for the shard. All readers of that stream stop, because a later
         stream of the same name would have shards with the same ids.
         """
-        if not isinstance(error, StreamNotFoundError):
+        factory = self._job.factory
+        is_told_by_listing = factory.lists_shards and not factory.ends_open_shards
+        is_deleted = isinstance(error, ListedAsGoneError if is_told_by_listing else StreamNotFoundError)
+        if not is_deleted:
             self._completion.fail(error)
             return
         self._job.discovery.on_deleted(entry.shard.stream)

@@ -179,6 +179,23 @@ async def test_an_exception_of_a_publisher_that_is_not_an_error_names_the_shard(
         await run(rp.MemorySink())
 
 
+async def test_a_publisher_of_an_own_listing_cannot_say_that_the_stream_was_deleted(monkeypatch):
+    """Only the listing tells that. Otherwise a hiccup that raises this error would drop the positions, and the job would succeed."""
+    install(monkeypatch, {"a": [b"1"]})
+
+    async def fail(self, shard, start, metrics):
+        class Publisher(rp.RecordPublisher):
+            async def run(self, consumer):
+                raise rp.StreamNotFoundError("another")
+
+        return Publisher()
+
+    monkeypatch.setattr(MemoryFactory, "create", fail)
+    with pytest.raises(rp.StreamNotFoundError) as raised:
+        await run(rp.MemorySink())
+    assert raised.value.__notes__ == ["the publisher of MemoryFactory for orders/a failed"]
+
+
 class Async:
     async def values(self, batch):
         return [1] * len(batch)

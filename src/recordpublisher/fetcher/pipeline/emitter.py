@@ -223,7 +223,7 @@ class Emitter:
             # that is known, the error waits. It counts once a heartbeat is confirmed, or if the run ends before. Otherwise the last
             # checkpoint would store positions of records that the sink has lost with the error.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
-                self._sink_turn.has_failed = True  # even with StoreUnavailableError, because no write is repeated
+                self._sink_turn.fail()  # even with StoreUnavailableError, because no write is repeated
                 raise
             lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
@@ -286,6 +286,10 @@ class _SinkTurn(asyncio.Lock):
     """A lock that remembers whether its block has raised. A context manager around a lock would take four times as long for each batch."""
 
     has_failed = False
+
+    def fail(self) -> None:
+        """Remember a failure that its block did not raise, or that counts although its kind does not."""
+        self.has_failed = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -608,6 +608,10 @@ LONGEST_PAUSE = 30.0
 discovery_log = logging.getLogger("recordpublisher.discovery")
 
 
+class ListedAsGoneError(StreamNotFoundError):
+    """The listing of a source says that the stream was deleted. An error of its publisher does not say that."""
+
+
 class ShardEnds:
     """Owns the last listing of each stream that was made for an end. Shards that end together share it.
 
@@ -636,8 +640,8 @@ class ShardEnds:
                 if shard.key not in await self._listed_open(shard.stream):
                     return
                 shown, failed = shown + 1, 0
-            except StreamNotFoundError:
-                raise
+            except StreamNotFoundError as error:
+                raise ListedAsGoneError(error.stream) from error
             except Exception as error:  # The periodic listing ends the job if `discover` fails for long.
                 failed += 1
                 line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
