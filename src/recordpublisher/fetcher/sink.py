@@ -55,9 +55,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """Return the stored state that `open` would return, for `recordpublisher lag`; the job may be running.
+        """Return the stored state that `open` would return, without a change; the job may be running. Empty if nothing is stored yet.
 
-        Default: None, for a sink that stores no state.
+        A sink whose `open` returns stored state has this method. Commands take a sink without it for one that stores no positions, and so
+        does the warning at the start of a job. Default: None.
         """
         return None
 
