@@ -93,6 +93,7 @@ async def test_a_start_that_takes_over_positions_says_so(caplog):
     assert f"worker {later.name} runs alone, with the positions in memory" in caplog.text
 
 
+@pytest.mark.slow  # 20 s: the replaced start waits for its next checkpoint
 async def test_a_start_that_is_replaced_ends_soon_and_logs_what_to_do(orders, caplog):
     store = MemoryStore()
     properties = {**PROPERTIES, "flink.state.checkpoint.interval": "-1"}
