@@ -10,9 +10,6 @@ from ..checkpoints.commits import CheckpointAge
 from ..pipeline.emitter import RunCompletion
 from ..shards.shard_entry import ShardEntry, ShardStage
 
-# Decides whether a worker is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start
-# has fenced it.
-
 READ_LIMIT_MS = 60_000
 """Without a successful read for this time the service counts as unreachable (ms). An empty read is successful."""
 

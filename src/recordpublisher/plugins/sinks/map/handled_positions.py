@@ -1,4 +1,4 @@
-"""How far each shard is handled without a gap."""
+"""The positions that a `MapSink` may store: how far each shard is handled without a gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records that were written to a `MapSink` and are not handled yet: which may be handled now, and which positions may be stored."""
+"""The records that were written to a `MapSink` and are not handled yet, and which of them may be handled now, by the order of keys."""
 
 from __future__ import annotations
 

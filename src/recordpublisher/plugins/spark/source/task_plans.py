@@ -48,8 +48,6 @@ class TaskPlan:
         return {entry.shard: entry.state for entry in self.shards}
 
 
-# Makes the tasks of a batch: the shards, bounds and publisher of each.
-
 MAX_DOUBLINGS = 4
 """A window grows from 1.5 s to 24 s at most."""
 

@@ -1,4 +1,4 @@
-"""The tasks of a batch: the shards and bounds of each, and its read, which stores a claim of what it read before it returns the rows."""
+"""One task of a batch: its read, which stores a claim of what it read before it returns the rows. `task_plans.py` makes the tasks."""
 
 import contextlib
 import logging
