@@ -14,7 +14,7 @@ import msgspec
 
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
 from ..publishers.shards import Shard
-from ..publishers.user_code import describe_error, end_or_leave, slow_calls, waiting_line
+from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.commits import CheckpointScheduler
 from .conditional_store import wait_for_store
@@ -273,7 +273,7 @@ class ShardFetcher:
             log.warning("no last checkpoint could be stored after the error: %s", failure)
         finally:
             ending.cancel()
-            await end_or_leave([ending], seconds)
+            await end_or_leave([ending], GRACE_SECONDS)
         return False
 
     async def _take_if_sound(self) -> bool:
