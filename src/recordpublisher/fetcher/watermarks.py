@@ -498,17 +498,6 @@ class IndexedMinHeap(Generic[K]):
             heapq.heappop(heap)
         return None
 
-    def lowest_few(self, count: int) -> list[tuple[float, K]]:
-        """Return at most `count` of the lowest values with their keys, in order."""
-        few: list[tuple[float, K]] = []
-        while len(few) < count and self.lowest() is not None:
-            top = heapq.heappop(self._heap)
-            if not few or few[-1] != top:  # a value that was set again is in the heap twice
-                few.append(top)
-        for each in few:
-            heapq.heappush(self._heap, each)
-        return few
-
     def _rebuild(self) -> None:
         self._heap = [(value, key) for key, value in self._values.items()]
         heapq.heapify(self._heap)
@@ -559,10 +548,6 @@ class ActiveMinimum(Generic[K]):
             return next(iter(self._unknown))
         lowest = self._known.lowest()
         return None if lowest is None else lowest[1]
-
-    def keys_below(self, bound: int, count: int) -> list[K]:
-        """Return the keys among the `count` lowest known watermarks whose watermark is below `bound`."""
-        return [key for value, key in self._known.lowest_few(count) if value < bound]
 
 
 def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
