@@ -42,7 +42,8 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint",
+            "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType",
+            "Histogram", "HistogramValue", "Checkpoint",
             "Unfinished",
             "UnfinishedShard",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
@@ -167,6 +168,7 @@ METRICS_WORDS = """What a job counts and measures. `fetcher.metrics()` returns a
 Gauges of a silent or held shard keep growing. Names are Flink's where Flink has them.
 
 Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard`; a text becomes a label of a metric that is always 1
+and a histogram is one in Prometheus; in `fetcher.metrics()` it has its bounds, the count of each bucket, and the sum
 ([export](../operate/export-metrics.md)). What to watch: [monitor a job](../operate/watch-a-job.md). Spark has [its
 own](../spark/monitor.md#what-the-progress-has)."""
 

@@ -13,7 +13,7 @@ from typing import Any
 _NAMES = {
     ".consumer.deserialization": "Deserializer Json",
     ".fetcher.alarms": "Alarm AlarmKind",
-    ".fetcher.metric_types": "MetricType SinkMetric",
+    ".fetcher.metric_types": "Histogram HistogramValue MetricType SinkMetric",
     ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",

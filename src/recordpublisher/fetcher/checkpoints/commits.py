@@ -15,6 +15,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
 from ..conditional_store import ConditionalStore, ConflictError
+from ..metric_types import Histogram
 from ..sink import CommitNumber, CommittingSink, Staged
 
 
@@ -280,13 +281,16 @@ class CheckpointAge:
         self._clock = clock
         self._started: float | None = None
         self._stored: float | None = None
+        self.durations = Histogram()
+        """How long the stored checkpoints took (ms), counted from the first attempt."""
 
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure the block, which takes and stores a checkpoint. The checkpoint counts as stored if the block does not raise."""
-        self._started = self._clock.monotonic() if self._started is None else self._started
+        self._started = started = self._clock.monotonic() if self._started is None else self._started
         yield
         self._stored, self._started = self._clock.monotonic(), None
+        self.durations.add((self._stored - started) * 1000)
 
     @property
     def age_ms(self) -> int | None:

@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 
 from ..checkpoints.commits import CheckpointAge, CommitCounts
 from ..leases.lease_counts import LeaseCounts
-from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
+from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, HistogramValue, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.process_suspension import SuspensionDetector
@@ -110,6 +110,11 @@ class WorkerView(msgspec.Struct, frozen=True):
         """Records written to the sink."""
         return self.emitter.records
 
+    @metric(HISTOGRAM, "ms")
+    def write_delay_ms(self) -> HistogramValue:
+        """How long after their arrival in the stream records were written to the sink; all records of a batch count as its last one."""
+        return self.emitter.write_delays.value()
+
     @metric(GAUGE, "ms")
     def checkpoint_age_ms(self) -> int | None:
         """Time since the last checkpoint was stored."""
@@ -119,6 +124,11 @@ class WorkerView(msgspec.Struct, frozen=True):
     def checkpoint_running_ms(self) -> int:
         """Time since the oldest checkpoint that is not stored began; 0 if there is none."""
         return self.checkpoints.running_ms
+
+    @metric(HISTOGRAM, "ms")
+    def checkpoint_duration_ms(self) -> HistogramValue:
+        """How long checkpoints took until they were stored."""
+        return self.checkpoints.durations.value()
 
     @metric(GAUGE, "files")
     def committed_files(self) -> int | None:

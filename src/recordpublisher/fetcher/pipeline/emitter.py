@@ -20,6 +20,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import LEFT_BEHIND, add_note, for_log, log_user_error, was_logged
 
+from ..metric_types import Histogram
 from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_reading import ShardState
@@ -78,6 +79,8 @@ class Emitter:
         self.records = 0
         self.records_in_write = 0
         """Records in the call of the sink's `write` that is in progress."""
+        self.write_delays = Histogram()
+        """How long after their arrival in the stream records were written to the sink (ms)."""
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
@@ -234,7 +237,11 @@ class Emitter:
             self.records += len(batch)
         if not is_written or entry.is_removed:
             return False
-        entry.advance(batch, global_watermark, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        entry.advance(batch, global_watermark, now_ms)
+        if len(batch) and entry.state.arrival_ms is not None:
+            # The last record stands for the batch: to count each record would cost as much again as to write it to a fast sink.
+            self.write_delays.add_many(now_ms - entry.state.arrival_ms, len(batch))
         return True
 
     async def _write_to_sinks(self, entry: ShardEntry, batch: RecordBatch) -> bool:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import HistogramValue, Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -265,6 +265,13 @@ class ExportedMetric:
         if not is_known(self.source, value):
             return None
         return int(value) if self.divisor == 1 else value / self.divisor
+
+    def histogram(self, value: HistogramValue | None) -> HistogramValue | None:
+        """Return a histogram in the exported unit, or None if it is not known."""
+        if value is None:
+            return None
+        bounds = [bound / self.divisor for bound in value["bounds"]]
+        return {"bounds": bounds, "counts": value["counts"], "sum": value["sum"] / self.divisor}
 
 
 def is_known(name: str, value: Any) -> bool:

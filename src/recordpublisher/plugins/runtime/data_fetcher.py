@@ -329,7 +329,8 @@ class DataFetcher(Generic[V]):
         The log lines about bad records name only some of them.
         """
         done = self._fetcher.progress()
-        skipped = done.skipped + sum(int(each.value or 0) for each in self.sink_metrics() if each.name == "skipped")
+        by_sink = (each.value for each in self.sink_metrics() if each.name == "skipped")
+        skipped = done.skipped + sum(value for value in by_sink if isinstance(value, int))
         if skipped or done.dead_letters:
             log.warning(
                 "left out in all: %s, %s", counted(skipped, "skipped record"), counted(done.dead_letters, "dead letter")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.metric_types import Histogram, MetricType
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
@@ -106,7 +106,7 @@ QueueLimit = int | Callable[[SinkStatistics], int]
 """Limit in records: a number above 0, or a function of `SinkStatistics` that returns one."""
 
 
-COUNTER, GAUGE = MetricType.COUNTER, MetricType.GAUGE
+COUNTER, GAUGE, HISTOGRAM = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 
 
 KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
@@ -135,15 +135,17 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     ),
     "shardMapRefreshes": (COUNTER, "calls", "shard listings after the first"),
     "currentSendTimeMs": (GAUGE, "ms", "duration of the last PutRecords call"),
+    "sendTimeMs": (HISTOGRAM, "ms", "durations of the PutRecords calls, failed ones included"),
 }
 
 
 class SinkMetrics:
-    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the duration of its last call."""
+    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the durations of its calls."""
 
     def __init__(self) -> None:
         self._counts = {name: 0 for name, (kind, *_) in KINESIS_SINK_METRICS.items() if kind is COUNTER}
         self._send_time_ms = 0
+        self._send_times = Histogram()
 
     def add(self, name: str, count: int = 1) -> None:
         """Add `count` to a counter."""
@@ -153,7 +155,9 @@ class SinkMetrics:
         """Count a PutRecords call that took this long."""
         self.add("requests")
         self._send_time_ms = round(seconds * 1000)
+        self._send_times.add(seconds * 1000)
 
     def as_dict(self, **gauges: Any) -> dict[str, Any]:
         """Return the given gauges and these counters."""
-        return {**gauges, **self._counts, "currentSendTimeMs": self._send_time_ms}
+        times = {"currentSendTimeMs": self._send_time_ms, "sendTimeMs": self._send_times.value()}
+        return {**gauges, **self._counts, **times}
