@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
+from recordpublisher.publishers.log_fields import notes_of, text_of
 from recordpublisher.publishers.properties.properties import Properties, is_unknown
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
@@ -111,8 +112,8 @@ def one_line(error: BaseException) -> str:
     An error that is not of this package gets its class name or its file in front, unless it says which extra to install.
     """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
-    text = str(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
-    text = _shortened(" ".join("; ".join([text, *getattr(error, "__notes__", ())]).split()))
+    text = text_of(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
+    text = _shortened(" ".join("; ".join([text, *notes_of(error)]).split()))
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
     return text if of_file else f"{type(error).__name__}: {text}"

@@ -183,7 +183,7 @@ class SnapshotCheckpointer(Checkpointer):
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
-            with naming_sink(self._job.sink, "flush", is_watched=False):
+            with naming_sink(self._job.sink, "flush"):
                 confirmed: Any = await self._job.sink.flush(replace(asked, state=state))
             found = states_of_sink(self._job.sink, "flush", confirmed)
             return dict(found[0]) if found else state

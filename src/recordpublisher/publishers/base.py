@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import PluginError, RecordPublisherError
+from .log_fields import repr_of
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
@@ -317,11 +318,11 @@ async def make_publisher(
     factory: RecordPublisherFactory, shard: Shard, start: StartingPosition, metrics: ShardMetrics
 ) -> RecordPublisher:
     """Make a publisher of a shard. Raises: PluginError if the factory's `create` does not return one."""
-    with PluginCall(factory, "create", shard.key, note=""):  # the reader names the publisher in every error
+    with PluginCall(factory, "create", shard.key):
         made: Any = await factory.create(shard, start, metrics)
     if not isinstance(made, RecordPublisher):
         raise PluginError(
-            f"{type(factory).__name__}.create returned {made!r:.100} for {shard.key}: return a RecordPublisher"
+            f"{type(factory).__name__}.create returned {repr_of(made)} for {shard.key}: return a RecordPublisher"
         )
     return made
 
@@ -353,7 +354,7 @@ async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Se
 
 def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
-        raise PluginError(f"{what} returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none")
+        raise PluginError(f"{what} returned {repr_of(listed)} for {stream}: return a list of Shard, and [] for none")
     twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
     other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
     if twice or other:

@@ -30,6 +30,7 @@ from recordpublisher.publishers.base import (
     with_unlisted,
 )
 from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import end_or_leave, waiting_line
@@ -284,7 +285,7 @@ class PublisherContract(Contract[PublisherCase]):
         )
         later = await case.factory.discover(case.shard.stream, listed[-1].shard_id)
         assert later == [], (
-            f"`discover` after the last shard '{listed[-1].shard_id}' returned {later!r:.200}: nothing comes after it"
+            f"`discover` after the last shard '{listed[-1].shard_id}' returned {repr_of(later, 200)}: nothing comes after it"
         )
 
     @on_case
@@ -429,7 +430,7 @@ async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedCons
         calls = consumer.calls
         result = await publisher.run_observed(consumer)
         consumer.check_last_call()
-        assert isinstance(result, RunResult), f"`run` returned {result!r}, and not a RunResult"
+        assert isinstance(result, RunResult), f"`run` returned {repr_of(result)}, and not a RunResult"
         empty_runs = 0 if consumer.calls > calls else empty_runs + 1
         assert empty_runs < MAX_EMPTY_RUNS, (
             f"`run` returned INCOMPLETE {MAX_EMPTY_RUNS} times in a row without a batch: wait in `run` for records"
@@ -508,7 +509,7 @@ class _WatchedConsumer:
                 )
             )
         assert isinstance(batch, RecordBatch), self.report(
-            f"the publisher gave {batch!r:.100}: a consumer takes a RecordBatch"
+            f"the publisher gave {repr_of(batch)}: a consumer takes a RecordBatch"
         )
         try:
             check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys.

@@ -208,7 +208,7 @@ class LeasedShards:
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
-        with naming_sink(self._sink, "flush", is_watched=False):
+        with naming_sink(self._sink, "flush"):
             confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return ReadPositions(positions)

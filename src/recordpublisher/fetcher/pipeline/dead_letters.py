@@ -14,6 +14,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, StateError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -129,13 +130,13 @@ def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> Configurat
     key, valid, reason, statement = (
         each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
     )
-    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
+    return error.changed(key, valid, reason, statement)
 
 
 @contextmanager
 def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
     try:
-        with naming_sink(sink, method, OF_DEAD_LETTERS, is_watched=method == "open"):
+        with naming_sink(sink, method, OF_DEAD_LETTERS):
             yield
     except ConfigurationError as error:
         raise of_dead_letter_sink(error) from error
@@ -265,18 +266,17 @@ def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
 # Adds to an error of a plugin's or user's sink which sink has failed, and in which method.
 
 
-def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool = True) -> PluginCall:
-    """Name the sink in errors of the block, which calls a method of the sink.
+def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
+    """Name the sink in errors of the block, which calls a method of the sink. `kind` says what the sink is to the job."""
+    return PluginCall(sink, method, note=_note(sink, method, kind))
 
-    - `kind`: what the sink is to the job.
-    - `is_watched`: whether a call that does not return is logged.
+
+def naming_writes(sink: Sink) -> PluginCall:
+    """Name the sink in writes that do not return, and in exceptions that are not errors; the caller sets the `subject` of each write.
+
+    `tell_user_error` says at which record an error was raised.
     """
-    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=is_watched)
-
-
-def naming_write(sink: Sink, batch: RecordBatch) -> PluginCall:
-    """Name the sink in exceptions of a write that are not errors. `tell_user_error` says at which record an error was raised."""
-    return PluginCall(sink, "write", batch.shard.key, note="", is_watched=False)
+    return PluginCall(sink, "write", note="")
 
 
 def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
@@ -291,7 +291,7 @@ def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
         or not isinstance(found, Sequence)
         or not all(isinstance(each, Mapping) for each in found)
     ):
-        raise PluginError(f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored")
+        raise PluginError(f"{name} returned {repr_of(returned)}: return None, or the state that the sink has stored")
     try:
         for each in found:
             checked_snapshot(each)

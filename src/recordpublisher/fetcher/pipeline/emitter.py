@@ -26,7 +26,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_reading import ShardState
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks import Alignment, LocalWatermark
-from .dead_letters import naming_sink, naming_write
+from .dead_letters import naming_sink, naming_writes
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
 from .retention_gaps import ShardObservation
@@ -60,6 +60,7 @@ class Emitter:
         self._sink = sink
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
+        self._write_call = naming_writes(sink)
         self._alignment = alignment
         self._intake = intake
         self._clock = clock
@@ -253,11 +254,12 @@ class Emitter:
                 return False
         if len(batch):
             self.records_in_write = len(batch)
-            with naming_write(self._sink, batch):
+            self._write_call.subject = entry.key
+            with self._write_call:
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:
-                    tell_user_error(error, batch)
+                    tell_user_error(error, self._sink, batch)
                     raise
         return True
 
@@ -307,14 +309,14 @@ class _SinkTurn(asyncio.Lock):
         self.release()
 
 
-def tell_user_error(error: Exception, batch: RecordBatch) -> None:
+def tell_user_error(error: Exception, sink: Sink, batch: RecordBatch) -> None:
     """Log an error of a sink that is user code, with its traceback and the record at which it was raised.
 
     Errors of our own sinks need no such line, and MapSink has already logged the error of a handler.
     """
     if for_log(error) is not None and not was_logged(error):
         first = batch.sequence_numbers[0]
-        where = f"the sink failed at a batch of {batch.shard.key} that begins at record {first}"
+        where = f"the sink {type(sink).__name__} failed in `write` at a batch of {batch.shard.key} that begins at record {first}"
         add_note(error, where)
         log_user_error(log, error, where, batch.shard.key, first)
 

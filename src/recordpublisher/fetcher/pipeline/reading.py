@@ -192,10 +192,7 @@ class ReadTasks:
     async def _read(self, entry: ShardEntry) -> None:
         try:
             result = await self._read_to_end(entry)
-        except Exception as error:
-            name_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
-            raise
-        except asyncio.CancelledError:  # `on_done` knows whether it was asked for.
+        except (Exception, asyncio.CancelledError):  # `on_done` knows whether it was asked for.
             raise
         except BaseException as error:
             name = f"the publisher of {type(self._factory).__name__} for {entry.key}"
@@ -237,7 +234,11 @@ class ReadTasks:
             on_swallowed=partial(self._on_failed, entry),
             check_end=partial(self._ends.check, entry.shard),
         )
-        return await consumer.run()
+        try:
+            return await consumer.run()
+        except Exception as error:
+            name_publisher(error, f"`{type(publisher).__name__}.run` for {entry.key}")
+            raise
 
 
 # ReadIntake queues the batches of the readers, settles their memory, and decides when the next read may start.

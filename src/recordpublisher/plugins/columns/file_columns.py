@@ -15,10 +15,12 @@ from msgspec import inspect
 
 from recordpublisher.consumer.deserialization import Json, fields_of, plain_value
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
+from recordpublisher.publishers.log_fields import text_of
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import PARQUET_COMPRESSION, PARQUET_ROW_GROUP, PARQUET_SORT
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import describe_error
 
 from ..deserializers.schemas import (
     LARGE,
@@ -84,7 +86,7 @@ class FileColumns:
                 return [rows for batch in batches for rows in self.rows([batch], rejected)]
             (batch,) = batches
             if len(batch) == 1:
-                rejected.append((batch, str(error.__cause__ or f"{type(error).__name__}: {error}")))
+                rejected.append((batch, text_of(error.__cause__) if error.__cause__ else describe_error(error)))
                 return []
             middle = len(batch) // 2
             halves = batch.slice(0, middle), batch.slice(middle, len(batch))

@@ -18,7 +18,7 @@ import pluggy
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.user_code import exits_as_errors
+from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
 from . import hookspecs
 from .registry import Claim, NameTable, Owner, PluginStatus, Registry, hidden_by_folder
@@ -79,7 +79,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
         with exits_as_errors():
             claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}{hidden_by_folder(error)}"
+        reason = f"{describe_error(error)}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
     for table, claim in claims:  # Registered only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)

@@ -17,6 +17,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from recordpublisher.publishers.log_fields import repr_of, text_of
 from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
 T = TypeVar("T")
@@ -161,7 +162,9 @@ class NameTable(Generic[T]):
         )
         if not fits:
             wanted = "callable" if self._base is None else f"a subclass of {self._base.__name__}"
-            raise PluginError(f"the {self.kind} '{claim.name}' of {claim.owner} is {provided!r}, which is not {wanted}")
+            raise PluginError(
+                f"the {self.kind} '{claim.name}' of {claim.owner} is {repr_of(provided)}, which is not {wanted}"
+            )
         return cast("type[T]", provided)
 
 
@@ -220,7 +223,8 @@ def _import_class(claim: Claim[T], kind: str) -> Any:
             return getattr(importlib.import_module(module), name)
     except Exception as error:
         raise PluginError(
-            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}{hidden_by_folder(error)}"
+            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: "
+            f"{text_of(error)}{hidden_by_folder(error)}"
         ) from error
 
 

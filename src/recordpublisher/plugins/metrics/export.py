@@ -26,6 +26,7 @@ from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import describe_error
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
@@ -212,7 +213,7 @@ class PeriodicExporter(MetricsExporter):
         try:
             await self.send(await self._source.metrics())
         except Exception as error:  # A monitoring system that does not respond must not end the job.
-            log.warning("metrics were not sent; the next interval tries again: %s: %s", type(error).__name__, error)
+            log.warning("metrics were not sent; the next interval tries again: %s", describe_error(error))
 
 
 @dataclass(frozen=True, slots=True)

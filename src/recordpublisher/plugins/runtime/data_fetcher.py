@@ -18,7 +18,7 @@ from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndR
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.log_fields import counted, notes_of, text_of
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
@@ -31,6 +31,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import V
+from recordpublisher.publishers.user_code import add_note
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
@@ -182,11 +183,12 @@ class DataFetcher(Generic[V]):
             return await self.run_bounded()
         except Exception as error:
             if isinstance(error, FencedError):
-                error.add_note(
+                add_note(
+                    error,
                     f"If that was another process of the same job, set {JOB_WORKERS.key}=GROUP in all of them to share the "
-                    f"shards. If it was another job, give it {ANOTHER_PLACE}"
+                    f"shards. If it was another job, give it {ANOTHER_PLACE}",
                 )
-            words = ". ".join([str(error), *getattr(error, "__notes__", ())])
+            words = ". ".join([text_of(error), *notes_of(error)])
             # Logged because a task that runs next to a server may be awaited only when the server ends.
             log.error(  # noqa: TRY400 - the traceback is raised
                 "the run ended by an error, and this process no longer reads %s: %s: %s. "
@@ -229,7 +231,7 @@ class DataFetcher(Generic[V]):
                     return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
             except FatalKinesisError as error:
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
-                    error.add_note(f"the state is in {self._state_place}")
+                    add_note(error, f"the state is in {self._state_place}")
                 raise
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
-from ..log_fields import MASK, mask_passwords
+from ..log_fields import MASK, mask_passwords, text_of
 from .declaration import Property, declared_keys, declared_properties, find_property, is_secret, which_name, why_no_time
 from .job_properties import (
     ALARMS,
@@ -250,7 +250,7 @@ def _as_text(key: str, value: object) -> str:
         raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else text_of(value)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:

@@ -21,6 +21,7 @@ from recordpublisher.plugins.tracing.traces import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
@@ -288,5 +289,7 @@ def _as_text(key: object) -> str:
     """Return the key as a plain `str`. A subclass, such as a member of a `StrEnum`, is converted, because JSON encoders do not know it."""
     if isinstance(key, str):
         return str.__str__(key)
-    how = "give each record one; records of one key keep their order" if key is None else f"str({key!r:.100}) makes one"
+    how = (
+        "give each record one; records of one key keep their order" if key is None else f"str({repr_of(key)}) makes one"
+    )
     raise TypeError(f"a key of a record must be str, not {type(key).__name__}: {how}")

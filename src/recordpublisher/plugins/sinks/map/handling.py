@@ -17,7 +17,7 @@ from recordpublisher.fetcher.metric_types import Histogram, MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.declaration import parse_with_unit
 from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
@@ -641,15 +641,8 @@ def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[Unhan
         return [item for each in failed for item in by_object[each]]
     except (KeyError, TypeError):
         raise SinkError(
-            f"the handler may return failed records of its list, or nothing; it returned {_shown(returned)}"
+            f"the handler may return failed records of its list, or nothing; it returned {repr_of(returned, 200)}"
         ) from None
-
-
-def _shown(returned: Any) -> str:
-    try:
-        return f"{returned!r:.200}"
-    except Exception:  # Its __repr__ is the user's code.
-        return f"an object of {type(returned).__name__}"
 
 
 MAP_SINK_METRICS = {

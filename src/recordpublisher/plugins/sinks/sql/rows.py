@@ -47,7 +47,9 @@ from recordpublisher.consumer.deserialization import (
     with_all_fields,
     without_none,
 )
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import describe_error
 
 from .latest_by_key import LatestByKey
 
@@ -207,7 +209,7 @@ def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
 
 def cannot_take(column: Column[Any], value: Any) -> str:
     """Return why a row is rejected, with the column, its type and at most 100 characters of the value."""
-    return f"column '{column.name}' ({str(column.type).lower()}) cannot take {value!r:.100}"
+    return f"column '{column.name}' ({str(column.type).lower()}) cannot take {repr_of(value)}"
 
 
 def _exact(exact: Convert, convert: Convert, value: Any) -> Any:
@@ -248,7 +250,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, (bool, dict, list, bytes)):
         raise TypeError(f"a {type(value).__name__} is not a number")
     if isinstance(value, str) and ("_" in value or not value.isascii()):
-        raise ValueError(f"{value!r:.100} is not a number")
+        raise ValueError(f"{repr_of(value)} is not a number")
     return value
 
 
@@ -259,7 +261,7 @@ def _integer(value: Any) -> Any:
         return None
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _MOST_DIGITS:
         raise ValueError(
-            f"{value!r:.100} has more digits than a column of integers"
+            f"{repr_of(value)} has more digits than a column of integers"
         )  # int() would write out all its zeros
     number = int(value)
     if not isinstance(value, str) and number != value:
@@ -467,7 +469,7 @@ class RowBuilder:
     def _rows_one_by_one(self, batch: RecordBatch, error: Exception) -> Iterator[Row]:
         """Yield the rows of a batch that has a value which cannot be converted: each record is converted alone."""
         if len(batch) == 1:
-            yield Row(batch, 0, {}, f"{type(error).__name__}: {error}")
+            yield Row(batch, 0, {}, describe_error(error))
             return
         for index in range(len(batch)):
             yield from self.rows(batch.slice(index, index + 1))
@@ -491,7 +493,7 @@ class RowBuilder:
                         raise ValueError("SQLite stores NaN as NULL")
         except UNCONVERTIBLE as error:
             if not name:
-                return Row(batch, index, {}, f"{type(error).__name__}: {error}")
+                return Row(batch, index, {}, describe_error(error))
             return Row(batch, index, {}, cannot_take(self._table.columns[name], given[name]))
         if special := self._delete_or_bad_key(batch, index, known | named, is_delete):
             return special
@@ -501,7 +503,7 @@ class RowBuilder:
         if left := [
             key for key in fields if (key not in known_names or key in self._owned) and fields[key] is not None
         ]:
-            return Row(batch, index, {}, f"field {left[0]!r:.100} of its value cannot have a column of the table")
+            return Row(batch, index, {}, f"field {repr_of(left[0])} of its value cannot have a column of the table")
         missing = {name: None for name in self._columns if name not in self._filled_by_database}
         return Row(batch, index, missing | known | named)
 
