@@ -292,6 +292,16 @@ def _can_be_shown(error: BaseException) -> bool:
     return True
 
 
+def raised_line(error: BaseException) -> str:
+    """Return the file, line and function that raised an error: in the user's code, else in an installed package, else in this library."""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
+    foreign = [each for each in frames if _is_foreign(each[0].co_filename)]
+    own = [each for each in foreign if "site-packages" not in each[0].co_filename]
+    for code, line in [*own, *foreign, *frames]:
+        return f"{code.co_filename}:{line} ({code.co_qualname})"
+    return "an unknown line"
+
+
 def waiting_line(*tasks: asyncio.Task[Any]) -> str:
     """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's.
 

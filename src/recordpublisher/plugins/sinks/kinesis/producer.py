@@ -33,8 +33,9 @@ class Producer:
     It has the arguments, limits and errors of `KinesisSink`, which runs in a thread of its own. The thread starts with the first `put` or
     `with`. `on_failure` is called in that thread.
 
-    - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. A process that a signal
-      ends without an exit (SIGKILL; SIGTERM without a handler) loses the records that are not acknowledged.
+    - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. In an outage they give up
+      the rest after `flink.job.drain.timeout`. A process that a signal ends without an exit (SIGKILL; SIGTERM without a handler) loses
+      the records that are not acknowledged.
     - After `os.fork` the child begins with a thread, connections and a queue of its own. The parent puts its own records.
 
     Raises: ConfigurationError if a setting is invalid.
@@ -111,7 +112,7 @@ class Producer:
             raise TimeoutError(f"the flush did not end in {timeout:g} s: {self._why_late()}") from error
 
     def close(self) -> None:
-        """Flush, and end the thread.
+        """Flush, and end the thread. In an outage give up records like `KinesisSink.close`.
 
         Raises: the errors of `put`, unless an earlier call has raised the error; RecordPublisherError if `on_failure` calls it, because the
         call would wait for itself.
@@ -249,6 +250,11 @@ class _SinkThread:
         if self._is_open():
             await self.sink.flush()
 
+    async def flush_or_give_up(self) -> None:
+        """Flush the accepted records. In an outage give them up after `flink.job.drain.timeout`."""
+        if self._is_open():
+            await self.sink.flush_or_give_up()
+
     def close(self) -> None:
         """Close the sink, then end the loop and the thread. Later calls do nothing.
 
@@ -312,7 +318,8 @@ def _flush_or_say_so(producer: Producer) -> None:
         producer.flush(timeout=1)
     except TimeoutError as error:
         log.warning("the exit waits until all records are put: %s", error)
-        producer.flush()
+        producer._run(lambda thread: thread.flush_or_give_up())
+        producer.flush()  # Raises the error of records that were given up.
 
 
 def _end_all(end: Callable[[Producer], None]) -> None:

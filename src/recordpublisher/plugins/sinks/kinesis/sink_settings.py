@@ -8,6 +8,7 @@ from typing import Any
 
 from recordpublisher.fetcher.metric_types import Histogram, MetricType
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
+from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.properties.sink_properties import (
@@ -43,6 +44,7 @@ class KinesisSinkSettings:
     keeps_key_order: bool
     fails_on_error: bool
     retries: RetryPolicy
+    drain_seconds: float = of_property(DRAIN_TIMEOUT, 1000)
     aggregates: bool = of_property(AGGREGATION_ENABLED)
     aggregate_count: int = of_property(AGGREGATION_MAX_COUNT)
     aggregate_bytes: int = of_property(AGGREGATION_MAX_SIZE)
@@ -123,6 +125,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     "numRecordsOut": (COUNTER, "records", "user records acknowledged"),
     "numBytesOut": (COUNTER, "bytes", "bytes of data and keys acknowledged"),
     "numRecordsOutErrors": (COUNTER, "records", "user records rejected or given up"),
+    "callbackErrors": (COUNTER, "records", "of these, records for which `on_failure` has raised an error"),
     "kinesisRecords": (COUNTER, "records", "Kinesis records acknowledged: fewer than user records with aggregation"),
     "requests": (COUNTER, "calls", "PutRecords calls that ended, failed ones included"),
     "failedRequests": (COUNTER, "calls", "calls that failed as a whole and are retried"),
