@@ -132,7 +132,7 @@ SHARDS_PER_TASK = SPARK.optional_integer(
 MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
     "Tasks of one batch, or of `spark.read`, best the number of slots. Not set: the driver's CPUs; for `spark.read` more "
-    "if a task would read more than 16 shards. The first batch of an AvailableNow run that polls has one task for each 16 shards.",
+    "if a task would read more than 16 shards. The first batch of an AvailableNow run has one task for each 16 shards.",
     1,
     unit="tasks",
     aliases=("maxTasks",),
