@@ -264,10 +264,15 @@ def test_the_tasks_of_a_batch_from_before_a_restart_wait_for_the_store_and_plann
     assert len(waits) == 5
 
 
-def test_a_batch_from_before_a_restart_polls_when_its_consumer_cannot_be_asked_for(kinesis, tmp_path):
+def test_a_fan_out_batch_from_before_a_restart_polls(kinesis, tmp_path):
     job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path, **FAN_OUT))
     job.batch()
+    kinesis.shards["s/a"].times.append(9)
+    while not job.batch() or job.last.waits:
+        pass
     assert {plan.publisher for plan in job.tasks()} == {"EFO"}
+    job.restart()
+    assert {plan.publisher for plan in job.tasks()} == {"POLLING"}
     job.restart()
     job.store.failure = STORE_AWAY
     assert {plan.publisher for plan in job.tasks()} == {"POLLING"}

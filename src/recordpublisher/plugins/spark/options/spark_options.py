@@ -132,7 +132,7 @@ SHARDS_PER_TASK = SPARK.optional_integer(
 MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
     "Tasks of one batch, or of `spark.read`, best the number of slots. Not set: the driver's CPUs; for `spark.read` more "
-    "if a task would read more than 16 shards. The first batch of an AvailableNow run that polls has one task for each 16 shards.",
+    "if a task would read more than 16 shards. The first batch of an AvailableNow run has one task for each 16 shards.",
     1,
     unit="tasks",
     aliases=("maxTasks",),
@@ -303,10 +303,10 @@ class SparkOptions:
         """How many tasks read `shards` shards in the first batch of an AvailableNow run.
 
         Few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does not reach
-        the tips, the following ones have all tasks. A fan-out batch uses its whole window, so it has all tasks from the start.
+        the tips, the following ones have all tasks.
         """
         tasks = self.tasks_for(shards)
-        return tasks if self.is_fan_out or self.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))
+        return tasks if self.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))
 
     def tasks_for(self, shards: int) -> int:
         """Return how many tasks read `shards` shards."""

@@ -63,6 +63,8 @@ class BatchPlanner:
     """Stop at the tips as of the first plan (Trigger.AvailableNow)."""
     outages: OutageWatch = field(init=False)
     _last_plan: str = ""
+    _first_plan: str = ""
+    """The plan of the first batch that this process has planned. Its tasks poll."""
     _run: QueryRun | None = None
     _finished: set[str] = field(default_factory=set)
     _remembered: tuple[str, Wait | Watch] | None = None
@@ -136,14 +138,17 @@ class BatchPlanner:
 
         Raises: StateError if a batch runs again whose claims are lost.
         """
-        token, lost_claims = offset.store_token, False
-        if self._last_plan != offset.plan:  # The batch is replayed.
+        token, lost_claims, is_replay = offset.store_token, False, self._last_plan != offset.plan
+        if is_replay:
             lost_claims = not self._store_check.is_planning_store(offset)
             if lost_claims:
                 self._check_may_replay(offset)
                 self._warnings.lost_claims(offset)
             token = self._store_check.write_token(offset)
-        return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
+        # After a start there are rows as soon as they are read, and not at the end of a window of subscriptions (5.5 s).
+        polls = is_replay or offset.plan == self._first_plan
+        consumer_arns = None if polls else self.service.consumer_arns()
+        return task_plans(offset, self.options, token, consumer_arns, lost_claims)
 
     def progress(self) -> dict[str, Any] | None:
         """Return the figures of the last batch; None before the first plan."""
@@ -244,6 +249,7 @@ class BatchPlanner:
         self._remembered = None
         self.service.stop_watching()
         self._last_plan = planned.plan
+        self._first_plan = self._first_plan or planned.plan
         return planned
 
     def _least_retention_left(self, offset: BatchOffset) -> RetentionLeft | None:

@@ -61,7 +61,7 @@ def task_plans(
 ) -> list[TaskPlan]:
     """Return the tasks that read a batch.
 
-    - `consumer_arns`: the fan-out consumers, or None if the service cannot be asked for them now. Then the tasks poll.
+    - `consumer_arns`: the fan-out consumers, or None if the tasks poll, as they do in the first batches after a start.
     - `lost_claims`: whether the tasks return no rows. The sink may have this batch already, and would then ignore other rows under its
       number. The records come with the next batch instead.
     """
@@ -73,7 +73,9 @@ def task_plans(
             batch=batch_id(offset),
             group=number,
             shards=tuple(group),
-            bounds=Bounds(max_records=0) if lost_claims else bounds_of(offset, group, len(groups), options),
+            bounds=Bounds(max_records=0)
+            if lost_claims
+            else bounds_of(offset, group, len(groups), options, may_subscribe=may_subscribe),
             publisher=publisher,
             replay_publisher=options.polling_publisher,
             store_token=store_token,
@@ -93,20 +95,21 @@ def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
     return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
 
 
-def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
+def bounds_of(
+    offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions, *, may_subscribe: bool
+) -> Bounds:
     """Return the bounds of the read of one of `tasks` tasks."""
     reading = sum(entry.task is not None for entry in offset.shards.values())
     # At least one record of each shard, so that every shard makes progress.
     share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
-    fan_out = subscribes(offset, options)
-    window_ms = options.fan_out_window_ms if fan_out else options.window_ms
+    window_ms = options.fan_out_window_ms if may_subscribe else options.window_ms
     return Bounds(
         max_time=window_ms * window_factor(group) / 1000,
         max_records=options.max_task_records,
         max_bytes=options.task_bytes(tasks),
         until_event_time=offset.emit_limit,
         # A fan-out read uses its whole window, because the next one may not subscribe before (F9).
-        stop_at_tip=not fan_out,
+        stop_at_tip=not may_subscribe,
         shard_limits={} if share is None else {entry.key: share for entry in group},
     )
 
