@@ -258,7 +258,10 @@ class ShardFetcher:
         job = self._dependencies
         has_store = job.stores is not None or job.committing is not None or self._ownership.has_leases
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
-        if not has_store or (is_in_doubt and not isinstance(error, DataLossError)):
+        if not has_store:
+            self._emitter.trust_sink()  # No checkpoint stores positions, so another run may follow.
+            return False
+        if is_in_doubt and not isinstance(error, DataLossError):
             return False
         self._released_after = error
         seconds, ending = job.settings.drain_ms / 1000, asyncio.ensure_future(self._take_if_sound())
@@ -277,7 +280,9 @@ class ShardFetcher:
         return False
 
     async def _take_if_sound(self) -> bool:
-        if not self._dependencies.sink.after_error() and self._emitter.has_sink_failed:
+        if self._dependencies.sink.after_error():
+            self._emitter.trust_sink()
+        elif self._emitter.has_sink_failed:
             return False
         await self._checkpointer.take_last(is_stopped=True)
         return True
@@ -433,6 +438,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             job=group_job,
             counts=leases,
             on_drain=completion.stop,
+            on_error=completion.fail,
             # A sync interval may be much longer than the two seconds in which a held worker learns of progress (W9).
             on_advance=emitter.wake,
         )

@@ -383,7 +383,9 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
 class WorkerLives:
     """Owns the workers of this process: when one was replaced, the process joins the group again as a new one.
 
-    `on_drain` is called when a person has asked this process to leave.
+    - `on_drain`: called when a person has asked this process to leave.
+    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has
+      already ended without an error.
     """
 
     def __init__(
@@ -396,6 +398,7 @@ class WorkerLives:
         job: GroupJob,
         counts: LeaseCounts,
         on_drain: Callable[[], None],
+        on_error: Callable[[BaseException], bool],
         on_advance: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_advance` is called when a worker's view of the group's watermark has changed."""
@@ -406,6 +409,9 @@ class WorkerLives:
         self._job = job
         self._counts = counts
         self._on_drain = on_drain
+        self._on_error = on_error
+        self._sink_error: asyncio.Future[Exception] | None = None
+        """Gets the error of the sink that `leave` raises; None while `leave` was not called and has none to raise."""
         self._on_advance = on_advance
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
@@ -432,7 +438,7 @@ class WorkerLives:
 
     def start(self, start_task: StartTask, listing: ShardListing) -> None:
         """Join the group. `listing`: lists the shards that the group reads."""
-        self._is_leaving = False
+        self._is_leaving, self._sink_error = False, None
         self._task = start_task(self._run(listing))
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
@@ -466,15 +472,18 @@ class WorkerLives:
     async def leave(self) -> None:
         """Store all positions and release all shards, so that other workers need not wait for the leases to expire.
 
-        Raises: StoreUnavailableError if the store does not answer for the lease duration.
+        Raises: StoreUnavailableError if the store does not answer for the lease duration; the errors of the sink, after which this may
+        be called again.
         """
         self._is_leaving = True
         if self._task is None:
             return
+        self._raise_sink_error()
+        failed = self._sink_error = asyncio.get_running_loop().create_future()
         if self._current.worker is not None:
             self._current.worker.leave()
-        silent, settings = 0.0, self._group.settings
-        while not (await asyncio.wait([self._task], timeout=settings.interval))[0]:
+        silent, settings, first = 0.0, self._group.settings, asyncio.FIRST_COMPLETED
+        while not (await asyncio.wait([self._task, failed], timeout=settings.interval, return_when=first))[0]:
             silent = 0.0 if self.may_write else silent + settings.interval
             if silent > settings.duration:
                 await self.cancel()
@@ -482,6 +491,7 @@ class WorkerLives:
                     f"{self._group.store.place} does not answer: the last checkpoint is missing, and other processes take the shards "
                     "when their leases have expired"
                 )
+        self._raise_sink_error()
         await self._task
 
     async def cancel(self) -> None:
@@ -522,6 +532,21 @@ class WorkerLives:
                 group_log.info("worker %s has left its group", worker.name)
                 return
 
+    def _on_sink_error(self, error: Exception) -> None:
+        if self._sink_error is None:
+            if self._on_error(error):
+                return
+            # The run was stopped, and `leave` follows. No later call of the sink may raise this error again.
+            self._sink_error = asyncio.get_running_loop().create_future()
+        if not self._sink_error.done():
+            self._sink_error.set_result(error)
+
+    def _raise_sink_error(self) -> None:
+        failed = self._sink_error
+        if failed is not None and failed.done():
+            self._sink_error = None
+            raise failed.result()
+
     def _end_life(self) -> None:
         if self._current.worker is not None:
             self._current.worker.end()
@@ -540,6 +565,7 @@ class WorkerLives:
             positions=self._committed_positions(name, documents),
             counts=self._counts,
             on_drain=self._on_drain,
+            on_sink_error=self._on_sink_error,
             job=self._job,
             times=self.times,
             is_first=self._is_first,

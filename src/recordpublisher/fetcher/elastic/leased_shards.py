@@ -152,8 +152,9 @@ class LeasedShards:
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
-        """Forget every shard."""
+        """Forget every shard. What the sink may have lost of them is read again."""
         self.drop(tuple(self._begun))
+        self._emitter.trust_sink()
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:

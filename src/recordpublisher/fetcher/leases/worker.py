@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
-from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError, StoreUnavailableError
 
 from ..checkpoints.commits import CheckpointAge
 from .group_observer import GroupObserver, GroupUpkeep
@@ -44,6 +44,8 @@ class Worker:
     """Owns the parts of one worker, and decides when it does what. `name` is random and never used again.
 
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
+    - `on_sink_error`: called with an error of the sink while shards are released. The worker stays in the group until `leave`, which
+      may then store what the sink has finished. Without it `run` raises the error.
     - `job`: the job of this process. None is compatible with every job (E10).
     - `is_first`: whether its process was not in the group before. Only then may it replace a worker that runs alone.
     - `on_advance`: called when the known watermark of the group has changed.
@@ -62,6 +64,7 @@ class Worker:
         jitter: random.Random | None = None,
         counts: LeaseCounts | None = None,
         on_drain: Callable[[], None] | None = None,
+        on_sink_error: Callable[[Exception], None] | None = None,
         job: GroupJob | None = None,
         times: CheckpointAge | None = None,
         is_first: bool = True,
@@ -105,7 +108,11 @@ class Worker:
         self.group_maximum: int | None = None
         """The highest watermark of any shard of the group (W12)."""
         self._giver = LeaseGiver(
-            self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
+            self._owned,
+            readers,
+            self._heartbeat,
+            functools.partial(self.checkpoint, may_be_partial=True),
+            on_sink_error,
         )
         self._stated = ShardWatermark(None)
         self._held_until = 0.0
@@ -419,7 +426,7 @@ class LeaseGiver:
     """Owns which shards are to be released, and whether the worker is leaving.
 
     `take_checkpoint` stores how far the sink has finished each shard. A shard is released when that is as far as it was emitted.
-    A stopped shard is not read again under the same lease.
+    A stopped shard is not read again under the same lease. `on_sink_error` is described in `Worker`.
     """
 
     def __init__(
@@ -428,11 +435,13 @@ class LeaseGiver:
         readers: ShardReaders,
         heartbeat: Heartbeat,
         take_checkpoint: Callable[[], Awaitable[None]],
+        on_sink_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._owned = owned
         self._readers = readers
         self._heartbeat = heartbeat
         self._take_checkpoint = take_checkpoint
+        self._on_sink_error = on_sink_error
         self._requested: set[str] = set()
         self._has_work = asyncio.Event()
         self.is_leaving = False
@@ -466,7 +475,20 @@ class LeaseGiver:
             is_last = (
                 self.is_leaving
             )  # read first: a round that began before the worker was leaving does not cover all shards
-            await retry(self.give_once)
+            try:
+                await retry(self.give_once)
+            except (
+                FencedError,
+                StateError,
+                ImpossibleStateError,
+            ):  # The positions are another worker's or in doubt, so this one has ended.
+                raise
+            except Exception as error:
+                if self._on_sink_error is None:
+                    raise
+                self._requested.clear()
+                self._on_sink_error(error)
+                continue
             if not self._requested:
                 pause, waited = HANDOVER_SECONDS, 0.0
                 if is_last:

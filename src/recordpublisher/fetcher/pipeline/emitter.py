@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from types import TracebackType
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError, StoreUnavailableError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FencedError,
+    ImpossibleStateError,
+    StoreUnavailableError,
+)
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
@@ -74,8 +78,11 @@ class Emitter:
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
-        self._sink_turn = _SinkTurn()
+        self._sink_turn = asyncio.Lock()
         """Held around every call of the sink."""
+        self._sink_error: Exception | None = None
+        """The error with which the sink may have lost records that checkpoints must not cover."""
+        self._times_trusted = 0
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0
@@ -161,19 +168,48 @@ class Emitter:
 
     # --- the sink ---------------------------------------------------------------------------------------------------------------
 
-    def between_writes(self) -> AbstractAsyncContextManager[None]:
-        """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this."""
-        return self._sink_turn
+    @asynccontextmanager
+    async def between_writes(self) -> AsyncIterator[None]:
+        """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this.
+
+        Raises: the error of the sink if an earlier call has raised, until `trust_sink` is called. A checkpoint that waited for the turn
+        would otherwise cover records that the sink has lost with the error.
+        """
+        async with self._sink_turn:
+            if self._sink_error is not None:
+                raise self._sink_error
+            with self._noting_errors():
+                yield
 
     @property
     def has_sink_failed(self) -> bool:
         """Whether a call of the sink has raised: the sink may have lost what it had not made durable."""
-        return self._sink_turn.has_failed
+        return self._sink_error is not None
+
+    def trust_sink(self) -> None:
+        """Let checkpoints be taken again although a call of the sink has raised.
+
+        Called when the sink says that it has lost nothing, and when nothing that it may have lost counts as emitted.
+        """
+        self._sink_error = None
+        self._times_trusted += 1
 
     async def wait_for_write(self) -> None:
         """Wait until the write in progress has ended, and its position is counted."""
         async with self._sink_turn:
             pass
+
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        trusted = self._times_trusted
+        try:
+            yield
+        except (FencedError, StoreUnavailableError):
+            raise  # A checkpoint that was not stored has lost nothing.
+        except Exception as error:
+            if trusted == self._times_trusted:
+                self._sink_error = error
+            raise
 
     def _select_next(self) -> tuple[ShardEntry, int] | None:
         """Return the shard that emits next, and how many records of its first batch.
@@ -227,7 +263,7 @@ class Emitter:
             # that is known, the error waits. It counts once a heartbeat is confirmed, or if the run ends before. Otherwise the last
             # checkpoint would store positions of records that the sink has lost with the error.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
-                self._sink_turn.fail()  # even with StoreUnavailableError, because no write is repeated
+                self._sink_error = error  # even with StoreUnavailableError, because no write is repeated
                 raise
             lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
@@ -284,29 +320,11 @@ class Emitter:
         async with self._sink_turn:
             value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
-                with naming_sink(self._sink, "watermark"):
+                with self._noting_errors(), naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)
             elif self.local_watermark.take_idle_transition():
-                with naming_sink(self._sink, "idle"):
+                with self._noting_errors(), naming_sink(self._sink, "idle"):
                     await self._sink.idle()
-
-
-class _SinkTurn(asyncio.Lock):
-    """A lock that remembers whether its block has raised. A context manager around a lock would take four times as long for each batch."""
-
-    has_failed = False
-
-    def fail(self) -> None:
-        """Remember a failure that its block did not raise, or that counts although its kind does not."""
-        self.has_failed = True
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # With StoreUnavailableError a checkpoint has lost nothing, and is repeated.
-        if isinstance(error, Exception) and not isinstance(error, StoreUnavailableError):
-            self.has_failed = True
-        self.release()
 
 
 def tell_user_error(error: Exception, sink: Sink, batch: RecordBatch) -> None:
@@ -500,11 +518,12 @@ class RunCompletion:
             await asyncio.sleep(seconds)
             self.complete(EndReason.MAX_TIME)
 
-    def fail(self, error: BaseException) -> None:
-        """End the run with an error."""
+    def fail(self, error: BaseException) -> bool:
+        """End the run with an error, unless it has ended. Return whether an error has ended it."""
         if self._reason is not None and not self._reason.done():
             self._reason.set_exception(error)
             self.ending.set()
+        return self.error is not None
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` in a background task of the run."""

@@ -18,7 +18,6 @@ from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.sink import entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, SINK, STATE_URI
@@ -253,7 +252,7 @@ def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, Shard
 
 
 @asynccontextmanager
-async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, ListingPort, Sequence[str]]]:
+async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, StreamLister, Sequence[str]]]:
     """Yield the job's positions, what lists the shards of its streams as `run` does, and the names of its streams.
 
     The publisher's factory is made for that and not prepared, so it registers no consumer.

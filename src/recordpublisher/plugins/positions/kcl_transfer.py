@@ -9,7 +9,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
@@ -39,6 +39,13 @@ drops records that are not above the checkpoint. So 0 would repeat the other sub
 """
 
 
+class TransferLister(ListingPort, Protocol):
+    """Lists the shards that the job reads, and those of them that the stream itself still has."""
+
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return the shards of the stream, without those that only an archive has."""
+
+
 @dataclass(frozen=True)
 class KclTransfer:
     """A job and a lease table, which may hold several streams.
@@ -50,7 +57,7 @@ class KclTransfer:
 
     job: JobPositions
     table: KclLeaseTable
-    lister: ListingPort
+    lister: TransferLister
     streams: Sequence[str]
     properties: Properties
     watch_seconds: float
@@ -74,7 +81,8 @@ class KclTransfer:
     async def plan_export(self) -> list[ExportedLease]:
         """Return the leases that would be written.
 
-        Raises: StateError if the job has no positions, if either side is running, or if a lease is ahead of the job.
+        Raises: StateError if the job has no positions, if either side is running, if a lease is ahead of the job, or if the job has not
+        read a shard to its end that only its archive has.
         """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
@@ -87,7 +95,17 @@ class KclTransfer:
             raise StateError("the job is running: its positions have changed. Stop it first; --force continues")
         listed = [shard for stream in self.streams for shard in await self._list(stream)]
         names = [*map(stream_name, self.streams)]
+        live = {shard.key for stream in self.streams for shard in await self._list_live(stream)}
         plan = leases_from_states(restored, listed, initial_position(self.properties), leases, names)
+        gone = {exported.shard: exported for exported in plan if exported.shard not in live}
+        unread = [shard for shard, exported in gone.items() if not exported.written.has_ended]
+        if unread and not self.is_forced:
+            raise StateError(
+                f"the job has not read the archived {', '.join(unread)} to the end, and the stream no longer has them, so the KCL cannot "
+                "read them. Let the job read them first; --force continues without their records"
+            )
+        # The KCL needs no lease of a shard that does not exist, but it would look for one that its table has as open.
+        plan = [exported for exported in plan if exported.shard in live or exported.replaced is not None]
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
             raise StateError(
@@ -145,6 +163,9 @@ class KclTransfer:
 
     async def _list(self, stream: str) -> list[Shard]:
         return await self._retried(lambda: self.lister.list_shards(stream))
+
+    async def _list_live(self, stream: str) -> list[Shard]:
+        return await self._retried(lambda: self.lister.list_live_shards(stream))
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))

@@ -17,7 +17,7 @@ from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import FatalKinesisError, FencedError
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StateError
 from recordpublisher.publishers.log_fields import counted, notes_of, text_of
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
@@ -165,6 +165,13 @@ class DataFetcher(Generic[V]):
         """Whether `stop` has ended the opening, so that there is nothing to run."""
         return self._is_stopped and self._opening is not None and self._opening.cancelled()
 
+    def _check_opened(self) -> None:
+        if self._was_stopped_unopened:
+            raise StateError(
+                "the fetcher was stopped while it opened, so it has read nothing and knows no positions. The next start begins where "
+                "this one would have begun: keep the positions that you have"
+            )
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -260,14 +267,20 @@ class DataFetcher(Generic[V]):
             await asyncio.wait([telling])
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state after exactly the batches whose `write` has returned, as a dict that can be written as JSON."""
+        """Return the state after exactly the batches whose `write` has returned, as a dict that can be written as JSON.
+
+        Raises: StateError if the fetcher is not open, or was stopped while it opened.
+        """
+        self._check_opened()
         return self._fetcher.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store the snapshot and return it.
 
-        Raises: FencedError if a newer start owns the state; StateError if the snapshot cannot be stored; and errors of the sink's `flush`.
+        Raises: FencedError if a newer start owns the state; StateError if the snapshot cannot be stored, or if the fetcher is not open or
+        was stopped while it opened; and errors of the sink's `flush`.
         """
+        self._check_opened()
         return await self._fetcher.checkpoint()
 
     def metrics(self) -> dict[str, Any]:

@@ -90,6 +90,13 @@ class StreamLister:
         listed = await self._list(stream, after)
         return listed if after is not None else await with_unlisted(self._factory, stream, listed)
 
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return every shard that the stream itself still has, without those that only the publisher knows.
+
+        Raises: the errors of `list_shards`.
+        """
+        return await self._list(stream, None)
+
     async def _list(self, stream: str, after: str | None) -> list[Shard]:
         own = await (self._own_shards_again if self._is_own else partial(own_shards, self._factory))(stream, after)
         self._is_own[stream] = own is not None
