@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The parts of shards that one task reads, in the form that Spark sends."""
+    """The parts of shards that one task reads, in the form in which Spark sends them to the task."""
 
     def __init__(self, parts: tuple[ShardRange, ...]) -> None:
         super().__init__(", ".join(part.shard.key for part in parts))
@@ -46,23 +46,24 @@ class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 
 
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
-    """Plans and reads a batch read.
+    """Plans the tasks of a batch read on the driver, and reads the rows of one of them in each task.
 
-    Spark makes a reader for each action, so everything that decides the rows is in the options and `positions`.
+    Spark makes a reader for each action, and all actions must return the same rows. So only the options and `positions` decide what is
+    read.
     """
 
     def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
         self._options = options
         self._positions = positions
         self._schema = schema
-        RowColumns.chosen(schema, options.properties)  # A mistake is found before anything is read.
+        RowColumns.chosen(schema, options.properties)  # Called for its errors, before anything is read.
 
     @errors_as_one_sentence()
     def partitions(self) -> list[RangePartition]:
-        """Return the tasks, which share the shards.
+        """Return the tasks, among which the shards are divided.
 
         Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
-        past retention; OutageError if a service was away for too long.
+        past retention; OutageError if a service was unreachable for too long.
         """
         from .source.kinesis_service import KinesisService
 
@@ -103,12 +104,12 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""A record may become readable a moment after its arrival.
+"""From this age of the end on, by the service's clock, all records before the end are readable (ms).
 
-If the end is older than this by the service's clock, all records before it are readable.
+A record may become readable a moment after its arrival.
 """
 LONGEST_WAIT_SECONDS = 10.0
-"""Longest wait until the end has passed by the service's clock: for an end at NOW, and for a driver whose clock is ahead."""
+"""How long to wait for an end that the service's clock has not passed, such as NOW, or a time by a driver whose clock is ahead."""
 POLL_SECONDS = 0.1
 
 
@@ -129,9 +130,9 @@ def shard_ranges(
     sleep: Callable[[float], None] = time.sleep,
     clock: Clock = SystemClock(),  # noqa: B008 - has no state
 ) -> list[ShardRange]:
-    """Return the parts to read. They hold the same records whenever they are planned.
+    """Return the part of each shard to read. The parts hold the same records whenever they are planned.
 
-    Records that arrive later are behind the end, and so are all records of shards that are created later.
+    Records that arrive later are after the end, and so are all records of shards that are created later.
 
     Raises: ConfigurationError if an end is in the future, or if a shard does not exist; DataLossError if the start is past retention.
     """
@@ -168,7 +169,7 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
     lost = f"the read of {stream} starts at {iso_time(start.timestamp_ms)}, and records before {iso_time(oldest)} are past its retention"
     if not accepts_loss:
         raise DataLossError(f"{lost}; start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
-    LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
+    LOG.warning("%s; the read continues because flink.state.dataloss=CONTINUE", lost)
 
 
 def _wait_until_settled(
@@ -176,8 +177,8 @@ def _wait_until_settled(
 ) -> None:
     """Wait until a read finds all records that arrived before the end. Later reads then find the same records.
 
-    The service tells whole seconds, and is later than the last second that it told by at least the time that has passed since. So when a
-    second begins in between, its time is known to a tenth.
+    The service reports its time in whole seconds. Its time is at least the last reported second plus the time that has passed since that
+    report. So when a new second begins while this polls, the service's time is known to a tenth of a second.
 
     Raises: ConfigurationError if the end is too far in the future.
     """
@@ -199,8 +200,8 @@ def _wait_until_settled(
 class RowsBefore(ArrowRows):
     """Collects the rows of each shard that are before the shard's end.
 
-    - `past`: the shards (`Shard.key`) with a record at or behind their end. The run uses it as limits of its shards, so it reads no more of
-      a shard that was added.
+    - `past`: the shards, by `Shard.key`, of which a record at or after the end was read. The value is always 0. The fetcher uses this dict
+      as the number of records that it may still read of a shard, so it stops reading a shard that is added here.
     - `first_found`: the sequence number of the first record of each shard.
     """
 
@@ -231,7 +232,7 @@ class RowsBefore(ArrowRows):
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a part was read.
+    """How far the part of one shard was read. A window is one read of all parts that are not finished.
 
     - `empty_windows`: number of windows in a row that found no record of the shard.
     - `is_first`: whether no window has found a record so far.
@@ -245,10 +246,11 @@ class _Progress:
 
 @dataclass(slots=True)
 class RangeRead:
-    """Owns how far the task has read. The task reads each part to its end, to the end of the shard, or to the tip.
+    """Reads the parts of one task in windows. Each part is read to its end position, to the end of the shard, or to the tip.
 
-    Spark handles the rows of a window while the next window is read. Each of the two windows holds at most half of `bounds` and the rest of
-    one response, regardless of the number of shards. The rows of one shard keep their order; rows of several shards mix.
+    A window is one read of all parts that are not finished. Spark handles the rows of a window while the next window is read. Each of these
+    two windows holds at most half of `bounds` and the rest of one response, regardless of the number of shards. The rows of one shard keep
+    their order; rows of several shards mix.
     """
 
     parts: Sequence[ShardRange]
@@ -268,7 +270,7 @@ class RangeRead:
         """Yield the rows as Arrow batches.
 
         Raises: ConfigurationError if the end is behind the tip; DataLossError if the start is past retention; StreamNotFoundError if the
-        stream was deleted; OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        stream was deleted; OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         left = [_Progress(part, ShardState(part.start)) for part in self.parts]
         memories = cycle(self.memories)
@@ -290,7 +292,7 @@ class RangeRead:
     def _window(self, left: Sequence[_Progress], rows: RowsBefore) -> Bounds:
         """Return the bounds of the next window. Its time doubles after each window that found nothing.
 
-        All these windows begin at the last record, and empty responses may precede the next one.
+        After such a window the next one starts at the same record, and gets the same empty responses again. A longer window gets past them.
         """
         usual, doublings = self.bounds.max_time, min(MAX_DOUBLINGS, max(each.empty_windows for each in left))
         return replace(
@@ -324,16 +326,16 @@ class RangeRead:
         return is_past or outcome.seen.at_tip or outcome.state.ended
 
     def _check_end(self, part: ShardRange) -> None:
-        """Refuse an end behind the tip of an open shard, because the next action would get more rows.
+        """Refuse an end after the tip of an open shard, because a later action would find more rows before that end.
 
         An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
         not exist yet.
         """
         end = part.end.sequence
         if end is not None:
-            reason = f"{part.shard.key} has no record at or behind it yet"
+            reason = f"{part.shard.key} has no record at or after it yet"
             raise ConfigurationError(
-                END_OPTION, str(end), "the sequence number of a record that is there, a time, or NOW", reason=reason
+                END_OPTION, str(end), "the sequence number of an existing record, a time, or NOW", reason=reason
             )
 
     def _note_outage(self, outcome: ShardOutcome) -> None:
@@ -356,7 +358,7 @@ class RangeRead:
         lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:
             raise DataLossError(f"{lost} Set flink.state.dataloss=CONTINUE to start at the oldest record")
-        LOG.warning("%s Going on because flink.state.dataloss=CONTINUE", lost)
+        LOG.warning("%s The read continues because flink.state.dataloss=CONTINUE", lost)
 
 
 def _half(limit: int | None) -> int | None:
@@ -364,7 +366,7 @@ def _half(limit: int | None) -> int | None:
 
 
 PUBLISHER = "POLLING"
-"""A subscription would be lost between two windows."""
+"""Batch reads always poll, because a fan-out subscription would be lost between two windows."""
 
 
 class BeginRead(Protocol):
@@ -375,13 +377,14 @@ class BeginRead(Protocol):
 
 
 def background_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BeginRead:
-    """Return a function that reads with a fetcher on the worker's loop, whose clients stay open from window to window.
+    """Return a function that reads with a fetcher on this process's event loop. Its clients stay open from window to window.
 
-    - `values`: the deserialiser; None for that of the properties, by which both are given.
+    - `values`: the deserialiser; None for the one that the properties name. The properties decide it in both cases, so equal properties
+      share a fetcher.
 
-    Call both only in the thread that runs Spark's tasks.
+    Call this function, and the one that it returns, only in the thread that runs Spark's tasks.
     """
-    # Imported here because the process that plans a batch read does not read.
+    # Imported here because the process that plans a batch read does not need a fetcher.
     from ..runtime.streaming import BoundedReader
     from .efo_consumers import task_properties
     from .source.task_read import endless_retries
