@@ -61,7 +61,7 @@ def subcommands(text: str) -> typer.Typer:
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands whose errors are lines."""
+    """A group of commands that prints an error as one line."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, and turn its error into a line and an exit code."""
@@ -225,7 +225,7 @@ def ask_service(
 ) -> T:
     """Return the answer of the service to a question that changes nothing. Calls are retried as ListShards is.
 
-    The rest is as in `call_service`.
+    Signals, arguments and errors are those of `call_service`.
     """
     policy = LIST_SHARDS_RETRIES.policy(properties)
     return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)
@@ -249,7 +249,7 @@ def call_service(
         async with ManagementClient(properties, [] if stream is None else [stream]) as client:
             return await work(client)
 
-    if any(map(is_unknown, properties)):  # A plugin may declare them.
+    if any(map(is_unknown, properties)):  # The plugins that the properties name may declare these keys.
         from ..plugins.host.manager import load_registry  # Imported here because it loads pluggy.
 
         load_registry().import_chosen(properties)
@@ -259,7 +259,7 @@ def call_service(
 
 
 def _refuse_streams_of_plugins(properties: Properties) -> None:
-    """Check that the streams are those of Kinesis, which may have another stream of the same name.
+    """Check that the job reads streams of Kinesis. Otherwise the command would use a stream of Kinesis with the same name.
 
     Raises: ConfigurationError if the properties name a plugin's publisher that lists its streams itself, or its queue.
     """

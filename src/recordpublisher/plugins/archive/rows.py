@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 InThread = Callable[..., Awaitable[Any]]
 """Calls a function in a thread, as `asyncio.to_thread` does."""
 _PIECE_BYTES = 4 * 2**20
-"""How many bytes of JSON lines are decoded together."""
+"""Bytes of JSON lines that are decoded together."""
 _RECORD_BYTES = 250
 """Memory of a decoded record in addition to its data: the objects of its columns."""
 
 
 class ArchivedRows(Protocol):
-    """The rows of one range, in groups."""
+    """The rows of one range (the files with all records of a shard between two positions), in groups such as row groups."""
 
     groups: int
 
@@ -50,7 +50,9 @@ class ArchivedRows(Protocol):
 
 
 class DecodeBuffer:
-    """Owns the list of decoded groups of rows in memory. If they need more than `limit` bytes, those unused for longest are dropped.
+    """Owns the list of decoded groups of rows in memory.
+
+    If they need more than `limit` bytes, the groups that were unused for longest are dropped.
 
     A group that was dropped is decoded again when it is needed. So shards that wait for others, because their watermark is too
     far ahead, never keep the memory that the shard with the lowest watermark needs.
@@ -106,9 +108,12 @@ def first_behind(rows: RecordColumns, place: Place | None, order_of: OrderOf) ->
 
 
 def in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
-    """Return the rows in the order of their sequence numbers, each once. Sinks write them in it unless `flink.sink.parquet.sort` is set."""
+    """Return the rows in the order of their sequence numbers, each once.
+
+    Files have this order already unless `flink.sink.parquet.sort` was set.
+    """
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
-    # Texts of decimal numbers of one length sort as the numbers.
+    # Decimal numbers with equally many digits have the same order as their texts, and comparing texts is faster.
     is_text_enough = order_of is int and len(set(map(len, numbers))) <= 1
     keys: Sequence[Any] = numbers if is_text_enough else list(map(order_of, numbers))
     if all(map(lt, keys, islice(keys, 1, None))):
@@ -214,7 +219,7 @@ class ParquetRows:
     """A Parquet file.
 
     - `source`: its path, its content, or an open file.
-    - `part`: only this row group is read, and of it the rows of the shard with this `Shard.key`.
+    - `part`: if given, only this row group is read, and only the rows of the shard with this `Shard.key`.
     """
 
     def __init__(self, source: Any, name: str, in_thread: InThread, part: tuple[int, str] | None = None) -> None:
@@ -360,7 +365,8 @@ def _pieces(content: bytes) -> list[memoryview]:
 # Decides what the reader of an archived shard does next, from the ranges of the shard's files (`next_step`).
 
 Place = tuple[Any, float]
-"""A position that can be compared: the order of a sequence number, and the last sub-record that is done, `inf` for the whole record."""
+"""A position that can be compared: the order of a sequence number, and the last sub-record that was read (`inf` for the whole record).
+"""
 OrderOf = Callable[[str], Any]
 _POSITION = r"[A-Za-z0-9.-]+?\.(?:-1|\d+)"
 _RANGE = re.compile(
@@ -390,7 +396,7 @@ class RangeFile:
     """Files that together have every record of one shard after the position `after`, up to `through`.
 
     - `paths`: one file, or one for each partition; none if no record of the range could be written.
-    - `after`: None if the shard has no record before; `after_text` is its name.
+    - `after`: None if the shard has no record before; `after_text` is this position as the file's name has it.
     - `end`: `through` as a position.
     - `is_proven`: False for a file whose name has no range. Then records before it may be missing.
     """
@@ -414,9 +420,9 @@ class RangeFile:
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """The facts at the place where the files of a shard end, or where a range is missing.
+    """The facts that decide how a read continues at a seam: a place where the files of a shard end, or where a range is missing.
 
-    - `file`: the next file that reaches past the place.
+    - `file`: the next file with records after the place.
     - `is_complete`: whether the shard's end is at or before the place.
     - `is_owed`: whether records after the place must not be left out; False at the first start of a shard.
     - `is_live`: whether the stream lists the shard, and is read.
@@ -434,7 +440,7 @@ class Seam:
 
 
 def next_step(at: Seam) -> Step:
-    """Return the next step of the reader of a shard."""
+    """Return what the reader of a shard does next, from the facts at its place."""
     if at.file is not None and at.file.follows(at.place):
         return Step.READ
     if at.file is None:
@@ -478,7 +484,8 @@ def place_before(first: SequenceNumber, order_of: OrderOf) -> Place:
 def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
     """Return whether the archived end of a shard is at or before the place.
 
-    - `through`: BEGIN if the shard has no records; AT if the archiving job read none, because it started later.
+    - `through`: the position that the shard's document names as the end: BEGIN if the shard had no records; AT if the writing job read none
+      of them, because it started later.
     - `is_owed`: whether records in no file may be missing. Then the shard is complete only if its files reach the end.
     """
     if through == BEGIN:

@@ -44,19 +44,19 @@ T = TypeVar("T")
 
 
 MOST_LOGGED = 20
-"""Number of unreadable letters that are logged with a line of their own."""
+"""Most unreadable dead letters that are logged with a line of their own."""
 
 
 Failures = Mapping[tuple[str, str, int], str]
-"""Why letters failed, by `DeadLetter.key`."""
+"""The reason why each dead letter failed, by `DeadLetter.key`."""
 
 
 CHUNK = 1000
-"""Number of letters that are replayed together. A kill may repeat this many."""
+"""Number of dead letters that are replayed together. After a kill, at most this many are replayed twice."""
 
 
 class StoredLetters(ABC):
-    """A place with dead letters. Owns its connections.
+    """A place with dead letters (here called letters). Owns its connections.
 
     Letters that cannot be read are kept, and counted in `unreadable`.
     """
@@ -94,7 +94,7 @@ class StoredLetters(ABC):
 
 
 async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
-    """Put the original records to the tip of a stream, with their keys. Raises: SinkError if a record cannot be put."""
+    """Put the original records of dead letters into a stream, with their keys. Raises: SinkError if a record cannot be put."""
     for letter in letters:
         record = letter.record
         hash_key = written_hash_key(record.explicit_hash_key)
@@ -285,13 +285,13 @@ class QueueLetters(StoredLetters):
                     for letter in received
                 ]
         finally:
-            # Letters that were only shown, or that failed, would otherwise stay hidden for two minutes.
+            # Make the letters visible at once that were only shown, or that failed. Otherwise they would stay hidden for two minutes.
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return those for which that call failed.
+        """Restore or discard the letters that succeeded. Return the letters for which that call failed.
 
-        Letters that failed become visible only at the end, so they are not received again before.
+        Letters that failed become visible only at the end of the replay, so it does not receive them again.
         """
         handles = [letter.place for letter in succeeded]
         codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)

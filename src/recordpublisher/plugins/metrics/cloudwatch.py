@@ -49,7 +49,7 @@ class CloudWatchExporter(PeriodicExporter):
     async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.
 
-        Raises: OSError if they cannot be written, in which case the next lines have the difference to the last lines that were
+        Raises: OSError if they cannot be written. No count is lost then: the next lines have the difference to the last lines that were
         written.
         """
         before = dict(

@@ -44,7 +44,7 @@ _STEMS = {
     "numBytesOut": "written",
     "numRecordsOutErrors": "failed_records",
 }
-"""The stems of metrics whose own name contains a unit or a verb, which a stem leaves out."""
+"""The stems (names without unit) of metrics whose own name contains a unit or a verb."""
 _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 
 
@@ -69,7 +69,7 @@ async def export_metrics(
 
 @runtime_checkable
 class MeasuredFetcher(Protocol):
-    """The exported part of a `DataFetcher`."""
+    """The part of a `DataFetcher` that exporters use."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the current metrics."""
@@ -83,7 +83,7 @@ class MeasuredFetcher(Protocol):
 
 @runtime_checkable
 class MeasuredProducer(Protocol):
-    """The exported part of a `Producer`, or of a `KinesisSink` that is used without a job."""
+    """The part that exporters use of a `Producer`, or of a `KinesisSink` without a job."""
 
     @property
     def stream(self) -> str:
@@ -122,7 +122,7 @@ def _name(fetcher: MeasuredFetcher) -> str:
 
 
 class _ProducerAsFetcher:
-    """A fetcher that reads no shard and has the name and metrics of a producer."""
+    """Makes a producer look like a fetcher that reads no shard."""
 
     def __init__(self, name: str, producer: MeasuredProducer) -> None:
         self.producer = name
@@ -137,7 +137,7 @@ class _ProducerAsFetcher:
 class FetchersHere:
     """The fetchers of this process, numbered from 0, as a MetricsSource.
 
-    The event loop makes the calls, so an answer shows that it responds.
+    The calls run on the event loop, so an answer shows that the loop is not blocked.
     """
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
@@ -315,7 +315,7 @@ def shard_rows(worker: WorkerMetrics) -> Iterator[Row]:
 def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
     """Return the metrics of workers, of their sinks (each metric once), and of shards, with the rows of each table.
 
-    A program that only produces has only those of sinks.
+    A program that only produces has only the table of sinks.
     """
     jobs = [each for each in workers if not each.producer]
     of_sinks = {metric.name: _export_metric("sink", metric) for each in workers for metric in each.sink}

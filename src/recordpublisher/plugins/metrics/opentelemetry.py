@@ -57,7 +57,7 @@ class OpenTelemetryExporter(PeriodicExporter):
         self._clock = clock or SystemClock()
 
     async def open(self, source: MetricsSource) -> None:
-        """Start to send. Counters count from now on."""
+        """Start to send. The time of this call is reported as the start of all counters."""
         self._started_ms = self._clock.now_ms()
         await super().open(source)
 
@@ -130,7 +130,7 @@ def _attributes(origin: Origin) -> dict[str, str | int]:
 
 
 def _values(metric: ExportedMetric, rows: list[Row]) -> Iterator[tuple[dict[str, str | int], int | float]]:
-    """Yield the attributes and value of each known value. A text becomes an attribute of the value 1."""
+    """Yield the attributes and value of each known value. A text becomes an attribute, with 1 as the value."""
     for attributes, values in rows:
         value = values.get(metric.source)
         if metric.type is MetricType.TEXT:

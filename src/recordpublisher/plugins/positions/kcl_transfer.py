@@ -148,7 +148,10 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Pause between the two reads, and return the heartbeats from before. On a quiet stream a group changes nothing else."""
+        """Pause between the two reads, and return the heartbeats from before.
+
+        On a quiet stream only heartbeats show that a group is running.
+        """
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
         return before
@@ -417,7 +420,7 @@ def leases_from_states(
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
-    """Return whether the KCL would still read a shard that the job has finished, because the shard's lease has not ended."""
+    """Return whether the KCL would still read a shard that the job has finished, because its lease is not at the shard's end."""
     own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
     return any(row.checkpoint != SHARD_END for row in own)
 
@@ -463,7 +466,7 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
 
 
 HEARTBEATS_WATCHED = 2
-"""The number of heartbeat intervals to wait. It is above 1 because a heartbeat may be late."""
+"""Number of heartbeat intervals to wait between the two reads. It is above 1 because a heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
@@ -544,7 +547,8 @@ def _state_of(
     first = starts.get(lease.checkpoint, trim_horizon)
     if lease.progress[0] == 0:
         return ShardState(first, parents=parents, waiting=is_waiting)
-    # 0 stands for a record that is not an aggregate, or for the first sub-record of an aggregate. A reader drops exactly that one.
+    # 0 stands for a record that is not an aggregate, or for the first sub-record of one. In both cases a reader must drop exactly that
+    # one.
     is_whole = lease.sub_sequence >= WHOLE_AGGREGATE
     position = SequenceNumber(lease.checkpoint) if is_whole else SequenceNumber(lease.checkpoint, lease.sub_sequence)
     return ShardState(first, position, parents=parents)

@@ -57,7 +57,7 @@ class PositionsReset:
     shard_ids: Collection[str] = ()
 
     async def plan(self) -> list[ImportedPosition]:
-        """Return the positions from which the job would continue, for all shards. Shards that are reset have a `note`.
+        """Return the positions from which the job would continue, for all shards. A `note` marks the shards that are reset.
 
         Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if the listing of a stream has
         no shard or lacks one that exists; ConfigurationError if a shard is unknown, or the time is in the future.
@@ -79,7 +79,8 @@ class PositionsReset:
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
             start = await self._start_of(stream)
             fresh = initial_states(chosen, RestoredState({}), Starts(start))
-            # Records before the tip are not wanted, and records after it are. So a gap counts as a loss only from the tip on (P3, S5).
+            # With a start at the tip, only records after the tip are wanted. So a gap counts as a loss only from the time of the tip on
+            # (P3, S5).
             seen_ms = start.timestamp_ms if self.start.is_tip else None
             children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
             for key, state in fresh.items():
@@ -205,7 +206,7 @@ class FileTransfer:
     """A job and a file of positions.
 
     - `lister`: lists the shards of the job's streams.
-    - `streams`: the names of the job's streams, or what the lister takes for them.
+    - `streams`: the job's streams, as the lister accepts them: names or ARNs.
     - `is_forced`: whether the positions of the file replace those that the job has.
     """
 

@@ -112,8 +112,7 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._state_place = job.state_place
-        # No position is lost if they are stored, or if the program restores snapshots, because it then stores them too.
-        # Otherwise a warning is due.
+        # No warning is due if positions are stored, or if the program restores snapshots, because it then stores them too.
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self._handles_signals = handle_signals
@@ -133,7 +132,7 @@ class DataFetcher(Generic[V]):
         return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
 
     def handling(self, properties: Properties) -> tuple[Sink | None, Decorators, Any]:
-        """Return three things: the sink if it is an object, the decorators that these properties give to records, and the values' type.
+        """Return the sink if it is an object, a function that makes each shard's `BatchDecorator`, and the type of the values.
 
         A command that replays dead letters uses them.
         """
@@ -181,7 +180,7 @@ class DataFetcher(Generic[V]):
         """Run until `stop()`, an error, or the end of every stream.
 
         The run ends with a checkpoint, except after a cancellation, and after an error with which the sink may have lost records. An error
-        is also logged, and once that no positions are stored.
+        is also logged. If no positions are stored, that is logged once.
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
@@ -207,7 +206,7 @@ class DataFetcher(Generic[V]):
             raise
 
     def tell_of_lost_positions(self) -> None:
-        """Log once that no positions are stored, if that is so and the program does not restore snapshots."""
+        """Log once that positions are lost at the end, if no positions are stored and the program does not restore snapshots."""
         if not self._is_loss_told:
             from ..lag.job_state import without_positions  # Imported here because it loads the modules of groups.
 
@@ -254,7 +253,10 @@ class DataFetcher(Generic[V]):
             log.info("the fetcher was stopped before it had read anything: the opening ends")
 
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
-        """Return the result of `work`. Once `began` is set, log what it waits for, because code of others may never return."""
+        """Return the result of `work`.
+
+        From the time that `began` is set, log regularly what it waits for, because user code may never return.
+        """
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
         job = self._fetcher
         telling = asyncio.create_task(
@@ -353,7 +355,7 @@ class DataFetcher(Generic[V]):
 
 
 async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel an opening that was cut off, and return it when it has ended: what it has opened can be closed then."""
+    """Cancel an opening that was cut off, and return it when it has ended, so that everything that it has opened can be closed."""
     if opening is not None:
         opening.cancel()
         await asyncio.wait([opening])

@@ -214,7 +214,7 @@ async def run_fetcher(
             log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
         max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)
         if calls_a_service(properties):
-            log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
+            log.info("calls are retried for %s while a service is unreachable (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             # `run` would log the error, which the command prints as well.

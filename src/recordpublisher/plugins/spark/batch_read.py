@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The parts of shards that one task reads, in the form that Spark sends.
+    """The parts of shards that one task reads, in the form in which Spark sends them to the task.
 
     - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more.
     - `planned`: all shards that the tasks read, by `Shard.key`, if this task looks for shards that were created since. None in the others.
@@ -55,23 +55,24 @@ class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 
 
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
-    """Plans and reads a batch read.
+    """Plans the tasks of a batch read on the driver, and reads the rows of one of them in each task.
 
-    Spark makes a reader for each action, so everything that decides the rows is in the options and `positions`.
+    Spark makes a reader for each action, and all actions must return the same rows. So only the options and `positions` decide what is
+    read.
     """
 
     def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
         self._options = options
         self._positions = positions
         self._schema = schema
-        RowColumns.chosen(schema, options.properties)  # A mistake is found before anything is read.
+        RowColumns.chosen(schema, options.properties)  # Called for its errors, before anything is read.
 
     @errors_as_one_sentence()
     def partitions(self) -> list[RangePartition]:
-        """Return the tasks, which share the shards.
+        """Return the tasks, among which the shards are divided.
 
         Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
-        past retention; OutageError if a service was away for too long.
+        past retention; OutageError if a service was unreachable for too long.
         """
         from .source.kinesis_service import KinesisService
 
@@ -121,9 +122,9 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""A record may become readable a moment after its arrival.
+"""From this age of the end on, by the service's clock, all records before the end are readable (ms).
 
-If the end is older than this by the service's clock, all records before it are readable.
+A record may become readable a moment after its arrival.
 """
 LONGEST_WAIT_MS = 10_000
 """Longest wait until the end has passed by the service's clock: for an end at NOW, and for a driver whose clock is ahead."""
@@ -195,7 +196,7 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
     lost = f"the read of {stream} starts at {iso_time(start.timestamp_ms)}, and records before {iso_time(oldest)} are past its retention"
     if not accepts_loss:
         raise DataLossError(f"{lost}; start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
-    LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
+    LOG.warning("%s; the read continues because flink.state.dataloss=CONTINUE", lost)
 
 
 def _settles_in(end_ms: int, now_ms: int) -> float:
@@ -214,8 +215,8 @@ def _settles_in(end_ms: int, now_ms: int) -> float:
 class RowsBefore(ArrowRows):
     """Collects the rows of each shard that are before the shard's end.
 
-    - `past`: the shards (`Shard.key`) with a record at or behind their end. The run uses it as limits of its shards, so it reads no more of
-      a shard that was added.
+    - `past`: the shards, by `Shard.key`, of which a record at or after the end was read. The value is always 0. The fetcher uses this dict
+      as the number of records that it may still read of a shard, so it stops reading a shard that is added here.
     - `first_found`: the sequence number of the first record of each shard.
     """
 
@@ -246,7 +247,7 @@ class RowsBefore(ArrowRows):
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a part was read.
+    """How far the part of one shard was read. A window is one read of all parts that are not finished.
 
     - `empty_windows`: number of windows in a row that found no record of the shard.
     - `is_first`: whether no window has found a record so far.
@@ -275,7 +276,7 @@ class _Window(NamedTuple):
 
 @dataclass(slots=True)
 class RangeRead:
-    """Owns how far the task has read. The task reads each part to its end, to the end of the shard, or to the tip.
+    """Reads the parts of one task in windows. Each part is read to its end position, to the end of the shard, or to the tip.
 
     Spark handles the rows of a window while the next window is read. Each of the two windows holds at most half of `bounds` and the rest of
     one response, regardless of the number of shards. The rows of one shard keep their order; rows of several shards mix.
@@ -307,7 +308,7 @@ class RangeRead:
         """Yield the rows as Arrow batches.
 
         Raises: ConfigurationError if the end is behind the tip; DataLossError if the start is past retention; StreamNotFoundError if the
-        stream was deleted; OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        stream was deleted; OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         left, memories, later = _Progress.begin(self.parts), cycle(self.memories), self.later
         window: _Window | None = self._begin(left, next(memories))
@@ -339,7 +340,7 @@ class RangeRead:
     def _window(self, left: Sequence[_Progress], rows: RowsBefore) -> Bounds:
         """Return the bounds of the next window. Its time doubles after each window that found nothing.
 
-        All these windows begin at the last record, and empty responses may precede the next one.
+        After such a window the next one starts at the same record, and gets the same empty responses again. A longer window gets past them.
         """
         usual, doublings = self.bounds.max_time, min(MAX_DOUBLINGS, max(each.empty_windows for each in left))
         return replace(
@@ -374,16 +375,16 @@ class RangeRead:
         return is_at_end
 
     def _check_end(self, part: ShardRange) -> None:
-        """Refuse an end behind the tip of an open shard, because the next action would get more rows.
+        """Refuse an end after the tip of an open shard, because a later action would find more rows before that end.
 
         An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
         not exist yet.
         """
         end = part.end.sequence
         if end is not None:
-            reason = f"{part.shard.key} has no record at or behind it yet"
+            reason = f"{part.shard.key} has no record at or after it yet"
             raise ConfigurationError(
-                END_OPTION, str(end), "the sequence number of a record that is there, a time, or NOW", reason=reason
+                END_OPTION, str(end), "the sequence number of an existing record, a time, or NOW", reason=reason
             )
 
     def _note_outage(self, outcome: ShardOutcome) -> None:
@@ -406,7 +407,7 @@ class RangeRead:
         lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:
             raise DataLossError(f"{lost} Set flink.state.dataloss=CONTINUE to start at the oldest record")
-        LOG.warning("%s Going on because flink.state.dataloss=CONTINUE", lost)
+        LOG.warning("%s The read continues because flink.state.dataloss=CONTINUE", lost)
 
 
 def _half(limit: int | None) -> int | None:
@@ -414,7 +415,7 @@ def _half(limit: int | None) -> int | None:
 
 
 PUBLISHER = "POLLING"
-"""A subscription would be lost between two windows."""
+"""Batch reads always poll, because a fan-out subscription would be lost between two windows."""
 
 
 class BeginRead(Protocol):
@@ -427,11 +428,12 @@ class BeginRead(Protocol):
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
     """Return the reader of this process for the options, whose clients stay open from task to task.
 
-    - `values`: the deserialiser; None for that of the properties, by which both are given.
+    - `values`: the deserialiser; None for the one that the properties name. The properties decide it in both cases, so equal properties
+      share a fetcher.
 
     Call it only in the thread that runs Spark's tasks.
     """
-    # Imported here because the process that plans a batch read does not read.
+    # Imported here because the process that plans a batch read does not need a fetcher.
     from ..runtime.streaming import BoundedReader
     from .efo_consumers import task_properties
     from .source.task_read import endless_retries

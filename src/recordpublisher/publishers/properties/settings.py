@@ -39,9 +39,10 @@ class ReadSettings(TypedDict, total=False):
     """`aws.http.client`: HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU; or SDK, with its hooks. Through a
     proxy always SDK."""
     max_outage: int | str | timedelta
-    """`flink.job.max.outage`: For how long calls of the job are retried while a service is away: reads, listings, subscriptions, state
-    stores, sinks and acknowledgements. Spark's option is `maxOutage`. 30 s for reads with an end (`stream`, `consume` with a bound,
-    frames) and for commands other than `run` and `put`. Retry properties of Flink that are set take precedence for their call. In ms."""
+    """`flink.job.max.outage`: For how long calls of the job are retried while a service is unreachable: reads, listings, subscriptions,
+    state stores, sinks and acknowledgements. Spark's option is `maxOutage`. 30 s for reads with an end (`stream`, `consume` with a
+    bound, frames) and for commands other than `run` and `put`. Retry properties of Flink that are set take precedence for their call.
+    In ms."""
     job_max_outage: int | str | timedelta
     """The same as `max_outage`."""
     job_name: str

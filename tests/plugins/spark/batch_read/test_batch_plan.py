@@ -81,7 +81,9 @@ def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_trim_hori
     if kind == "AT_SEQUENCE_NUMBER":
         assert positions.of(later)[0] == StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "7")
     else:
-        with pytest.raises(ConfigurationError, match=r"'7'.*a start behind a record or at the tip is for queries"):
+        with pytest.raises(
+            ConfigurationError, match=r"'7'.*a start after a record or at the tip is valid only for a query"
+        ):
             positions.of(later)
 
 
@@ -126,4 +128,4 @@ def test_s5_a_start_past_retention_follows_fail_on_data_loss(caplog):
     ):
         planned(service, positions)
     assert len(planned(service, positions, accepts_loss=True)) == 2
-    assert "going on because flink.state.dataloss=CONTINUE" in caplog.text
+    assert "the read continues because flink.state.dataloss=CONTINUE" in caplog.text

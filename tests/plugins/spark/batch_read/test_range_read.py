@@ -89,7 +89,7 @@ def test_a_listing_that_fails_is_repeated_up_to_max_outage(kinesis):
 
 
 def test_c2_an_end_at_a_record_that_is_not_there_yet_is_an_error_and_not_the_tip(kinesis):
-    with pytest.raises(ConfigurationError, match="'endingPosition' is '9': s/a has no record at or behind it"):
+    with pytest.raises(ConfigurationError, match="'endingPosition' is '9': s/a has no record at or after it"):
         sequences(task(kinesis, EndPosition(ARRIVED + 100, 9)))
     kinesis.close("a")
     assert sequences(task(kinesis, EndPosition(ARRIVED + 100, 9))) == ["1", "2", "3", "4", "5"]

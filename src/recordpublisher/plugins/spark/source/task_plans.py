@@ -18,12 +18,13 @@ from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 class TaskPlan:
     """The plan that the driver sends to a task. It is pickled, and has no secrets.
 
+    - `group`: the number of the task.
     - `bounds`: bounds of the first read.
-    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, because a second subscription would preempt
-      the first (F9, F10).
+    - `publisher`: the publisher that reads the batch the first time. `replay_publisher` reads it every other time, because a second
+      subscription would end the first (F9, F10).
     - `store_token`: the token that the task must find in the claim store.
     - `accepts_loss`: whether a replay continues without claimed records that are past retention (S5).
-    - `max_outage_ms`: how long the task waits for a service that is away.
+    - `max_outage_ms`: how long the task waits for a service that is unreachable.
     """
 
     batch: BatchId
@@ -49,7 +50,7 @@ class TaskPlan:
 
 
 MAX_DOUBLINGS = 4
-"""A window grows from 1.5 s to 24 s at most."""
+"""How often the time of a read may double: it grows from 1.5 s to 24 s at most."""
 
 
 def task_plans(
@@ -88,7 +89,7 @@ def task_plans(
 
 
 def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
-    """Return whether first reads subscribe.
+    """Return whether the first read of the batch subscribes.
 
     A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions (F9).
     """
@@ -118,6 +119,6 @@ def window_factor(group: list[ShardOffset]) -> int:
     """Return how many times longer than usual a task may read. It doubles after each window in which a shard made no progress.
 
     A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
-    With windows of constant length it would never reach the next one. The same is true for reads that wait because of throttling.
+    With windows of constant length a read would never reach the next record. The same is true for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))
