@@ -349,7 +349,9 @@ def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
 
 
 class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A job, identified by what its processes read and where they write. The lease table contains it, so that two jobs never share shards by mistake.
+    """A job, identified by what its processes read and where they write.
+
+    The lease table contains it, so that two jobs never share shards by mistake.
 
     - `sink`: the destination without secrets (`Sink.destination`).
     - `streams`: names of the streams, sorted; None if the list may change while the job runs (S10).
