@@ -1,4 +1,4 @@
-"""Adds and removes the shards of a fetcher as its process acquires and loses leases (GROUP)."""
+"""Adds shards to a fetcher and removes them as its process acquires and loses their leases (GROUP)."""
 
 from __future__ import annotations
 
@@ -76,14 +76,15 @@ class LeasedOwnership(ShardOwnership):
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, list shards, and read the group's documents.
 
-        Raises: ConfigurationError if the sink keeps positions itself; StateError if stored documents cannot be used, or if other processes
-        run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call fails.
+        Raises: ConfigurationError if the sink itself keeps positions, which cannot move between processes; StateError if stored documents
+        cannot be used, or if other processes run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call
+        fails.
         """
         job = self._job
         with naming_sink(job.sink, "open"):
             opened = await job.sink.open(context)
         if opened is not None:
-            reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
+            reason = "the sink stores positions itself, and one process cannot give them to another"
             raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
@@ -102,12 +103,15 @@ class LeasedOwnership(ShardOwnership):
         return OpenedJob((), {}, starts, None, generation=1)
 
     def start_run(self, start_task: StartTask) -> None:
-        """Join the group. Shards that were read in an earlier run come back with new leases."""
+        """Join the group. Shards that an earlier run has read are read again only with new leases."""
         assert self._listing is not None
         self.lives.start(start_task, self._listing)
 
     async def discover(self) -> None:
-        """List shards when a lease names a shard that this process does not know. Raises: DataLossError if that shard has expired."""
+        """List shards whenever a lease names a shard that this process does not know yet.
+
+        Raises: DataLossError if that shard is past retention, records of it were lost, and the job does not accept that.
+        """
         missing = MissingShards(self._job.shard_exists)
         while True:
             await self.leased.has_unknown.wait()
@@ -122,13 +126,13 @@ class LeasedOwnership(ShardOwnership):
             await asyncio.sleep(LISTING_PAUSE_SECONDS * (0.5 + self._group.chance.random()))
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add child shards to the table. They are read when this process acquires their leases."""
+        """Add child shards to the table of known shards. They are read when this process acquires their leases."""
         self._table.add_listed(children)
 
     async def on_look(self) -> None:
         """Handle a change of the list of streams.
 
-        The shards of a new stream become leases. The shards of a removed stream remain leases, but no process reads them (E12).
+        The shards of a new stream get leases. The shards of a removed stream keep theirs, but no process reads them (E12).
         """
         streams = frozenset(self._job.streams)
         if self._listing is not None and streams - self._looked_at:
@@ -142,10 +146,10 @@ class LeasedOwnership(ShardOwnership):
             log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the process is not ready.
+        """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
 
-        Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers
-        have expired. A process without shards is ready while other workers read: it takes their shards if they fail.
+        Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers have
+        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail.
         """
         if not self.lives.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
@@ -153,21 +157,21 @@ class LeasedOwnership(ShardOwnership):
             return []
         seconds = self._group.settings.duration
         return [
-            f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one "
+            f"no shard is read yet: the leases belong to worker {', '.join(silent)}, of which no new heartbeat was seen; without one "
             f"they end after {seconds:g} s"
         ]
 
     async def before_stop(self) -> None:
-        """Announce the stop, and continue to read until the other workers know of it.
+        """Announce that this process stops, and continue to read until the other workers know of it.
 
-        They can then take the shards soon after the stop, without waiting for their next read of the group's documents.
+        They can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
         """
         await self.lives.announce()
 
     async def after_run(self, *, is_cut_off: bool) -> None:
-        """Leave the group; the next run joins it again.
+        """Leave the group. The next run joins it again.
 
-        The other workers take the shards at once, even if the run was cut off.
+        Other workers acquire the shards at once, even if an error or the drain timeout has ended the run.
         """
         if is_cut_off:
             await self.lives.seal()
@@ -175,11 +179,11 @@ class LeasedOwnership(ShardOwnership):
 
     @property
     def has_others(self) -> bool:
-        """Whether the group has other processes."""
+        """Whether the group has other processes that continue to read."""
         return self.lives.has_others
 
     async def close(self) -> None:
-        """Close the group's store, and the store of the sink's entries."""
+        """Close the group's store, and the store next to the sink's rows if there is one."""
         await self._group.store.close()
         if (entries := entry_store_of(self._job.sink)) is not None:
             await entries.close()
@@ -194,22 +198,23 @@ class LeasedOwnership(ShardOwnership):
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
-        """End shards that no listing shows because they are past retention; each is a gap (S2, S5).
+        """End shards that are past retention and that no listing shows; each is a gap in the records (S2, S5).
 
-        A shard that is younger than every listed shard is not ended, because the listing is old. A shard of a stream that does not exist is
-        not ended either, because the stream was deleted.
+        A shard that is younger than every listed shard is not ended: it is missing because the listing is old. A shard of a stream that
+        does not exist is not ended either: it is missing because the stream was deleted.
 
-        Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source cannot be asked.
+        Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source does not answer.
         """
         places, discovery = [key.rpartition("/") for key in self.leased.unknown], self._job.discovery
         shards = [Shard(stream, shard_id) for stream, _, shard_id in places if stream not in discovery.not_found]
         for stream in discovery.not_found.intersection(stream for stream, _, _ in places):
-            discovery.on_deleted(stream)  # otherwise no reader of this process would notice the deletion
+            # Recorded here because no process reads this shard, so no reader would notice that its stream was deleted.
+            discovery.on_deleted(stream)
         unknown = [shard for shard in shards if not is_listing_older_than(shard, listed)]
         try:
             await missing.check([shard.key for shard in unknown], {shard.stream for shard in unknown})
         except RecordPublisherError as error:
-            raise StoreUnavailableError(f"a shard cannot be asked about: {error}") from error
+            raise StoreUnavailableError(f"it is not known whether a shard still exists: {error}") from error
         asked = self.leased.unknown.intersection(shard.key for shard in unknown)
         states = self.leased.states(filter(missing.is_expired, asked))
         if not states:
@@ -217,14 +222,13 @@ class LeasedOwnership(ShardOwnership):
         lost = data_loss_error(list(states), RestoredState(states))
         if not self._job.settings.accepts_loss:
             raise lost
-        log.error("%s; continuing because flink.state.dataloss=CONTINUE", lost)
+        log.error("%s; the job continues because flink.state.dataloss=CONTINUE", lost)
         self.leased.end_expired(states)
 
     async def _list_again(self) -> Sequence[Shard]:
         """List all shards.
 
-        Raises: StreamNotFoundError if a stream does not exist; StoreUnavailableError for any other failure, after which the caller tries
-        again.
+        Raises: StreamNotFoundError if a stream does not exist; StoreUnavailableError for any other failure, so that the caller tries again.
         """
         try:
             return await self._job.discovery.list_all()
@@ -235,9 +239,10 @@ class LeasedOwnership(ShardOwnership):
 
 
 class GroupTracker(WatermarkTracker):
-    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
+    """Provides the global watermark of the group, from what all workers state in their heartbeats.
 
-    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
+    It never falls. The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other
+    workers as finished.
     """
 
     def __init__(self, current: CurrentWorker) -> None:
@@ -245,16 +250,18 @@ class GroupTracker(WatermarkTracker):
         self._highest: int | None = None
 
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Return the global watermark of the group. The arguments are not used, because heartbeats report the shards of this worker."""
+        """Return the global watermark of the group. The arguments are not used, because heartbeats report how the shards of this worker
+        count.
+        """
         return self.current()
 
     def current(self) -> int | None:
-        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
+        """Return the highest global watermark that this process knows. It does not fall when a new worker joins in this process (W6)."""
         self._highest = raised(self._highest, self._current.group_watermark)
         return self._highest
 
     def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark that a worker has reported with its last heartbeat."""
+        """Return the highest watermark of a shard that any worker has stated in its last heartbeat."""
         return self._current.group_maximum
 
     @property
@@ -268,15 +275,15 @@ class GroupTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count. They always do, because other workers hold shards."""
+        """Whether shards of other processes count. Always True, because other workers hold shards."""
         return True
 
 
-# Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a worker.
+# LeaseCheckpointer stores positions with the leases of a group. A job that runs alone stores a snapshot instead.
 
 
 class LeaseCheckpointer(Checkpointer):
-    """Lets the worker of this process store how far each shard was emitted."""
+    """Takes the checkpoints of a worker of a group."""
 
     def __init__(
         self,
@@ -292,17 +299,17 @@ class LeaseCheckpointer(Checkpointer):
         self.commit_counts = commit_counts
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then commit."""
+        """Flush the sink, store how far each shard was emitted (written to the sink), and return a snapshot of it."""
         await self._lives.checkpoint(may_be_partial=False)
         return self._snapshotter.snapshot()
 
     async def take_first(self) -> None:
-        """Do nothing, because the lease table of the group has the start."""
+        """Do nothing: the lease table of the group already has the position at which the job starts."""
 
     async def take_periodic(self) -> None:
         """Take a checkpoint. If it fails, the next one tries again.
 
-        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
+        While it fails, the worker continues to read, but writes nothing unless a heartbeat is confirmed (E9).
         """
         await self._take(may_be_partial=True)
 
@@ -312,12 +319,13 @@ class LeaseCheckpointer(Checkpointer):
         except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored: %s", error)
         except FencedError as error:
-            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
+            log.warning("a checkpoint was not stored; the process continues as a new worker: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.
 
-        Suspensions of the process are detected until then, because the sink may still write from its queue.
+        Until then the worker still notices when the process was suspended, because the sink may write from its queue, and must not after
+        another worker has acquired the shards.
         """
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())
@@ -332,22 +340,22 @@ class LeaseCheckpointer(Checkpointer):
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_PAUSE_SECONDS = 1.0
-"""Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
+"""Approximate pause before the next listing, if the last one lacks a shard whose lease this process holds (seconds)."""
 
 
-# Takes part in the group of processes. If other workers have declared this process's worker dead (sealed it), the process
-# continues with a new one (E1).
+# Takes part in the group of processes. If other workers have sealed this process's worker (declared it dead), the process continues as a
+# new worker (E1).
 
 group_log = logging.getLogger("recordpublisher.group")
 
 
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
-    """Make `job` the job of the group, if the group has another one and no process is in it. Do nothing if there is no group.
+    """Make `job` the job of the group, if the group has another job and no process takes part in it. Do nothing if there is no group.
 
-    If workers send no heartbeats, wait for the lease duration.
+    If there are workers that send no heartbeats, wait until their leases have expired.
 
-    Raises: StateError if a worker is running, which it names, or if the group has a job with another name; StoreUnavailableError if the
-    store cannot be reached now.
+    Raises: StateError, with the worker's name, if a worker is running; StateError if the group has a job with another name;
+    StoreUnavailableError if the store cannot be reached now.
     """
     for attempt in range(MAX_ATTEMPTS):
         found = await GroupStore(store).read_table()
@@ -360,8 +368,9 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
         except LiveWorkerError as error:
             raise StateError(
-                f"this process and the running group of the job differ: {difference}. To change settings, stop all processes of the group "
-                f"first: its worker {error.worker} in {store.place} sends heartbeats. If this is a different job, give it {ANOTHER_PLACE}"
+                f"this process and the running group of the job differ: {difference}. To change settings, stop all processes of the "
+                f"group first: its worker {error.worker} in {store.place} sends heartbeats. If this is a different job, give it "
+                f"{ANOTHER_PLACE}"
             ) from error
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:
@@ -372,18 +381,21 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             await pause(attempt)
         else:
             group_log.info(
-                "the group in %s, which ran another job before, has no worker; this worker begins it again: %s",
+                "the group in %s ran another job and has no worker left; this worker starts its own job there: %s",
                 store.place,
                 difference,
             )
             return
-    raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")
+    raise StateError(
+        f"processes with different settings restart the group in {store.place} again and again. Give all of them the "
+        "same settings"
+    )
 
 
 class WorkerLives:
-    """Owns the workers of this process: when one was replaced, the process joins the group again as a new one.
+    """The workers that this process is, one after another: if one was replaced, the process joins the group again as a new worker.
 
-    - `on_drain`: called when a person has asked this process to leave.
+    - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
     - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has
       already ended without an error.
     """
@@ -401,7 +413,7 @@ class WorkerLives:
         on_error: Callable[[BaseException], bool],
         on_advance: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_advance` is called when a worker's view of the group's watermark has changed."""
+        """`on_advance` is called when the watermark of the group, as this worker knows it, has changed."""
         self._group = group
         self._shards = shards
         self._current = current
@@ -416,35 +428,36 @@ class WorkerLives:
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
         self._is_first = True
-        """Whether none of this process's workers was in the group so far: only the first may replace a worker that runs alone."""
+        """Whether this is the first worker of the process. Only the first worker may replace a worker that runs alone."""
         self.times = CheckpointAge(clock)
-        """When the checkpoints of all workers of this process began and were stored, including those taken to transfer shards."""
+        """When checkpoints began and were stored, over all workers of this process, including checkpoints that transfer shards."""
 
     @property
     def may_write(self) -> bool:
-        """Whether a recent heartbeat is confirmed."""
+        """Whether a recent heartbeat is confirmed, so that no other process can have replaced the worker."""
         permission = self._current.permission
         return permission is not None and permission.is_given
 
     @property
     def waits_for(self) -> list[str]:
-        """The workers whose leases must expire before this process or another one reads a shard; empty if there are none."""
+        """The workers whose leases must expire before any process reads a shard; empty if there are none."""
         return [] if self._current.worker is None else self._current.worker.waits_for
 
     @property
     def has_others(self) -> bool:
-        """Whether the group has other processes that stay."""
+        """Whether the group has other processes that stay in it."""
         return self._current.worker is not None and self._current.worker.has_others
 
     def start(self, start_task: StartTask, listing: ShardListing) -> None:
-        """Join the group. `listing`: lists the shards that the group reads."""
+        """Join the group. `listing` lists the shards for which the group needs leases."""
         self._is_leaving, self._sink_error = False, None
         self._task = start_task(self._run(listing))
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
-        """Store how far each shard was emitted, or finished by the sink.
+        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
 
-        A fenced worker can store nothing more. It is replaced, as a silent worker is, and what it had not stored is read again.
+        If the worker was sealed, it can store nothing more. A new worker of this process then replaces it, and reads what it had not stored
+        again.
 
         Raises: FencedError if this worker was replaced; StateError if the positions cannot be stored; the errors of the sink.
         """
@@ -454,13 +467,13 @@ class WorkerLives:
         try:
             await worker.checkpoint(may_be_partial=may_be_partial)
         except FencedError:
-            await worker.seal()  # not the current worker, which may have replaced this one in the meantime
+            await worker.seal()  # This is not `self._current`, which may be a later worker by now.
             raise
 
     async def announce(self) -> None:
-        """Announce that this process will leave, and wait until the others must have noticed (E5).
+        """Announce that this process will leave, and wait until the other workers must have noticed (E5).
 
-        Return at once if there are no others that stay, and as soon as the last of them leaves too.
+        Return at once if no other worker stays, and as soon as the last of them leaves too.
         """
         worker = self._current.worker
         if worker is None or self._task is None or not await worker.announce():
@@ -488,20 +501,20 @@ class WorkerLives:
             if silent > settings.duration:
                 await self.cancel()
                 raise StoreUnavailableError(
-                    f"{self._group.store.place} does not answer: the last checkpoint is missing, and other processes take the shards "
-                    "when their leases have expired"
+                    f"{self._group.store.place} does not answer, so the last checkpoint is missing. Other "
+                    "processes acquire the shards when their leases have expired"
                 )
         self._raise_sink_error()
         await self._task
 
     async def cancel(self) -> None:
-        """Cancel the worker without a last checkpoint. Its leases expire."""
+        """Cancel the worker without a last checkpoint. Other workers acquire its shards when its leases have expired."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def seal(self) -> None:
-        """End the worker without a last checkpoint. The other workers take its shards at once."""
+        """End the worker without a last checkpoint, and seal it, so that other workers acquire its shards at once."""
         await self.cancel()
         if self._current.worker is not None:
             await self._current.worker.seal()
@@ -514,19 +527,24 @@ class WorkerLives:
             try:
                 await worker.run()
             except LateJoinError as error:
-                self._is_first = is_first  # this worker was never in the group
-                group_log.warning("worker %s starts again under another name: %s", worker.name, error)
+                self._is_first = (
+                    is_first  # This worker was never part of the group, so the next one is still the first.
+                )
+                group_log.warning(
+                    "worker %s could not join in time; the process joins as a new worker: %s", worker.name, error
+                )
             except FencedError as error:
                 in_flight = self._shards.in_flight
                 self._counts.count_replaced(in_flight)
                 group_log.warning(
-                    "worker %s was replaced, what it had not stored is read again (writes and calls in flight here: %d): %s",
+                    "worker %s was replaced: records that it had not stored are read again (writes and calls "
+                    "in flight here: %d): %s",
                     worker.name,
                     in_flight,
                     error,
                 )
             except BaseException:
-                self._end_life()  # nothing may be written without heartbeats, so no write should wait for them
+                self._end_life()  # Without heartbeats nothing may be written, so no write should wait for them.
                 raise
             else:
                 group_log.info("worker %s has left its group", worker.name)

@@ -1,4 +1,4 @@
-"""Reads the group, measures how long each heartbeat has not changed, and declares silent workers dead (seals them, E3)."""
+"""Reads the group's documents, measures for how long each heartbeat has not changed, and seals silent workers (declares them dead, E3)."""
 
 import asyncio
 import logging
@@ -20,9 +20,10 @@ log = logging.getLogger("recordpublisher.group")
 
 
 class GroupObserver:
-    """Owns what one worker has observed of the others: how long each has been silent, and since when the members are the same.
+    """Keeps what one worker has observed of the others: how long each has been silent, and since when the members are the same.
 
-    It uses a clock that runs while the machine sleeps. A read of the group that was interrupted by sleep took long, and is not used.
+    Times are measured by a clock that also runs while the machine sleeps. A read of the group's documents that the machine's sleep has
+    interrupted took too long, and is not used.
     """
 
     def __init__(
@@ -43,27 +44,29 @@ class GroupObserver:
 
     @property
     def members(self) -> frozenset[str]:
-        """The workers that were in the group at the last read, and were neither declared dead (sealed) nor leaving."""
+        """The workers that were in the group at the last read, without those that were sealed (declared dead) or are leaving."""
         return frozenset(self._members)
 
     @property
     def has_looked(self) -> bool:
-        """Whether the group was read at least once; before that the members are not known."""
+        """Whether the group was read at least once. Before that `members` is empty, which proves nothing."""
         return bool(self._records)
 
     @property
     def never_moved(self) -> frozenset[str]:
-        """The members of which no new heartbeat was seen yet: they may have been killed before this worker joined."""
+        """The members of which this worker has seen no new heartbeat yet. They may have been killed before this worker joined."""
         return self.members & self._silence.never_moved
 
     @property
     def is_settled(self) -> bool:
-        """Whether the members have been the same for two intervals. Only then do shards move between running workers (E6)."""
+        """Whether the members have been the same for two intervals. Only then are shards moved between running workers (E6)."""
         return self._clock.boottime() - self._members_since > 2 * self._settings.interval
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers found declared dead (sealed) more than the tracker timeout ago. They no longer hold back the watermark (E8)."""
+        """The workers that were seen sealed (declared dead) for longer than the tracker timeout. They no longer hold back the watermark
+        (E8).
+        """
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
@@ -73,18 +76,24 @@ class GroupObserver:
         return self._late
 
     async def look(self) -> GroupView | None:
-        """Read the group. Return None if there is no table, or if the read took longer than an interval and is not used (E8)."""
+        """Read the group's documents.
+
+        Return None if there is no lease table, or if the read took longer than an interval, because it then shows an old state (E8).
+        """
         began = self._clock.boottime()
         if self._cache.is_older_than(0):
             await self._cache.read()
         sent, records = await self._read_records()
         if self._cache.is_older_than(max((each.document.table_version for each in records.values()), default=0)):
             await self._cache.read()
-            sent, records = await self._read_records()  # read again, because no record may be older than the table
+            (
+                sent,
+                records,
+            ) = await self._read_records()  # Records are read again because none of them may be older than the table.
         now, table = self._clock.boottime(), self._cache.table
         if table is None or now - began > self._settings.interval:
             return None
-        # A worker that runs alone sends no heartbeats: the table says whether it runs.
+        # A worker that runs alone sends no heartbeats. The table shows whether it runs.
         records = {
             name: each for name, each in records.items() if each.document.is_sealed or not each.document.is_alone
         }
@@ -99,16 +108,17 @@ class GroupObserver:
         return view
 
     async def seal_silent(self, view: GroupView) -> GroupView:
-        """Declare the workers dead (seal them) that sent no heartbeat for their lease, and return the view with their sealed records."""
+        """Seal (declare dead) each worker that has sent no heartbeat for its lease duration. Return the view with the sealed records."""
         sealed: dict[str, WorkerRecord] = {}
         for worker in sorted(self._silent(view, 1)):
             try:
                 sealed[worker] = await self._group.seal_record(self._records[worker])
-            # The worker has sent a heartbeat, or another process has declared it dead (sealed it).
+            # The worker has sent a heartbeat in the meantime, or another process has sealed it.
             except ConflictError:
                 continue
             log.warning(
-                "worker %s sent no heartbeat for %g s: it counts as ended (it was sealed), and other workers take its shards",
+                "worker %s sent no heartbeat for %g s: it was sealed (it counts as ended), and other workers "
+                "acquire its shards",
                 worker,
                 self._lease_of(view.records[worker]),
             )
@@ -128,22 +138,23 @@ class GroupObserver:
         return self._silence.silent_for(leases) - {self._worker}
 
     def _lease_of(self, record: WorkerRecord) -> float:
-        """Return the lease duration of a worker in seconds: the longer one of its own and this worker's.
+        """Return the lease duration of a worker in seconds: the longer one of that worker's own and this worker's.
 
         They differ while the setting is changed worker by worker.
         """
         return max(self._settings.duration, (record.lease_ms or 0) / 1000)
 
     async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
-        """Read the records. None of them may be older than the table, whose owners count their shards in their earlier records (E8).
+        """Read the worker records. Return when the call was sent, and the records, none of which is older than the lease table.
 
-        So the first read after each new table is consistent. Later reads need not be, but a record is never replaced by an older one.
+        An owner that the table names must count its shards in its record (E8), so the first read after a new table is consistent. Later
+        reads need not be, but a record is never replaced by an older one.
         """
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since
         records = await self._group.read_records(consistent=is_consistent)
         if not is_consistent and before.keys() - records.keys():
-            # a record was deleted, or this read returned older records than the last one
+            # A worker has left, or this read returned older records than the last one.
             sent, is_consistent = self._clock.boottime(), True
             records = await self._group.read_records(consistent=True)
         if not is_consistent:
@@ -153,7 +164,7 @@ class GroupObserver:
 
 
 class LiveWorkerError(Exception):
-    """Raised if a worker is running in the group; `worker` is its name (E10)."""
+    """A worker sends heartbeats, so the group is running; `worker` is its name (E10)."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(worker)
@@ -161,7 +172,7 @@ class LiveWorkerError(Exception):
 
 
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
-    """Wait until no process is in the group: declare each worker dead (seal it) whose heartbeat is too old.
+    """Wait until no process is in the group: seal each worker (declare it dead) whose heartbeat has not changed for its lease duration.
 
     Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
     cannot be read.
@@ -175,7 +186,10 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
             if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
                 raise LiveWorkerError(moving[0])
             if new := now.keys() - beats.keys():
-                log.info("waiting until the lease of worker %s is over: it may live", ", ".join(sorted(new)))
+                log.info(
+                    "waiting until the lease of worker %s has expired, because the worker may be running",
+                    ", ".join(sorted(new)),
+                )
             beats |= now
             view = await observer.seal_silent(view)
             owners = {lease.owner for lease in view.table.leases.values()} - {None}
@@ -194,14 +208,15 @@ def _order(record: WorkerRecord) -> tuple[int, bool]:
     return record.beat, record.is_sealed
 
 
-# The work that one worker does for its group: add listed shards, and remove documents of deleted streams and dead workers (E7, E12).
+# Work for the group that one of its workers does: add listed shards, and remove documents of deleted streams and sealed workers (E7, E12).
 
 
 class GroupUpkeep:
-    """Owns which version of the table was the first to be read after a worker was found declared dead (sealed).
+    """Keeps the lease table complete, and deletes documents that no process needs. Only the first of the members does this work.
 
-    A sealed worker may still be writing the table to take shards. That write can take effect only on the version of the table
-    that the worker has read. Once the table has a later version that does not name the worker, it never will.
+    The documents of a sealed worker are deleted late, because that worker may still be writing the table to acquire shards. Such a write
+    takes effect only on the version of the table that the worker has read. So this class remembers the version of the table at the time of
+    the seal. If a later version does not name the worker, no write of the worker can take effect any longer.
     """
 
     def __init__(
@@ -222,7 +237,7 @@ class GroupUpkeep:
         return True
 
     async def add_listed_shards(self, view: GroupView) -> bool:
-        """Add shards that a listing has found. Return whether a write was tried."""
+        """Add leases for shards that a listing has shown. Return whether a write was tried."""
         if not self._is_first(view):
             return False
         changes = await self._listing.changes(view.table)
@@ -239,13 +254,13 @@ class GroupUpkeep:
         return True
 
     def keep_deleted(self, kept: Iterable[str]) -> None:
-        """Remember only those deleted streams of which this worker still holds a shard: the others may have been created again."""
+        """Forget a deleted stream when this worker holds none of its shards, because a stream of that name may have been created again."""
         self._listing.deleted.intersection_update({stream_of(shard) for shard in kept})
 
     async def remove_deleted(self) -> bool:
         """Remove the leases of streams that this worker has found deleted. Return whether a write was tried.
 
-        A later stream of the same name has shards with the same ids, which must not be read from the positions of the former stream.
+        A later stream of the same name has shards with the same ids. They must not be read from the positions of the deleted stream.
         """
         table, deleted = self._cache.table, self._listing.deleted
         gone = set() if table is None else {shard for shard in table.leases if stream_of(shard) in deleted}
@@ -256,7 +271,8 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete the documents of workers that were declared dead (sealed), or prepare to do so.
+        """Delete the documents of sealed workers that no lease names. For a worker that was sealed just now, remember the table's version
+        first.
 
         Raises: StateError if the documents cannot be used.
         """

@@ -1,4 +1,4 @@
-"""Reads and writes the documents of a group in a conditional store."""
+"""Reads and writes the documents of a group in the state store: the lease table, the record of each worker, and the positions."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from .lease_table import AloneOwner, GroupJob, LeaseTable, is_begun, lease_of, t
 
 
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
-    """Return the state of every shard of a job that runs alone, from the positions of its worker.
+    """Return the state of each shard of a job that runs alone, from the positions of its worker.
 
-    Positions with another epoch belong to a take-over that did not take effect.
+    Positions with another epoch are ignored: a start has written them and then failed to acquire the shards.
     """
     return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
 
@@ -46,7 +46,7 @@ def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardStat
 def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[dict[str, ShardState], list[str]]:
     """Return the state of each shard of the table, and the shards whose state was not found.
 
-    - `positions`: the stored positions of each owner.
+    - `positions`: the stored positions of each worker that the table names.
     """
     states: dict[str, ShardState] = {}
     missing: list[str] = []
@@ -66,12 +66,12 @@ MAX_AGE_SECONDS = 60.0
 
 
 class TableCache:
-    """Owns the last table that was read or written, and the time at which it was read.
+    """Keeps the newest known lease table, and the time at which it was read.
 
-    `job` is the job of this process. A table that names no job gets it with the next write.
+    `job` is the job of this process. It is written into a table that names no job.
 
     Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
-    group (E10). The first call that finds or creates a table also raises it if a job alone has begun in the meantime.
+    group (E10). The first call that finds or creates a table raises StateError too if the job was started alone in the meantime.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
@@ -104,7 +104,8 @@ class TableCache:
         return self.table
 
     async def replace(self, table: LeaseTable) -> bool:
-        """Write the next version, and return whether this write took effect. If another write was faster, its table is known now.
+        """Write the next version of the table. Return whether this write took effect; if not, the table of a faster write is now the known
+        one.
 
         Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
         """
@@ -128,12 +129,12 @@ class TableCache:
         if stored is not None and stored.document.version > self.version:
             difference = None if self._job is None else self._job.contradiction(stored.document.job)
             if difference is not None:
-                raise StateError(f"others have begun another job with the group of this process: {difference}")
+                raise StateError(f"other processes have started another job in the group of this process: {difference}")
             self._stored = stored
 
 
-# Stores the first positions of a job.  They belong to a worker that counts as dead (sealed) from the start, so any worker that
-# joins can take its shards.
+# store_as_group stores the first positions of a job. They belong to a worker that counts as dead (sealed) from the start, so any worker
+# that joins can acquire its shards.
 
 FIRST_VERSION = 1
 
@@ -141,10 +142,10 @@ FIRST_VERSION = 1
 async def store_as_group(
     store: ConditionalStore, states: Mapping[str, ShardState], over: Stored[LeaseTable] | None = None
 ) -> None:
-    """Store states by `Shard.key` as the positions of a new group, or of an existing group that no process is in.
+    """Store states by `Shard.key` as the positions of a new group, or of an existing group without processes.
 
-    `over` is the lease table of the existing group; None creates a new group. The lease table is written last, because no process uses the
-    states before that.
+    `over` is the lease table of the existing group; None creates a new group. The lease table is written last. Until then no process uses
+    the states.
 
     Raises: StateError if the job has positions already.
     """
@@ -172,7 +173,7 @@ async def store_as_group(
         await group.delete_worker(worker)
         raise exists from error
     except StoreUnavailableError:
-        raise  # nothing is deleted, because the table may be stored and name this worker
+        raise  # Nothing is deleted, because the table may have been stored, and it names this worker.
     except StateError:
         await group.delete_worker(worker)
         raise
@@ -181,13 +182,13 @@ async def store_as_group(
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
-"""Timeout of a call that no lease waits for (seconds). The first call to a store takes longest, because it connects."""
+"""Timeout of a call for which no lease waits (seconds). The first call to a store takes longest, because it connects."""
 
 
 class GroupStore:
-    """Reads and writes a group's documents. Each call takes at most `timeout` seconds; for a worker that is one interval.
+    """Reads and writes a group's documents. Each call takes at most `timeout` seconds, in a worker the interval between heartbeats.
 
-    Raises: StoreUnavailableError if the store does not answer, and a write may then take effect now, later, or never; StateError if waiting
+    Raises: StoreUnavailableError if the store does not answer (a write may then take effect now, later, or never); StateError if waiting
     does not help; ConflictError, from writes, if another version is stored.
     """
 
@@ -201,7 +202,7 @@ class GroupStore:
         return self._store.place
 
     async def read_table(self) -> Stored[LeaseTable] | None:
-        """Return the lease table, read consistently, or None if there is no group here."""
+        """Return the lease table, read consistently, or None if there is none, because no group has begun here."""
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
@@ -210,7 +211,7 @@ class GroupStore:
         return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
-        """Return the lease table that a value contains."""
+        """Return the lease table that a stored value contains."""
         return Stored(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
 
     async def names(self, prefix: str) -> Sequence[str]:
@@ -233,36 +234,42 @@ class GroupStore:
         return None if found is None else self._record_of(name, found)
 
     async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
-        """Declare a worker dead (seal it) if its record is still the one that was read, and return the sealed record."""
+        """Seal the record of a worker (declare the worker dead), and return the sealed record.
+
+        Raises: ConflictError if the record has changed since it was read.
+        """
         sealed = msgspec.structs.replace(record.document, is_sealed=True)
         await self.write(f"{WORKERS}{sealed.worker}", sealed.to_bytes(), record.version)
         return sealed
 
     def own_record(self, worker: str) -> OwnDocument[WorkerRecord]:
-        """Return the record of this worker, for writing."""
+        """Return the record of this process's worker, for writing."""
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
     async def read_part(self, worker: str, number: int) -> Stored[PositionPart] | None:
-        """Return a part of a worker's positions, read consistently, or None if there is no such part."""
+        """Return a part of a worker's positions (see `PositionPart`), read consistently, or None if there is no such part."""
         name = part_name(worker, number)
         found = await self._call(self._store.get(name))
         return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, which its worker cannot replace, if the part is still the one that was read."""
+        """Replace a part by its sealed version, which its worker cannot replace.
+
+        Raises: ConflictError if the part has changed since it was read.
+        """
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
-        """Return a part of this worker's positions, for writing."""
+        """Return a part of the positions of this process's worker, for writing."""
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
-        """Delete the parts of a worker declared dead (sealed), and then its record, because only the record leads to the parts."""
+        """Delete the parts of a sealed worker, and then its record. The record goes last, because it names the parts."""
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def delete_parts(self, worker: str) -> None:
-        """Delete the positions (parts) of a worker that was declared dead (sealed)."""
+        """Delete the parts (documents with positions) of a sealed worker."""
         parts = await self._call(self._store.list_names(f"{PARTS}{worker}/"))
         await self._call(self._store.delete(*parts))
 
@@ -274,7 +281,8 @@ class GroupStore:
         record = WorkerRecord.from_bytes(value.value, self._place(name))
         if f"{WORKERS}{record.worker}" != name:
             raise StateError(
-                f"{self._place(name)} is the record of worker {record.worker!r}: delete it, if no worker of this group has that name"
+                f"{self._place(name)} has the name of another worker in it ({record.worker!r}). Delete it if no "
+                "worker of this group has that name"
             )
         return Stored(record, value.version)
 
@@ -295,7 +303,7 @@ T = TypeVar("T")
 
 
 class SealableDocument(Protocol):
-    """A document that other workers may seal (mark as ended), after which it is never written again."""
+    """A document that other workers may seal: after that its owner cannot write it again."""
 
     @property
     def is_sealed(self) -> bool:
@@ -309,7 +317,9 @@ D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):
-    """Owns the stored version of a document that only this worker writes, until another process seals it."""
+    """Writes a document that belongs to this process's worker, until another process seals it. Keeps the stored version, for conditional
+    writes.
+    """
 
     def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
         self._group = group
@@ -320,8 +330,8 @@ class OwnDocument(Generic[D]):
     async def write(self, document: D) -> None:
         """Replace the last version of the document; the first write creates it.
 
-        A refused write means that an earlier write of this worker took effect after all. If that was this write, it is done; else it is
-        repeated on the stored version.
+        If the write is refused, an earlier write of this worker took effect after all. If that was the write of this same value, all is
+        well; otherwise the write is repeated on the stored version.
 
         Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the write was refused too often.
         """
@@ -335,33 +345,37 @@ class OwnDocument(Generic[D]):
                     return
                 if error.current is None or self._parse(error.current.value, self._name).is_sealed:
                     raise FencedError(
-                        f"{self._name} was sealed, because it counted as ended: other workers have the shards of this worker"
+                        f"{self._name} was sealed: other workers have declared this worker dead and acquire its shards"
                     ) from error
                 self._version = error.current.version
             else:
                 return
-        raise StoreUnavailableError(f"{self._name} was refused {MAX_ATTEMPTS} times")
+        raise StoreUnavailableError(
+            f"{self._name} was not written: {MAX_ATTEMPTS} attempts failed because it changed each time"
+        )
 
 
 def part_name(worker: str, number: int) -> str:
-    """Return the name of the worker's part with this number."""
+    """Return the name of the document with this part of a worker's positions."""
     return f"{PARTS}{worker}/{number}"
 
 
-# The record in which a worker reports about itself with each heartbeat (E2, E3).
+# The worker record, in which a worker reports about itself with each heartbeat (E2, E3).
 
 HOST = socket.gethostname()[:255]
-"""This host, as the records of its workers name it."""
+"""This machine, as the records of its workers name it."""
 MAX_PARTS = 10_000
 """The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
-    """The record of one worker. A process that seals the record ends the worker: the record is never written again.
+    """The stored document in which a worker reports about itself. Each heartbeat writes it again.
+
+    Another process that seals the record ends the worker: the record is never written again.
 
     - `beat`: the number of the heartbeat, which makes each stored value unique.
-    - `is_leaving`: the worker releases all shards and takes none.
-    - `parts`: number of its position parts. A part is created before the record names it.
+    - `is_leaving`: the worker releases all shards and acquires none.
+    - `parts`: number of the documents with its positions (`PositionPart`). A part is created before the record names it.
     - `table_version`: the newest version of the lease table that the worker knows.
     - `released`: the epoch of each shard that the worker has released, with its last position stored.
     - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
@@ -369,16 +383,16 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `max_watermark`: the highest watermark of its shards (W12).
     - `group_watermark`: the highest watermark of the group that the worker knows (E8).
     - `loads`: the load level of each shard (`planning.py`); a missing shard has the lowest level.
-    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision
-      depends on it.
+    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
+      it.
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
     - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs, for people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
-    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second
-      how far they are, if that has changed (E8).
-    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if
-      it did not.
+    - `is_held`: whether alignment has lately held back a shard of the worker. Then each other worker whose watermark has changed sends a
+      heartbeat within a second (E8).
+    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
+      not.
     """
 
     worker: WorkerName
@@ -424,9 +438,10 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
 
 
 class PositionKey(NamedTuple):
-    """A shard (`Shard.key`) in an epoch.
+    """The key of a position: a shard (`Shard.key`), and the epoch of the lease under which it is read.
 
-    A worker may have two positions of the same shard: the one that it released, and the one that it prepared for a take (E5).
+    A worker may have two positions of the same shard: one under the lease that it has released, and one that it has stored in advance, to
+    acquire the shard again (E5).
     """
 
     shard: str
@@ -435,9 +450,9 @@ class PositionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """How far a shard was emitted. With the shard's end it has the parents of each child (E7).
+    """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children (E7).
 
-    `is_idle` is stored too, for the next reader of the shard (E8).
+    `is_idle` is stored too, because the next reader of the shard needs it (E8).
     """
 
     state: ShardState
@@ -452,20 +467,20 @@ class StoredPosition:
 
 Positions = Mapping[PositionKey, StoredPosition]
 SHARDS_PER_PART = 16
-"""Number of shards in a part, for stores such as DynamoDB that bill whole items.
+"""Number of shards in a part, for stores such as DynamoDB that bill each write by the size of the whole item.
 
-Positions that did not change should not be in the same item as those that did. An item of DynamoDB has at most 400 KB, and a position less
-than 1 KB. Other stores have all positions of a worker in one part.
+Positions that did not change should not be in the same item as positions that did. An item of DynamoDB has at most 400 KB, and a position
+less than 1 KB. In other stores one part has all positions of a worker.
 """
 TIP_MS = 300_000
-"""The time of a shard's last read at the tip is stored again only after this time (ms).
+"""A position is not written again for a newer time of a read at the tip, unless that time is this much newer (ms).
 
-That time changes with each read of a shard at rest, and is only compared with retentions of a day and more.
+The time changes with each read of a shard at rest, but it is only compared with retentions of a day and more.
 """
 
 
 def is_stored(positions: Positions, stored: Positions) -> bool:
-    """Return whether these positions need no write, because they equal the stored ones except for times of reads at the tip (E2)."""
+    """Return whether these positions need no write, because the stored ones differ from them only in times of reads at the tip (E2)."""
     if positions == stored:
         return True
     return positions.keys() == stored.keys() and all(
@@ -534,16 +549,16 @@ class _StoredPart(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PositionPart:
-    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice.
+    """A part of a worker's positions: one stored document with the positions of some or all of its shards.
 
-    A sealed part is never written again, except when a commit is taken back. The part of a worker with a `CommittingSink` has two more
-    fields:
+    A sealed part is not written again, except when a commit that cannot be published is undone (`CommittingSink.take_back`).
 
-    - `staged`: the staged items that the part commits.
-    - `target`: the target of the sink, where the rows are.
-
-    The part of a worker that runs alone (`is_alone`, with a `CommittingSink`) has the time that replaced LATEST (`pinned_ms`), and the time
-    of its checkpoint for people (`taken_ms`, epoch ms).
+    - `write`: the number of the write, so that no two stored values are equal.
+    - `staged`: the staged items that the part commits, if the sink is a `CommittingSink`.
+    - `target`: the target of such a sink, where the rows are.
+    - `is_alone`: whether the part belongs to a worker that runs alone and has a `CommittingSink`.
+    - `pinned_ms`: the time that replaced LATEST for such a worker.
+    - `taken_ms`: the time of the last checkpoint of such a worker, for people (epoch ms).
     """
 
     worker: str
@@ -557,10 +572,10 @@ class PositionPart:
     is_alone: bool = False
 
     def before(self, first: CommitNumber, place: str) -> Positions:
-        """Return the positions before a commit that the part names.
+        """Return the positions that were stored before the commit `first`, which the part names.
 
-        A shard that a worker of a group took after that commit has its position in a later commit. A worker that runs alone takes no shards
-        later: a shard without a position before the commit begins at its start again.
+        In a group, a shard that the worker acquired after that commit has no position before it. Its position is in a later commit, and is
+        taken from there. A worker that runs alone acquires no shards later: there, a shard without a position begins at its start again.
 
         Raises: StateError if the positions cannot be read.
         """

@@ -29,15 +29,15 @@ from .position_store import PositionStore, ReadPositions, ShardReaders, read_alo
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
-"""One line of the log names at most this many shards."""
+"""The most shards that one line of the log names."""
 
 
 class OwnedLeases:
-    """Owns the epoch of each lease of this worker, the shards that it has stopped reading, and the positions that it has prepared.
+    """Keeps the epoch of each lease of this worker, the shards that it has stopped reading, and the positions that it must store.
 
-    A position is prepared for a shard that the worker is about to take. A shard may be released and prepared at the same time, if
-    the worker takes back what it released. So positions are kept by shard and epoch, next to each other and never instead of each
-    other (E5).
+    Before a worker acquires a shard, it stores the shard's position among its own: it *prepares* the shard. A worker may release a shard
+    and prepare it again at the same time, so positions are kept by shard and epoch, next to each other and never instead of each other
+    (E5).
     """
 
     def __init__(self, worker: str) -> None:
@@ -60,12 +60,12 @@ class OwnedLeases:
 
     @property
     def reading(self) -> set[str]:
-        """The shards that the worker has neither stopped nor, for certain, read to their end."""
+        """The shards that the worker has not stopped, and whose end it has not stored."""
         return {shard for shard in self._epochs if shard not in self._stopped and not self._has_ended(shard)}
 
     @property
     def released(self) -> dict[str, int]:
-        """The epoch of each stopped shard whose last position is stored and whose rows are published."""
+        """The epoch of each stopped shard that other workers may acquire: its last position is stored, and its rows are visible."""
         keys = {shard: PositionKey(shard, self._epochs[shard]) for shard in self._stopped}
         stored = self._published
         return {
@@ -76,12 +76,12 @@ class OwnedLeases:
 
     @property
     def unfinished(self) -> set[str]:
-        """The stopped shards of which the sink had unfinished records at the last checkpoint."""
+        """The stopped shards of which the sink still had records to finish at the last checkpoint."""
         return self._unfinished & self._stopped.keys()
 
     @property
     def ends(self) -> dict[str, ShardEnd]:
-        """The shards whose end is stored and whose rows are published."""
+        """The ended shards whose end is stored and whose rows are visible, so that their children may be read."""
         found = {shard: self._published.get(PositionKey(shard, epoch)) for shard, epoch in self._epochs.items()}
         return {
             shard: ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
@@ -92,13 +92,14 @@ class OwnedLeases:
     # --- positions -----------------------------------------------------------------------------------------------------------
 
     def checkpoint_scope(self) -> CheckpointScope:
-        """Return the scope of a checkpoint. Call this before its positions are read."""
+        """Return the leases that a checkpoint covers. Call this before the positions of the checkpoint are read."""
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
     def positions(self, scope: CheckpointScope, current: ReadPositions) -> Positions:
         """Return the positions that a checkpoint stores.
 
-        They are the current positions of the leases in its scope, the stored positions of other leases, and the prepared positions.
+        They are the current positions of the leases that it covers, the stored positions of other leases, and the positions of prepared
+        shards.
         """
         found = self.positions_with_prepared()
         self._unfinished = self.covered(scope, current.unfinished) & set(scope.stopped)
@@ -113,10 +114,10 @@ class OwnedLeases:
         return {shard for shard, epoch in self._epochs.items() if shard in current and scope.epochs.get(shard) == epoch}
 
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
-        """Return the positions of the last commit, which may already be stored, and the prepared ones.
+        """Return the positions of the last commit, which are perhaps not stored yet, and those of prepared shards.
 
-        Committing them records no progress of the shards that are read. Nothing older may be stored, because a commit whose
-        outcome is unknown may have taken effect.
+        Storing them adds no progress of the shards that are read. Older positions must not be stored, because a commit whose outcome is
+        unknown may have taken effect.
         """
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
         return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
@@ -124,7 +125,7 @@ class OwnedLeases:
     def positions_besides(self, read: Collection[str]) -> list[StoredPosition]:
         """Return the positions of shards that are prepared, or that are owned and not in `read`.
 
-        An owned shard is not read if the worker was already leaving when the table made it the owner.
+        An owned shard is not read if this worker was already leaving when the table made it the owner.
         """
         return [
             stored
@@ -133,14 +134,14 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """Remember that these positions are being stored."""
+        """Keep these positions, because a write of them begins."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:
-        """Remember that these positions of a checkpoint are stored, and that all rows before them are visible.
+        """Keep these positions of a checkpoint as published: they are stored, and all rows before them are visible.
 
-        A shard is released, or its end written, only after that. So if a commit is taken back, its rows belong to shards of its own worker
-        only.
+        A shard is released, or its end written, only after that. So if a commit has to be undone (`CommittingSink.take_back`), no other
+        worker has continued from its positions.
         """
         self._published = positions
 
@@ -151,17 +152,18 @@ class OwnedLeases:
         return {shard: self._epochs[shard] for shard in shards if shard in self._epochs}
 
     def stop(self, leases: Mapping[str, int]) -> None:
-        """Remember that the shards are no longer read under these leases. The next checkpoint has their last positions.
+        """Mark these shards as no longer read. The next checkpoint has their last positions.
 
-        Leases that were lost while the readers stopped are left out.
+        `leases`: the epoch of each shard when its reader was stopped. Shards whose lease was lost in the meantime are ignored.
         """
         for shard, _ in leases.items() & self._epochs.items():
             self._stopped.setdefault(shard, None)
 
     def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
-        """Remember the position with which a write will take the shard and replace this version of the table.
+        """Keep the position of a shard that this worker is about to acquire, to be stored with the next commit.
 
-        `had_owner`: whether another worker has held the shard.
+        - `version`: the version of the lease table that the worker will replace to acquire the shard.
+        - `had_owner`: whether another worker has held the shard.
         """
         key = PositionKey(shard, version + 1)
         if had_owner:
@@ -170,18 +172,18 @@ class OwnedLeases:
         self._sent_at[key] = version
 
     def prepared_at(self, version: int) -> dict[str, int]:
-        """Return the epoch of each shard that this worker takes by a write which replaces this version of the table."""
+        """Return the epoch of each prepared shard that this worker acquires by replacing this version of the table."""
         return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
 
     def on_take(self, taken: Mapping[str, int], version: int) -> None:
-        """Remember that a write was sent which takes these shards and replaces this version of the table."""
+        """Note that a write was sent which replaces this version of the table and acquires these shards."""
         for shard, epoch in taken.items():
             self._sent_at[PositionKey(shard, epoch)] = version
 
     def apply(self, table: LeaseTable) -> LeaseChanges:
-        """Adopt the leases in the table, whatever the answers to earlier writes said (E9), and return the changes.
+        """Adopt the leases in the table, whatever the answers to earlier writes said (E9). Return what changes for this worker.
 
-        Raises: ImpossibleStateError if the table gives this worker a shard that it did not prepare.
+        Raises: ImpossibleStateError if the table gives this worker a shard that it has not prepared.
         """
         lost = {shard for shard, epoch in self._epochs.items() if not table.is_owned(shard, self._worker, epoch)}
         for shard in lost:
@@ -199,7 +201,10 @@ class OwnedLeases:
         self._taken_over -= set(settled)
         for shard, lease in table.leases.items():
             if lease.owner == self._worker and self._epochs.get(shard) != lease.epoch:
-                raise ImpossibleStateError(f"{self._worker} has {shard} since {lease.epoch} and did not prepare it")
+                raise ImpossibleStateError(
+                    f"the lease table gives {self._worker} the shard {shard} since version {lease.epoch}, but this "
+                    "worker has not asked for it"
+                )
         return LeaseChanges(begun, lost, taken_over)
 
     def _has_ended(self, shard: str) -> bool:
@@ -209,7 +214,7 @@ class OwnedLeases:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """The scope of a checkpoint: the leases and stopped shards at its beginning. Both may change while the sink is flushed."""
+    """The leases and stopped shards at the beginning of a checkpoint. Both may change while the sink is flushed."""
 
     epochs: Mapping[str, int]
     stopped: Collection[str]
@@ -230,18 +235,18 @@ class LeaseChanges:
 
 
 def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
-    """Log one line about the shards that one version of the lease table moves."""
+    """Log in one line which shards a new version of the lease table moves to or from this worker. `what`: the verb of the line."""
     if shards:
         named = ", ".join(sorted(shards)[:MAX_NAMED])
         more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
         log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
 
 
-# Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it takes.
+# PositionCommits stores the positions of a worker's shards: one checkpoint at a time, and in between the positions of prepared shards.
 
 
 class PositionCommits:
-    """Owns the order of commits. Prepared positions are stored without waiting for a sink that is being flushed."""
+    """Stores positions in the right order. Those of prepared shards are stored at once, even while a checkpoint waits for the sink."""
 
     def __init__(
         self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
@@ -255,11 +260,11 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it contains its rows."""
+        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it also contains the rows."""
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6), or finished by the sink.
+        """Flush the sink, then store how far each shard was emitted (S6) or, if `may_be_partial`, how far the sink has finished it.
 
         Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
         stored.
@@ -269,9 +274,8 @@ class PositionCommits:
                 scope = self._owned.checkpoint_scope()
                 async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
                     if current.is_before_commit:
-                        scope = (
-                            self._owned.checkpoint_scope()
-                        )  # no write runs here, so this is the scope of the records that will be staged
+                        # No write runs here, so these are exactly the leases whose records will be staged.
+                        scope = self._owned.checkpoint_scope()
                     async with self._commit:
                         await self._positions.settle()
                     await self._positions.stage()
@@ -283,7 +287,7 @@ class PositionCommits:
                 self._owned.on_published(positions)
 
     async def store_prepared(self) -> None:
-        """Store the prepared positions in addition to those already stored (E5).
+        """Store the positions of prepared shards in addition to the positions that are already stored (E5).
 
         Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
         """
@@ -293,16 +297,16 @@ class PositionCommits:
 
     async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         if self._has_ended:
-            raise FencedError("this worker has ended, and what it had not stored is read again")
+            raise FencedError("this worker has ended; records that it had not stored are read again by the next one")
         self._owned.on_commit(positions)
         await self._positions.commit(positions, is_checkpoint=is_checkpoint)
 
 
-# Ends a job that runs alone: seals its worker, and adds its positions to the lease table.
+# What a group does to take over a job that runs alone: it seals the worker, and adds its positions to the lease table.
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Declare a worker dead (seal its record), and return the record. A record that was deleted counts as sealed.
+    """Seal the record of a worker (declare it dead), and return the record. A record that does not exist counts as sealed.
 
     Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
     """
@@ -314,26 +318,32 @@ async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
             return found.document
         with contextlib.suppress(ConflictError):
             return await group.seal_record(found)
-    raise StoreUnavailableError(f"the record of worker {worker} was written {MAX_ATTEMPTS} times while it was sealed")
+    raise StoreUnavailableError(
+        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+    )
 
 
 async def sealed_alone(
     group: GroupStore, alone: AloneOwner, positions: PositionStore
 ) -> tuple[Mapping[str, ShardState], PositionPart | None]:
-    """Seal the worker that runs alone, first its record and then its part, and return the states of all shards, and the sealed part.
+    """Seal the worker that runs alone, so that it can store nothing more. Return the states of all shards, and the sealed part.
 
-    Rows that a `CommittingSink` has committed there become visible. Raises: StoreUnavailableError if the store does not answer;
-    StateError if the positions belong to rows in another target.
+    The worker's record is sealed first, then its part, which has the positions. Rows that a `CommittingSink` has committed with these
+    positions become visible. Raises: StoreUnavailableError if the store does not answer; StateError if the positions belong to rows in
+    another target.
     """
     record = await seal_worker(group, alone.worker)
-    found = await positions.seal(record)  # The positions are final, because a sealed worker can store nothing more.
+    found = await positions.seal(
+        record
+    )  # Positions are final from here on, because a sealed worker can store nothing more.
     return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
 
 
 def as_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
-    """Return the next version of the table, in which the workers of a group share the shards.
+    """Return the next version of the table, with leases that the workers of a group share.
 
-    - `first`: the first table of a new group, which has the shards if the job that ran alone had not begun any.
+    - `folded`: the table of a job that ran alone, completed with its leases (`LeaseTable.folded`).
+    - `first`: the first table of a new group. Its leases are used if the job that ran alone had none.
     """
     table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
     if first is None or folded.leases:

@@ -1,4 +1,4 @@
-"""One worker of a group, from joining to leaving: it sends heartbeats, reads the group's documents, and takes and releases shards."""
+"""One worker of a group, from joining to leaving: it sends heartbeats, reads the group's documents, and acquires and releases shards."""
 
 import asyncio
 import contextlib
@@ -36,19 +36,20 @@ from .shard_listing import ShardListing
 
 log = logging.getLogger("recordpublisher.group")
 SHORTEST_SECONDS = 0.001
-"""A remaining wait that is shorter counts as over, because a timer may fire early by the resolution of its clock (seconds)."""
+"""A shorter remaining wait counts as over, because a timer may fire early by the resolution of its clock (seconds)."""
 T = TypeVar("T")
 
 
 class Worker:
-    """Owns the parts of one worker, and decides when it does what. `name` is random and never used again.
+    """Takes part in a group under one name: decides when to send heartbeats, read the group's documents, and acquire or release shards.
 
+    - `name`: random, and never used again.
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
     - `on_sink_error`: called with an error of the sink while shards are released. The worker stays in the group until `leave`, which
       may then store what the sink has finished. Without it `run` raises the error.
     - `job`: the job of this process. None is compatible with every job (E10).
     - `is_first`: whether its process was not in the group before. Only then may it replace a worker that runs alone.
-    - `on_advance`: called when the known watermark of the group has changed.
+    - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Worker:
         self.group_watermark: int | None = None
         """The highest watermark of the group that this worker knows (E8)."""
         self.group_maximum: int | None = None
-        """The highest watermark of any shard of the group (W12)."""
+        """The highest watermark of any shard of the group, at the last read of its documents (W12)."""
         self._giver = LeaseGiver(
             self._owned,
             readers,
@@ -121,10 +122,10 @@ class Worker:
         self._has_joined = False
 
     async def run(self) -> None:
-        """Take part in the group. Return after `leave`.
+        """Take part in the group, and return after `leave`.
 
-        Raises: FencedError if other workers have declared this one dead (sealed it); LateJoinError if they may have done so
-        before it joined; StateError if stored documents cannot be used.
+        Raises: FencedError if other workers have sealed this one (declared it dead); LateJoinError if they may have done so before it
+        joined; StateError if stored documents cannot be used.
         """
         first = functools.partial(self._retry, self._join)
         await join_group(first, self._heartbeat, self._clock, self._settings.duration)
@@ -141,13 +142,15 @@ class Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        with contextlib.suppress(FencedError):  # another worker was faster, or an earlier attempt took effect
+        # Suppressed because the record is then sealed already: by another worker, or by an earlier attempt without an answer.
+        with contextlib.suppress(FencedError):
             await self._retry(self._heartbeat.seal)
 
     async def announce(self) -> bool:
-        """Announce that this worker will leave. Return whether there are other workers that can take its shards.
+        """Announce that this worker will leave. Return whether there are other workers that can acquire its shards.
 
-        From now on no plan counts this worker, and the others read the group often. It continues to read its shards until `leave`.
+        From now on no plan gives this worker a shard, and the others read the group's documents often. This worker continues to read its
+        shards until `leave`.
         """
         if not self._owned.shards or not self.has_others:
             return False
@@ -161,35 +164,35 @@ class Worker:
 
     @property
     def has_others(self) -> bool:
-        """Whether the group had other workers that stay, at the last read. Before the first read it may have."""
+        """Whether the group had other workers that stay, at the last read of its documents. True before the first read."""
         return bool(self._observer.members - {self.name}) or not self._observer.has_looked
 
     @property
     def waits_for(self) -> list[str]:
-        """The workers that hold all leases, if no new heartbeat of any of them was seen yet; else an empty list.
+        """The workers that hold all leases, if this worker has seen no new heartbeat of any of them; else an empty list.
 
-        No shard is read before these leases expire. Other workers may have joined since, and wait for the same leases.
+        No shard is read before these leases expire. Workers that have joined since wait for the same leases.
         """
         owners = set() if self._cache.table is None else self._cache.table.owners
         return sorted(owners) if owners <= self._observer.never_moved - {self.name} else []
 
     def leave(self) -> None:
-        """Store all positions, then let `run` return. Other workers take the shards without waiting for a lease to expire (E5)."""
+        """Store all positions, then let `run` return. Other workers acquire the shards without waiting for a lease to expire (E5)."""
         self._giver.leave()
 
     def end(self) -> None:
         """End this worker: it stores no further positions, and the sink drops records whose positions were not stored (E1).
 
-        Both happen in one step. Otherwise a checkpoint that has read the positions would store them without their rows.
+        Both happen in one step. If the records were dropped first, a checkpoint in progress could store their positions without their rows.
         """
         self._commits.end()
         self._readers.drop_all()
 
     async def seal(self) -> None:
-        """Seal the record after `run` was cancelled, so that other workers take the shards from the last checkpoint at once.
+        """Seal this worker's record after `run` was cancelled, so that other workers acquire the shards at once, from the last
+        checkpoint.
 
-        There is one attempt, and only while heartbeats are confirmed. If it fails, the other workers wait until the leases
-        expire.
+        There is one attempt, and only while heartbeats are confirmed. If it fails, the other workers wait until the leases expire.
         """
         if self.permission.is_given:
             with contextlib.suppress(FencedError, StoreUnavailableError):
@@ -197,18 +200,20 @@ class Worker:
                 log.info("worker %s has left its group", self.name)
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
-        """Store how far each shard was emitted or, if `may_be_partial`, finished by the sink. Do nothing before the worker has joined.
+        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it. Do nothing before the worker
+        has joined.
 
-        Raises: FencedError if this worker was declared dead (sealed); StoreUnavailableError if the store does not answer;
-        StateError if the positions cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a
-        StoreUnavailableError, because other workers may have replaced this one, and deleted what the sink writes to.
+        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer; StateError if the
+        positions cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a StoreUnavailableError, because
+        other workers may have replaced this one, and deleted what the sink writes to.
         """
         if not self._has_joined:
             return
         await self._judged(self._commits.take_checkpoint(may_be_partial=may_be_partial))
         self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:
-            self._look_now.set()  # read the group now, because children of an ended shard wait for it (S2)
+            # The group's documents are read now, because the children of an ended shard wait for its end in the table (S2).
+            self._look_now.set()
 
     # --- tasks ---------------------------------------------------------------------------------------------------------------
 
@@ -221,7 +226,7 @@ class Worker:
             try:
                 await self._heartbeat.write()
             except StoreUnavailableError as error:
-                log.warning("no heartbeat of %s: %s", self.name, error)
+                log.warning("a heartbeat of worker %s was not stored; it is tried again: %s", self.name, error)
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
             await self._wait(seconds if self.permission.is_given else RETRY_SECONDS, asyncio.sleep, self._has_news)
 
@@ -232,9 +237,10 @@ class Worker:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
             except StoreUnavailableError as error:
-                log.warning("%s cannot look at its group: %s", self.name, error)
+                log.warning("worker %s cannot read its group's documents; it tries again: %s", self.name, error)
                 seconds = RETRY_SECONDS
-            if self._giver.is_leaving:  # the other workers may be leaving too, and then this one need not wait for them
+            # If the other workers are leaving too, this one need not wait for them. A short pause lets it notice that.
+            if self._giver.is_leaving:
                 seconds = min(seconds, LEAVING_SECONDS)
             await self._wait(seconds, functools.partial(wait_at_most, self._look_now), lambda: self._readers.is_held)
             self._look_now.clear()
@@ -242,7 +248,10 @@ class Worker:
     async def _wait(
         self, seconds: float, pause: Callable[[float], Awaitable[object]], is_due: Callable[[], bool]
     ) -> None:
-        """Wait until `pause` returns True, or this many seconds; if shards are aligned, only until the next second in which `is_due`."""
+        """Wait for this many seconds, or until `pause` returns True.
+
+        If shards are aligned, `is_due` is asked each second, and the wait ends when it returns True.
+        """
         if not self._readers.is_aligned:
             await pause(seconds)
             return
@@ -252,10 +261,10 @@ class Worker:
                 return
 
     def _has_news(self) -> bool:
-        """Return whether a heartbeat is due, because a worker waits for the watermark of the group (E8).
+        """Return whether a heartbeat is due before its time, because a worker waits for the watermark of the group (E8).
 
-        It is due if this worker waits and the others do not know it yet, or if any worker waits and the watermark of this one has
-        changed since its last heartbeat.
+        It is due if this worker waits and the others do not know it yet, or if any worker waits and the watermark of this one has changed
+        since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -267,10 +276,10 @@ class Worker:
         return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Return what `work` returns. While no heartbeat is confirmed, an error of it becomes a StoreUnavailableError.
+        """Return what `work` returns. While no heartbeat is confirmed, raise StoreUnavailableError instead of an error of `work`.
 
-        The reason for the error may be that other workers have replaced this one, and deleted what it works on. If they have, the next
-        heartbeat shows it. If not, the work is repeated and fails again.
+        The error may come from other workers that have replaced this one, and deleted what it works on. In that case the next heartbeat
+        shows it. Otherwise the caller repeats the work, which fails again.
         """
         try:
             return await work
@@ -279,12 +288,15 @@ class Worker:
         except Exception as error:
             if self.permission.is_given:
                 raise
-            raise StoreUnavailableError(f"no heartbeat is confirmed, which may be the reason: {error}") from error
+            raise StoreUnavailableError(
+                "no heartbeat is confirmed, so other workers may have replaced this one, which may be the reason "
+                f"for: {error}"
+            ) from error
 
-    # --- one look ------------------------------------------------------------------------------------------------------------
+    # --- one read of the group's documents ---------------------------------------------------------------------------------
 
     async def _look(self) -> bool:
-        """Read the group's documents, and act on them. Return whether to read them again soon, because shards are moving."""
+        """Read the group's documents, and act on them. Return whether to read them again soon, because shards are being transferred."""
         view = await self._observer.look()
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
@@ -319,20 +331,23 @@ class Worker:
         return self._giver.is_busy or self._expects(plan) or view.has_handover
 
     async def _begin_group(self, view: GroupView | None) -> bool:
-        """Create the table if it is missing, or end the worker that runs alone. Return whether a write was tried."""
+        """Write the first lease table if there is none, or replace the worker that runs the job alone. Return whether a write was tried."""
         if view is None or view.table.alone is None:
             return await self._upkeep.create_if_missing()
         await self._replace_alone(view.table, view.table.alone)
         return True
 
     async def _replace_alone(self, table: LeaseTable, alone: AloneOwner) -> None:
-        """End the worker that runs alone, and give its shards to the group. Only the first worker of a process does that.
+        """Seal the worker that runs the job alone, and write a table in which the group has its shards.
+
+        Only the first worker of a process does that.
 
         Raises: StateError if this process was in the group before the job was started alone.
         """
         if not self._is_first or self._owned.shards:
             raise StateError(
-                f"worker {alone.worker} runs this job alone since then: the group is over, and this process ends"
+                f"worker {alone.worker} was started alone with this job, which ended the group. This process "
+                "ends. To share the shards again, stop that worker and start all processes with --group"
             )
         states, part = await sealed_alone(self._group, alone, self._positions)
         folded = table.folded(states, None if part is None else part.pinned_ms)
@@ -341,7 +356,7 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     def _apply_table(self) -> None:
-        """Begin and drop shards according to the newest known table."""
+        """Begin and drop shards according to the newest known lease table."""
         if (table := self._cache.table) is None:
             return
         watermarks = self._readers.watermarks()
@@ -363,7 +378,7 @@ class Worker:
                 self._on_drain()
 
     async def _end_shards(self) -> bool:
-        """Write the ends of shards, together with their children, into the table (E7). Return whether there were any."""
+        """Write the ends of shards into the table, and their children with them (E7). Return whether any shard had ended."""
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False
@@ -377,12 +392,12 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat the work until the store answers."""
+        """Repeat the work until the store answers. Each attempt comes after a pause with jitter."""
         while True:
             try:
                 await work()
             except StoreUnavailableError as error:
-                log.warning("%s waits for the store of its group: %s", self.name, error)
+                log.warning("worker %s waits for the store of its group: %s", self.name, error)
             else:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
@@ -412,21 +427,21 @@ class Worker:
         )
 
 
-# Releases shards: stops reading them, takes one checkpoint for all of them, and marks them as released (E5).
+# LeaseGiver releases shards: it stops reading them, takes one checkpoint for all of them, and marks them as released (E5).
 
 MAX_PAUSE_SECONDS = 5.0
-"""The longest pause between two checkpoints while the sink has unfinished records of a shard (seconds).
+"""The longest pause between two checkpoints while the sink has records of a released shard to finish (seconds).
 
-The pause grows up to this. So a transfer takes at most twice as long as the sink, and a slow transfer costs few writes.
+The pause doubles up to this value. So a transfer takes at most twice as long as the sink needs, and a slow transfer costs few writes.
 """
 WARN_SECONDS = 60.0
 
 
 class LeaseGiver:
-    """Owns which shards are to be released, and whether the worker is leaving.
+    """Releases shards that other workers should have, or all shards if the worker is leaving.
 
-    `take_checkpoint` stores how far the sink has finished each shard. A shard is released when that is as far as it was emitted.
-    A stopped shard is not read again under the same lease. `on_sink_error` is described in `Worker`.
+    A shard is released when the sink has finished all of its records that were emitted, and the position is stored (`take_checkpoint`). A
+    stopped shard is not read again under the same lease. `on_sink_error` is described in `Worker`.
     """
 
     def __init__(
@@ -445,11 +460,11 @@ class LeaseGiver:
         self._requested: set[str] = set()
         self._has_work = asyncio.Event()
         self.is_leaving = False
-        """Whether the worker releases all shards and takes none."""
+        """Whether the worker releases all shards and acquires none."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether any shards wait to be released."""
+        """Whether shards still wait to be released."""
         return bool(self._requested)
 
     def request(self, shards: Collection[str]) -> None:
@@ -459,7 +474,7 @@ class LeaseGiver:
             self._has_work.set()
 
     def announce(self) -> None:
-        """Take no more shards, because all shards will be released."""
+        """Acquire no more shards, because all shards will be released soon."""
         self.is_leaving = True
 
     def leave(self) -> None:
@@ -468,20 +483,19 @@ class LeaseGiver:
         self._has_work.set()
 
     async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
-        """Release requested shards until the worker has left. `retry` repeats a round until the store answers."""
+        """Release requested shards until the worker has left.
+
+        `retry` calls a function again until the store answers.
+        """
         pause, waited = HANDOVER_SECONDS, 0.0
         while True:
             await self._wait_for_work(pause if self._requested else None)
-            is_last = (
-                self.is_leaving
-            )  # read first: a round that began before the worker was leaving does not cover all shards
+            # Read before the round, because a round that began before the worker was leaving does not cover all shards.
+            is_last = self.is_leaving
             try:
                 await retry(self.give_once)
-            except (
-                FencedError,
-                StateError,
-                ImpossibleStateError,
-            ):  # The positions are another worker's or in doubt, so this one has ended.
+            except (FencedError, StateError, ImpossibleStateError):
+                # The positions are those of another worker, or in doubt, so this worker has ended.
                 raise
             except Exception as error:
                 if self._on_sink_error is None:
@@ -499,7 +513,8 @@ class LeaseGiver:
             if waited >= WARN_SECONDS:
                 waited = 0.0
                 log.warning(
-                    "%s wait to be transferred, because the sink has not finished their records",
+                    "shards %s wait to be transferred to other workers, because the sink has not finished their "
+                    "records",
                     sorted(self._requested),
                 )
 
@@ -509,7 +524,7 @@ class LeaseGiver:
         Raises: FencedError if the worker was sealed; StateError if the positions cannot be stored.
         """
         if self.is_leaving:
-            await self._heartbeat.write()  # no plan counts this worker from now on
+            await self._heartbeat.write()  # After this heartbeat no plan gives this worker a shard.
             self._requested |= set(self._owned.shards)
         requested = set(self._requested)
         leases = self._owned.leases_of(requested)
@@ -524,11 +539,11 @@ class LeaseGiver:
         self._has_work.clear()
 
 
-# Takes free shards for this worker: prepares their positions, then writes the table (E3, E5). `GroupView` decides which shards.
+# LeaseTaker acquires free shards: it stores their positions, then writes the lease table (E3, E5). `GroupView` decides which shards.
 
 
 class LeaseTaker:
-    """Takes free shards for this worker. Owns since when each of them was seen free."""
+    """Acquires free shards for this worker. Remembers since when each of them was seen free."""
 
     def __init__(
         self,
@@ -560,10 +575,10 @@ class LeaseTaker:
         return {key.shard: now - since for key, since in self._free_since.items()}
 
     async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
-        """Take the free shards that this worker should take. Return whether the lease table may have changed.
+        """Acquire the free shards that this worker should have. Return whether the lease table may have changed.
 
-        If the outcome of a take is unknown, the same take is repeated at the same version. A prepared position is dropped only when a
-        version later than the one that the take replaces shows that the take failed.
+        If the outcome of the write is unknown, the same write is repeated on the same version of the table. A position that was stored in
+        advance is dropped only when a later version of the table shows that the write did not take effect.
 
         Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
         """
@@ -580,17 +595,17 @@ class LeaseTaker:
             return True
         if self._owned.prepared_at(table.version):
             await self._commits.store_prepared()
-            await (
-                self._heartbeat.write()
-            )  # this record counts the shards before the workers that release them may stop counting them (E8)
+            # This record counts the shards for the watermark. It must be stored before the former owners may stop counting
+            # them (E8).
+            await self._heartbeat.write()
         await self._write(table, ended)
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the table. If another worker was faster, repeat the take on its version, for those leases that have not changed.
+        """Write the lease table. If another worker was faster, write again on its version, but only the leases that it has not changed.
 
-        Only a worker that is not sealed may repeat the take, because what a sealed worker left is deleted once the table has a later
-        version (E12).
+        Before each further attempt a heartbeat proves that this worker is not sealed. The documents of a sealed worker are deleted once the
+        table has a later version, so a later write must not name it (E12).
         """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):
@@ -610,7 +625,8 @@ class LeaseTaker:
         self._free_since = {key: self._free_since.get(key, now) for key in free}
 
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Prepare the shards that can still be read, and return those that were read to their end (E7).
+        """Keep the positions of the shards that can still be read, to be stored in advance. Return the shards that were read to their
+        end (E7).
 
         Return None if the table has changed during the call.
         """
@@ -637,18 +653,16 @@ class LeaseTaker:
         return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
 
     async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """Check, because a position is missing, whether the table has changed.
+        """Raise StateError, because a position is missing, unless the lease table has changed.
 
-        The owner may have seen a later table in which it does not own the shard. Otherwise the position was deleted.
-
-        Raises: StateError if the table has not changed.
+        If it has changed, the owner may have seen a later table in which it does not own the shard, and dropped the position rightly.
         """
         table = await self._cache.read()
         if table is None or table.version == before.version:
             lease = before.leases[shard]
             raise StateError(
                 f"the position of {shard} is missing: worker {lease.owner} must have stored it. If it was written by a sink that keeps "
-                "positions, it is with the rows of that sink: start with that one again, or take the positions along with "
+                "positions, the position is with the rows of that sink: start with that sink again, or take the positions along with "
                 "`recordpublisher positions`"
             )
 
