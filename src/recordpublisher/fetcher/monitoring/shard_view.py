@@ -96,7 +96,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(FLAG)
     def idle(self) -> bool:
-        """Whether the shard is open, and was observed silent for the idle interval."""
+        """Whether the shard is open, and was observed silent for `flink.shard.idle.interval`."""
         return self.entry.reading.is_idle and self.entry.is_open
 
     @metric(GAUGE, "ms")
@@ -111,7 +111,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although not late in their shard."""
+        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
         return self.entry.emission.late_after_idle
 
     @metric(COUNTER, "records")
@@ -147,9 +147,9 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def time_to_retention_loss_ms(self) -> int | None:
-        """Time until an unfinished record may be past retention.
+        """Time until the oldest unfinished record may be past retention.
 
-        At the tip it is the whole retention. If it is negative, the record may be lost.
+        At the tip it is the whole retention. If it is negative, that record may be lost.
         """
         left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
         if left_ms is None or self.retention_ms is None or self.unfinished is None:
@@ -158,7 +158,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(FLAG)
     def alarm(self) -> bool:
-        """Whether the shard has unread records and wrote none for the alarm interval."""
+        """Whether the shard has unread records and wrote none for `flink.alarm.interval`."""
         return self.has_alarm
 
 

@@ -90,20 +90,10 @@ class WorkerView(msgspec.Struct, frozen=True):
         """The shard with this worker's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
         return self.alignment.blocking_shard
 
-    @metric(TEXT)
-    def worker(self) -> str | None:
-        """The name of this process in its group (`flink.job.workers=GROUP`); null without a group."""
-        return self.tracker.worker
-
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
         """How long the global watermark has not risen while records were written or held back."""
         return self.alarm_monitor.watermark_stalled_ms
-
-    @metric(GAUGE, "ms")
-    def loop_lag_ms(self) -> int:
-        """How late the last tick of the event loop was."""
-        return self.suspension.lag_ms
 
     @metric(COUNTER, "records")
     def records(self) -> int:
@@ -150,9 +140,14 @@ class WorkerView(msgspec.Struct, frozen=True):
         """Records written to a sink that commits, and not committed yet."""
         return None if self.commits is None else max(0, self.emitter.records - self.commits.records)
 
+    @metric(GAUGE, "ms")
+    def loop_lag_ms(self) -> int:
+        """How late the last tick of the event loop was."""
+        return self.suspension.lag_ms
+
     @metric(GAUGE, "bytes")
     def budget_used_bytes(self) -> int:
-        """Bytes held in memory by queued records, or reserved for reads."""
+        """Bytes of `flink.worker.queue.bytes` that queued records hold in memory, or that are reserved for reads."""
         return self.intake.used_bytes
 
     @metric(GAUGE, "shards")
@@ -200,7 +195,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark only because their shard was idle or excluded."""
+        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
@@ -213,6 +208,11 @@ class WorkerView(msgspec.Struct, frozen=True):
         """Active alarms, including those for shards of other workers."""
         return len(self.alarm_monitor.active_alarms)
 
+    @metric(TEXT)
+    def worker(self) -> str | None:
+        """GROUP: the name of this process in its group; null without a group."""
+        return self.tracker.worker
+
     @metric(COUNTER, "shards")
     def leases_taken(self) -> int:
         """GROUP: shards that this process acquired."""
@@ -220,7 +220,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "shards")
     def leases_given(self) -> int:
-        """GROUP: shards that this process released to others before they ended."""
+        """GROUP: shards that this process released to others before the shards ended."""
         return self.leases.given
 
     @metric(COUNTER, "workers")
@@ -243,12 +243,15 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def withheld_shards(self) -> int:
-        """GROUP: shards that another worker should have released although it sends heartbeats; one process counts them."""
+        """GROUP: shards that another worker, which sends heartbeats, should have released and has not.
+
+        Exactly one process counts each of these shards.
+        """
         return sum(map(len, self.leases.withheld.values()))
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """GROUP: shards that could be read and that no process read, when this process last read the group's documents.
+        """GROUP: shards that could be read and that no process read, when this process last read the group's store.
 
         A shard whose worker has sent no heartbeat for half of its lease counts too.
         """

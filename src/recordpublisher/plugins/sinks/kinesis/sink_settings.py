@@ -112,8 +112,8 @@ COUNTER, GAUGE, HISTOGRAM = MetricType.COUNTER, MetricType.GAUGE, MetricType.HIS
 
 
 KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
-    "outstandingRecordsCount": (GAUGE, "records", "accepted and not yet acknowledged"),
-    "outstandingBytes": (GAUGE, "bytes", "of the records not yet acknowledged, as held in memory"),
+    "outstandingRecordsCount": (GAUGE, "records", "user records accepted and not yet acknowledged"),
+    "outstandingBytes": (GAUGE, "bytes", "bytes held in memory by the records not yet acknowledged"),
     "queueLimit": (GAUGE, "records", "current limit in records; null: only bytes are limited"),
     "queueLimitBytes": (GAUGE, "bytes", "current limit in bytes"),
     "waitingWrites": (GAUGE, "calls", "`put` and `write` calls that wait for capacity"),
@@ -124,7 +124,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     "backpressureCycles": (COUNTER, "checks", "checks for capacity by a waiting write that found none"),
     "numRecordsOut": (COUNTER, "records", "user records acknowledged"),
     "numBytesOut": (COUNTER, "bytes", "bytes of data and keys acknowledged"),
-    "numRecordsOutErrors": (COUNTER, "records", "user records rejected or given up"),
+    "numRecordsOutErrors": (COUNTER, "records", "user records that failed for good"),
     "callbackErrors": (COUNTER, "records", "of these, records for which `on_failure` has raised an error"),
     "kinesisRecords": (COUNTER, "records", "Kinesis records acknowledged: fewer than user records with aggregation"),
     "requests": (COUNTER, "calls", "PutRecords calls that ended, failed ones included"),

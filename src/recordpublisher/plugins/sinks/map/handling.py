@@ -646,21 +646,29 @@ def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[Unhan
 
 
 MAP_SINK_METRICS = {
-    "outstanding": (MetricType.GAUGE, "records", "written and not handled yet"),
-    "heldBytes": (MetricType.GAUGE, "bytes", "of the outstanding records"),
-    "handled": (MetricType.COUNTER, "records", "handled"),
-    "retries": (MetricType.COUNTER, "records", "handled again after a failure"),
+    "outstanding": (MetricType.GAUGE, "records", "records written to the sink and not handled yet"),
+    "heldBytes": (MetricType.GAUGE, "bytes", "bytes held in memory by the outstanding records"),
+    "handled": (MetricType.COUNTER, "records", "records handled"),
+    "retries": (MetricType.COUNTER, "records", "records handled again after a failure"),
     "handlerDurationMs": (MetricType.HISTOGRAM, "ms", "durations of the handler's calls, failed ones included"),
     "handlingDelayMs": (
         MetricType.HISTOGRAM,
         "ms",
         "how long after their arrival in the stream records were handled; each sixteenth stands for those after it",
     ),
-    "timeouts": (MetricType.COUNTER, "calls", "of the handler that took too long"),
-    "expired": (MetricType.COUNTER, "records", "not handled within their time"),
-    "left": (MetricType.COUNTER, "records", "dropped when their shard was released: the next reader handles them"),
-    "skipped": (MetricType.COUNTER, "records", "that could not be handled, and were skipped"),
-    "deadLetters": (MetricType.COUNTER, "records", "that could not be handled, and went to the dead-letter sink"),
+    "timeouts": (MetricType.COUNTER, "calls", "calls of the handler that raised a TimeoutError, as after `timeout`"),
+    "expired": (MetricType.COUNTER, "records", "records older than `max_age`, which were skipped or rejected"),
+    "left": (
+        MetricType.COUNTER,
+        "records",
+        "records dropped when their shard was released: the next reader handles them",
+    ),
+    "skipped": (MetricType.COUNTER, "records", "records that could not be handled, and were skipped"),
+    "deadLetters": (
+        MetricType.COUNTER,
+        "records",
+        "records that could not be handled, and went to the dead-letter sink",
+    ),
 }
 """Type, unit and meaning of each metric."""
 
