@@ -27,9 +27,9 @@ from .fetcher.monitoring.metrics_exporter import MetricsExporter as MetricsExpor
 from .fetcher.monitoring.metrics_exporter import MetricsSource as MetricsSource
 from .fetcher.monitoring.metrics_exporter import WorkerHealth as WorkerHealth
 from .fetcher.monitoring.metrics_exporter import WorkerMetrics as WorkerMetrics
-from .fetcher.pipeline.emitter import BoundedResult as BoundedResult
-from .fetcher.pipeline.emitter import EndReason as EndReason
-from .plugins.columns.record_columns import to_arrow as to_arrow
+from .fetcher.pipeline.bounded_runs import BoundedResult as BoundedResult
+from .fetcher.pipeline.bounded_runs import EndReason as EndReason
+from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl

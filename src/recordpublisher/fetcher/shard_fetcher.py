@@ -16,7 +16,7 @@ from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError
 from ..publishers.shards import Shard
 from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
-from .checkpoints.commits import CheckpointScheduler
+from .checkpoints.checkpoint_schedule import CheckpointScheduler
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
@@ -27,19 +27,14 @@ from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
 from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
+from .pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion, TerminationCondition, shard_outcome
 from .pipeline.dead_letters import DeadLetterHandler
-from .pipeline.emitter import (
-    BoundedResult,
-    Bounds,
-    Emitter,
-    EndReason,
-    RunCompletion,
-    TerminationCondition,
-    shard_outcome,
-)
+from .pipeline.emitter import Emitter
+from .pipeline.memory_budget import MemoryBudget
 from .pipeline.process_suspension import SuspensionDetector
-from .pipeline.reading import MemoryBudget, ReadIntake, ReadTasks, ShardEnds
+from .pipeline.reading import ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
+from .pipeline.shard_ends import ShardEnds
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.shard_entry import ShardEntry, ShardStage
@@ -420,8 +415,9 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
         from .elastic.group_place import job_of
-        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership, WorkerLives
+        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership
         from .elastic.leased_shards import LeasedShards
+        from .elastic.worker_lives import WorkerLives
 
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)

@@ -9,8 +9,10 @@ from recordpublisher.publishers.records import RecordBatch
 from ..publishers.log_fields import about
 from ..publishers.shards import Shard
 from .dependencies import FetcherDependencies
-from .pipeline.emitter import Bounds, Emitter, EndReason, RunCompletion, TerminationCondition
-from .pipeline.reading import ListedAsGoneError, ReadTasks
+from .pipeline.bounded_runs import Bounds, EndReason, RunCompletion, TerminationCondition
+from .pipeline.emitter import Emitter
+from .pipeline.reading import ReadTasks
+from .pipeline.shard_ends import ListedAsGoneError
 from .shards.shard_entry import ShardEntry, ShardListener, ShardStage
 from .shards.shard_table import ShardTable
 from .watermarks import Alignment, EndedParentHold, StragglerDetector

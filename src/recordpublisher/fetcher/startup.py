@@ -30,7 +30,7 @@ from .checkpoints.starts import (
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import close_sink, naming_sink, states_of_sink
-from .shards.shard_reading import ShardState
+from .shards.shard_state import ShardState
 from .shards.shard_table import MissingShards
 from .sink import SinkContext, State
 from .watermarks import lowest_active

@@ -16,8 +16,9 @@ from ..publishers.clock import Clock
 from ..publishers.shards import Shard
 from . import watermark_rules
 from .settings import AlignmentTimes
+from .shards.lineage import parent_keys
 from .shards.shard_entry import ShardEntry, ShardStage
-from .shards.shard_table import ShardTable, parent_keys
+from .shards.shard_table import ShardTable
 from .watermark_rules import holds_after_end, raised
 
 BEFORE_ALL_WATERMARKS = -math.inf

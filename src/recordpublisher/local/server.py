@@ -28,9 +28,10 @@ from ..publishers.clock import SystemClock
 from ..publishers.errors import ConfigurationError
 from .account import Account, Delays, Quotas
 from .clock import Clock, ManualClock
+from .errors import ApiError
 from .faults import FaultRule, Faults
 from .http_requests import MAX_BODY_BYTES, ApiRequests, Request, Response, is_loopback
-from .requests import ApiError, CreateStream
+from .requests import CreateStream
 from .stream import CONSUMER_LIMIT, Stream
 
 if TYPE_CHECKING:

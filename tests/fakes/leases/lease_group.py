@@ -15,7 +15,7 @@ from recordpublisher.fetcher.leases.planning import ShardWatermark
 from recordpublisher.fetcher.leases.position_store import ReadPositions
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import MissingShards
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard

@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.elastic.committed_positions import SinkLives
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.elastic.leased_ownership import WorkerLives
+from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.group_store import (
     GroupStore,
@@ -25,7 +25,7 @@ from recordpublisher.fetcher.leases.planning import ShardWatermark
 from recordpublisher.fetcher.leases.position_store import ReadPositions
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.pipeline.reading import CurrentWorker
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import MissingShards
 from recordpublisher.fetcher.sink import CommitNumber, Staged
 from recordpublisher.plugins.positions import leftovers

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from recordpublisher.fetcher.leases.heartbeat import WritePermission
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import StreamList
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import run_virtual

@@ -2,8 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_observer import GroupUpkeep
 from recordpublisher.fetcher.leases.group_store import PARTS, WORKERS, GroupStore, TableCache, WorkerRecord
+from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.leases.group_store import (
     WorkerRecord,
 )
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

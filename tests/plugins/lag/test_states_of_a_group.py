@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.leases.group_store import PositionKey, StoredPosition, states_of
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 FIRST = StartingPosition.trim_horizon()

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
@@ -75,7 +75,8 @@ from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal
 from ..options import StreamNames, StreamProperties, with_properties
-from ..output import known_shard, printable_json
+from ..output import printable_json
+from ..shard_tree import known_shard
 
 ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
 """Most records, and most bytes of payloads, that wait to be written together as columns."""

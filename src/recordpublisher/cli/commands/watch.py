@@ -22,7 +22,8 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import counted
 
 from ..execution import one_line
-from ..output import aligned, duration, echo, families, joined, printable, rate, yes_no
+from ..output import aligned, duration, echo, joined, printable, rate, yes_no
+from ..shard_tree import families
 
 DRAW_SECONDS = 1.0
 """A terminal updates the age of the values once in this time (s), even while a reading takes long."""

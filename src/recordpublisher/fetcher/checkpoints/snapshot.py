@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, STATE_URI
 
 from ..conditional_store import Count, Millis, ShardKey, check_document
-from ..shards.shard_reading import ShardState, StoredState
+from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
 
 VERSION = 2

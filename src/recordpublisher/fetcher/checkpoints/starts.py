@@ -20,9 +20,11 @@ from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
 
+from ..shards.lineage import Children, finished_ancestors, parent_keys, parents_ended, reachable
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
-from ..shards.shard_reading import ShardState, latest
-from ..shards.shard_table import Children, MissingShards, finished_ancestors, parent_keys, parents_ended, reachable
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import MissingShards
 from ..sink import State
 from ..watermark_rules import inherited_watermark
 from .commits import CommitCounts

@@ -38,7 +38,7 @@ from ..leases.group_store import (
 from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.owned_leases import seal_worker, sealed_alone
 from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
-from ..shards.shard_reading import ShardState
+from ..shards.shard_state import ShardState
 from ..sink import CommittingSink, Sink, State, entry_store_of
 from .group_place import ElasticGroup, refuse_entries
 

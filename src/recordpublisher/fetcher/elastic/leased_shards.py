@@ -17,9 +17,11 @@ from ..leases.position_store import ReadPositions
 from ..pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
 from ..pipeline.emitter import Emitter
 from ..shard_lifecycle import ShardLifecycle
+from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardStage
-from ..shards.shard_reading import ShardState, latest
-from ..shards.shard_table import ShardTable, parent_keys
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, CommittingSink
 from .committed_positions import SinkLives
 

@@ -29,7 +29,7 @@ from ..conditional_store import (
     read_document,
     write_value,
 )
-from ..shards.shard_reading import ShardState, StoredState
+from ..shards.shard_state import ShardState, StoredState
 from ..sink import CommitNumber, Staged
 from . import json_documents
 from .lease_table import AloneOwner, GroupJob, LeaseTable, is_begun, lease_of, table_from_bytes, table_to_bytes

@@ -13,8 +13,9 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import stream_of
 
 from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable
-from ..shards.shard_reading import ShardState, StoredStarts, latest, start_of, stored_start
-from ..shards.shard_table import parents_ended
+from ..shards.lineage import parents_ended
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState, StoredStarts, start_of, stored_start
 from ..watermark_rules import inherited_watermark
 from . import json_documents
 

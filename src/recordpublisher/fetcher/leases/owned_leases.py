@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StoreUnavailableError
+from recordpublisher.publishers.errors import ImpossibleStateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 
-from ..checkpoints.commits import CheckpointAge
 from ..conditional_store import ConflictError
-from ..shards.shard_reading import ShardState
+from ..shards.shard_state import ShardState
 from .group_store import (
     MAX_ATTEMPTS,
     GroupStore,
@@ -25,7 +23,7 @@ from .group_store import (
     alone_states,
 )
 from .lease_table import AloneOwner, LeaseTable, ShardEnd
-from .position_store import PositionStore, ReadPositions, ShardReaders, read_alone_part
+from .position_store import PositionStore, ReadPositions, read_alone_part
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
@@ -235,67 +233,6 @@ def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
         named = ", ".join(sorted(shards)[:MAX_NAMED])
         more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
         log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
-
-
-# Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it takes.
-
-
-class PositionCommits:
-    """Owns the order of commits. Prepared positions are stored without waiting for a sink that is being flushed."""
-
-    def __init__(
-        self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
-    ) -> None:
-        self._owned = owned
-        self._readers = readers
-        self._positions = positions
-        self._times = times
-        self._checkpoint = asyncio.Lock()
-        self._commit = asyncio.Lock()
-        self._has_ended = False
-
-    def end(self) -> None:
-        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it contains its rows."""
-        self._has_ended = True
-
-    async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6), or finished by the sink.
-
-        Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
-        stored.
-        """
-        async with self._checkpoint:
-            with self._times.measured():
-                scope = self._owned.checkpoint_scope()
-                async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
-                    if current.is_before_commit:
-                        scope = (
-                            self._owned.checkpoint_scope()
-                        )  # no write runs here, so this is the scope of the records that will be staged
-                    async with self._commit:
-                        await self._positions.settle()
-                    await self._positions.stage()
-                    async with self._commit:
-                        await self._positions.settle()
-                        positions = self._owned.positions(scope, current)
-                        await self._store(positions, is_checkpoint=True)
-                await self._positions.publish()
-                self._owned.on_published(positions)
-
-    async def store_prepared(self) -> None:
-        """Store the prepared positions in addition to those already stored (E5).
-
-        Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
-        """
-        async with self._commit:
-            await self._positions.settle()
-            await self._store(self._owned.positions_with_prepared())
-
-    async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
-        if self._has_ended:
-            raise FencedError("this worker has ended, and what it had not stored is read again")
-        self._owned.on_commit(positions)
-        await self._positions.commit(positions, is_checkpoint=is_checkpoint)
 
 
 # Ends a job that runs alone: seals its worker, and adds its positions to the lease table.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from recordpublisher.publishers.errors import StoreUnavailableError
 
 from ..conditional_store import ConflictError
-from ..shards.shard_reading import ShardState
+from ..shards.shard_state import ShardState
 from .group_store import (
     MAX_ATTEMPTS,
     GroupStore,

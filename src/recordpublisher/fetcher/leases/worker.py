@@ -6,31 +6,30 @@ import functools
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.commits import CheckpointAge
-from .group_observer import GroupObserver, GroupUpkeep
+from ..checkpoints.checkpoint_schedule import CheckpointAge
+from .group_observer import GroupObserver
 from .group_store import (
     HOST,
-    MAX_ATTEMPTS,
     GroupStore,
-    PositionKey,
-    Positions,
-    StoredPosition,
     TableCache,
     WorkerRecord,
 )
+from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, WritePermission, join_group
 from .json_documents import by_stream
 from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
-from .lease_table import AloneOwner, GroupJob, LeaseTable, ShardEnd
-from .owned_leases import OwnedLeases, PositionCommits, as_group, log_moved, sealed_alone
+from .lease_table import AloneOwner, GroupJob, LeaseTable
+from .lease_transfers import LeaseGiver, LeaseTaker
+from .owned_leases import OwnedLeases, as_group, log_moved, sealed_alone
 from .planning import GroupView, LoadLevels, ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
+from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore, ShardReaders
 from .shard_listing import ShardListing
 
@@ -403,236 +402,3 @@ class Worker:
             sent_ms=self._clock.now_ms(),
             is_held=self._clock.monotonic() < self._held_until,
         )
-
-
-# Releases shards: stops reading them, takes one checkpoint for all of them, and marks them as released (E5).
-
-MAX_PAUSE_SECONDS = 5.0
-"""The longest pause between two checkpoints while the sink has unfinished records of a shard (seconds).
-
-The pause grows up to this. So a transfer takes at most twice as long as the sink, and a slow transfer costs few writes.
-"""
-WARN_SECONDS = 60.0
-
-
-class LeaseGiver:
-    """Owns which shards are to be released, and whether the worker is leaving.
-
-    `take_checkpoint` stores how far the sink has finished each shard. A shard is released when that is as far as it was emitted.
-    A stopped shard is not read again under the same lease.
-    """
-
-    def __init__(
-        self,
-        owned: OwnedLeases,
-        readers: ShardReaders,
-        heartbeat: Heartbeat,
-        take_checkpoint: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._owned = owned
-        self._readers = readers
-        self._heartbeat = heartbeat
-        self._take_checkpoint = take_checkpoint
-        self._requested: set[str] = set()
-        self._has_work = asyncio.Event()
-        self.is_leaving = False
-        """Whether the worker releases all shards and takes none."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether any shards wait to be released."""
-        return bool(self._requested)
-
-    def request(self, shards: Collection[str]) -> None:
-        """Release these shards soon."""
-        if shards:
-            self._requested |= set(shards)
-            self._has_work.set()
-
-    def announce(self) -> None:
-        """Take no more shards, because all shards will be released."""
-        self.is_leaving = True
-
-    def leave(self) -> None:
-        """Release all shards, and then let `run` return."""
-        self.is_leaving = True
-        self._has_work.set()
-
-    async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
-        """Release requested shards until the worker has left. `retry` repeats a round until the store answers."""
-        pause, waited = HANDOVER_SECONDS, 0.0
-        while True:
-            await self._wait_for_work(pause if self._requested else None)
-            is_last = (
-                self.is_leaving
-            )  # read first: a round that began before the worker was leaving does not cover all shards
-            await retry(self.give_once)
-            if not self._requested:
-                pause, waited = HANDOVER_SECONDS, 0.0
-                if is_last:
-                    return
-                continue
-            waited += pause
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
-            if waited >= WARN_SECONDS:
-                waited = 0.0
-                log.warning(
-                    "%s wait to be transferred, because the sink has not finished their records",
-                    sorted(self._requested),
-                )
-
-    async def give_once(self) -> None:
-        """Release the requested shards, or all shards if the worker is leaving.
-
-        Raises: FencedError if the worker was sealed; StateError if the positions cannot be stored.
-        """
-        if self.is_leaving:
-            await self._heartbeat.write()  # no plan counts this worker from now on
-            self._requested |= set(self._owned.shards)
-        requested = set(self._requested)
-        leases = self._owned.leases_of(requested)
-        await self._readers.stop(leases.keys())
-        self._owned.stop(leases)
-        await self._take_checkpoint()
-        await self._heartbeat.write()
-        self._requested -= requested - self._owned.unfinished
-
-    async def _wait_for_work(self, seconds: float | None) -> None:
-        await wait_at_most(self._has_work, seconds)
-        self._has_work.clear()
-
-
-# Takes free shards for this worker: prepares their positions, then writes the table (E3, E5). `GroupView` decides which shards.
-
-
-class LeaseTaker:
-    """Takes free shards for this worker. Owns since when each of them was seen free."""
-
-    def __init__(
-        self,
-        worker: str,
-        cache: TableCache,
-        owned: OwnedLeases,
-        positions: PositionStore,
-        commits: PositionCommits,
-        heartbeat: Heartbeat,
-        loads: LoadLevels,
-        clock: Clock,
-        settings: LeaseSettings,
-    ) -> None:
-        self._worker = worker
-        self._cache = cache
-        self._owned = owned
-        self._positions = positions
-        self._commits = commits
-        self._heartbeat = heartbeat
-        self._loads = loads
-        self._clock = clock
-        self._settings = settings
-        self._free_since: dict[PositionKey, float] = {}
-
-    @property
-    def free_seconds(self) -> dict[str, float]:
-        """How long each free shard has been seen free (seconds)."""
-        now = self._clock.monotonic()
-        return {key.shard: now - since for key, since in self._free_since.items()}
-
-    async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
-        """Take the free shards that this worker should take. Return whether the lease table may have changed.
-
-        If the outcome of a take is unknown, the same take is repeated at the same version. A prepared position is dropped only when a
-        version later than the one that the take replaces shows that the take failed.
-
-        Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
-        """
-        again = self._owned.prepared_at(view.table.version)
-        self._observe_free(view)
-        wanted = view.shards_to_take(self._worker, plan, self.free_seconds, self._settings) - again.keys()
-        if not wanted and not again:
-            return False
-        table = await self._cache.read()
-        if table is None or table.version != view.table.version:
-            return True
-        ended = await self._prepare(view, wanted)
-        if ended is None:
-            return True
-        if self._owned.prepared_at(table.version):
-            await self._commits.store_prepared()
-            await (
-                self._heartbeat.write()
-            )  # this record counts the shards before the workers that release them may stop counting them (E8)
-        await self._write(table, ended)
-        return True
-
-    async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the table. If another worker was faster, repeat the take on its version, for those leases that have not changed.
-
-        Only a worker that is not sealed may repeat the take, because what a sealed worker left is deleted once the table has a later
-        version (E12).
-        """
-        taken: Mapping[str, int] = self._owned.prepared_at(before.version)
-        for _ in range(MAX_ATTEMPTS):
-            table = self._cache.table or before
-            taken = {shard: each for shard, each in taken.items() if table.leases.get(shard) == before.leases[shard]}
-            ended = {shard: each for shard, each in ended.items() if table.leases.get(shard) == before.leases[shard]}
-            if not taken and not ended:
-                return
-            self._owned.on_take(taken, table.version)
-            if await self._cache.replace(table.after(self._worker, taken=taken, ended=ended)):
-                return
-            await self._heartbeat.write()
-
-    def _observe_free(self, view: GroupView) -> None:
-        now = self._clock.monotonic()
-        free = {PositionKey(shard, view.table.leases[shard].epoch) for shard in view.free_shards()}
-        self._free_since = {key: self._free_since.get(key, now) for key in free}
-
-    async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Prepare the shards that can still be read, and return those that were read to their end (E7).
-
-        Return None if the table has changed during the call.
-        """
-        ended: dict[str, ShardEnd] = {}
-        by_owner: dict[str | None, list[str]] = {}
-        for shard in sorted(shards):
-            by_owner.setdefault(view.table.leases[shard].owner, []).append(shard)
-        for owner, theirs in by_owner.items():
-            positions = {} if owner is None else await self._positions_of(view, owner)
-            for shard in theirs:
-                stored = _stored_position(view.table, shard, positions)
-                if stored is None:
-                    await self._fail_unless_changed(view.table, shard)
-                    return None
-                if stored.state.ended:
-                    ended[shard] = ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
-                else:
-                    self._loads.inherit(shard, view.load_level(shard))
-                    self._owned.prepare(shard, view.table.version, stored, had_owner=owner is not None)
-        return ended
-
-    async def _positions_of(self, view: GroupView, owner: str) -> Positions:
-        record = view.records[owner]
-        return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
-
-    async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """Check, because a position is missing, whether the table has changed.
-
-        The owner may have seen a later table in which it does not own the shard. Otherwise the position was deleted.
-
-        Raises: StateError if the table has not changed.
-        """
-        table = await self._cache.read()
-        if table is None or table.version == before.version:
-            lease = before.leases[shard]
-            raise StateError(
-                f"the position of {shard} is missing: worker {lease.owner} must have stored it. If it was written by a sink that keeps "
-                "positions, it is with the rows of that sink: start with that one again, or take the positions along with "
-                "`recordpublisher positions`"
-            )
-
-
-def _stored_position(table: LeaseTable, shard: str, positions: Positions) -> StoredPosition | None:
-    lease = table.leases[shard]
-    if lease.owner is None:
-        return StoredPosition(table.initial_state(shard))
-    return positions.get(PositionKey(shard, lease.epoch))

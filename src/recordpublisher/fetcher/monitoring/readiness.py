@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from math import inf
 
 from ..alarms import Alarm, AlarmKind
-from ..checkpoints.commits import CheckpointAge
-from ..pipeline.emitter import RunCompletion
+from ..checkpoints.checkpoint_schedule import CheckpointAge
+from ..pipeline.bounded_runs import RunCompletion
 from ..shards.shard_entry import ShardEntry, ShardStage
 
 READ_LIMIT_MS = 60_000

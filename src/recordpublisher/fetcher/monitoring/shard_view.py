@@ -7,7 +7,7 @@ import msgspec
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..metric_types import COUNTER, FLAG, GAUGE, TEXT, Metric, MetricType, metric, metrics_of
-from ..pipeline.reading import ReadBlock
+from ..pipeline.memory_budget import ReadBlock
 from ..shards.retention_check import time_to_loss_ms
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..sink import UnfinishedShard

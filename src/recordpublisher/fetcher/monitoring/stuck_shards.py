@@ -16,10 +16,11 @@ from recordpublisher.publishers.shards import Shard, stream_of
 from ..alarms import Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
-from ..pipeline.reading import ReadBlock, why_blocked
+from ..pipeline.memory_budget import ReadBlock, why_blocked
+from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
-from ..shards.shard_reading import ShardState
-from ..shards.shard_table import ShardTable, parent_keys
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import ShardTable
 
 CHECKS_PER_INTERVAL = 10
 """Number of checks in one alarm interval."""

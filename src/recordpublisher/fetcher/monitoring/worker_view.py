@@ -6,7 +6,8 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
-from ..checkpoints.commits import CheckpointAge, CommitCounts
+from ..checkpoints.checkpoint_schedule import CheckpointAge
+from ..checkpoints.commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler

@@ -13,16 +13,9 @@ from recordpublisher.publishers.shards import Shard
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_rules import is_active, shard_watermark
-from .shard_reading import (
-    IdlenessTimer,
-    ReadMoment,
-    ReadProgress,
-    ReadReservation,
-    ShardReading,
-    ShardState,
-    WatermarkStatus,
-    latest,
-)
+from .idleness import IdlenessTimer, WatermarkStatus
+from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading, latest
+from .shard_state import ShardState
 
 
 class ShardStage(Enum):

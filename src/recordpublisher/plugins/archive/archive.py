@@ -17,7 +17,8 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, read_doc
 from recordpublisher.fetcher.leases.group_store import PositionPart
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
+from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -29,21 +30,10 @@ from recordpublisher.publishers.shards import OldestRecord, Shard, shard_from_js
 from ..sinks.archived_shards import HIDDEN, RANGES, SHARDS, ShardDocument
 from ..sinks.files.staged_files import ENTRIES
 from ..stores.by_location import OBJECT_STORES, back_end_of, conditional_store_of
-from ..stores.folder_store import FolderStore, path_of
-from .rows import (
-    ArchivedRows,
-    DecodeBuffer,
-    JsonRows,
-    MergedFiles,
-    NoRows,
-    OrderedFile,
-    OrderOf,
-    ParquetRows,
-    Place,
-    RangeFile,
-    place_of,
-    ranges_of,
-)
+from ..stores.durable_files import path_of
+from ..stores.folder_store import FolderStore
+from .next_step import OrderOf, Place, RangeFile, place_of, ranges_of
+from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
 """How long the documents are kept before they are read again. At the end of a shard's files they are always read again."""
@@ -401,8 +391,9 @@ class _Folder:
 
 class _Objects:
     def __init__(self, uri: str, properties: Properties, order_of: OrderOf) -> None:
-        from recordpublisher.plugins.stores.aws_stores import SCHEMES
         from recordpublisher.plugins.stores.object_storage import ObjectLocation
+
+        from ..stores.s3_store import SCHEMES
 
         self.place = uri.rstrip("/")
         self._properties, self._order_of = properties, order_of

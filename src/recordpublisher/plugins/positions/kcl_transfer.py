@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import Children
+from recordpublisher.fetcher.shards.lineage import Children
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
@@ -26,7 +26,8 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
 
-from ..stores.aws_stores import ConditionFailedError, NotFoundError, StoreService, create_table
+from ..stores.dynamodb_store import create_table
+from ..stores.store_service import ConditionFailedError, NotFoundError, StoreService
 from .job_positions import ImportedPosition, JobPositions, imported_states
 
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"

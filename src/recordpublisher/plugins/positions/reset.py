@@ -11,7 +11,7 @@ from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_missing_from_listing
 from recordpublisher.fetcher.conditional_store import read_document
-from recordpublisher.fetcher.shards.shard_reading import ShardState, StoredState
+from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import A_START, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort

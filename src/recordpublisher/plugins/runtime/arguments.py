@@ -18,7 +18,7 @@ from recordpublisher.consumer.event_time import (
 )
 from recordpublisher.consumer.shard_consumer import BatchDecorator, log
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.publishers.clock import SystemClock

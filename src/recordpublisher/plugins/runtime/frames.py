@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.host.manager import load_registry
@@ -51,7 +51,8 @@ except ImportError as error:
 from recordpublisher.plugins.columns.record_fields import DATA
 
 from ..columns.file_columns import FileColumns, no_columns
-from ..columns.record_columns import RECORD_SCHEMA, CheckedValues, FrameColumns, frame_columns
+from ..columns.record_columns import RECORD_SCHEMA
+from ..columns.typed_columns import CheckedValues, FrameColumns, frame_columns
 
 if TYPE_CHECKING:
     import pandas

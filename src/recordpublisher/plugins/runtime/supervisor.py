@@ -19,7 +19,7 @@ import msgspec
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.publishers.errors import ConfigurationError, FencedError
 from recordpublisher.publishers.log_fields import counted

@@ -17,7 +17,7 @@ from recordpublisher.publishers.records import RecordBatch
 from ..columns.record_columns import RECORD_SCHEMA, arrow_columns
 
 if TYPE_CHECKING:
-    from ..columns.record_columns import FrameColumns
+    from ..columns.typed_columns import FrameColumns
 
 HOW_TO_INFER = "recordpublisher tail STREAM --no-follow --format schema prints the columns that follow from the records"
 
@@ -82,7 +82,7 @@ def decoded_columns(properties: Properties) -> DecodedColumns | None:
     from recordpublisher.plugins.host.manager import load_registry
 
     from ..columns.file_columns import check_names
-    from ..columns.record_columns import CheckedValues, FrameColumns
+    from ..columns.typed_columns import CheckedValues, FrameColumns
     from ..host.build_from_properties import build_deserializer
 
     if is_inferred(properties):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 import msgspec
 
-from .access import DEFAULT_PORTS, tls_name
+from .endpoints import DEFAULT_PORTS, tls_name
 from .error_mapping import MalformedResponseError, check_response_size
 
 READ_BUFFER_BYTES = 256 * 1024

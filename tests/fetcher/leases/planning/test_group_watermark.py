@@ -11,7 +11,7 @@ from recordpublisher.fetcher.leases.planning import (
     group_watermark,
     lowest_watermark,
 )
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import StartingPosition
 
 IDLE = ShardWatermark(None, is_idle=True)

@@ -14,7 +14,8 @@ except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, ParquetEncoder, ParquetOptions
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
+from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.log_fields import counted

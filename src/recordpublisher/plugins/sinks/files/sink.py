@@ -14,7 +14,7 @@ import msgspec
 from recordpublisher.fetcher.conditional_store import ConditionalStore, check_document
 from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
-from recordpublisher.plugins.stores.folder_store import path_of
+from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property

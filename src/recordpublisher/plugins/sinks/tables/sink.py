@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
 from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, ParquetOptions, Rejected
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, Rejected
+from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.plugins.stores.by_location import conditional_store_of
@@ -46,7 +47,8 @@ from ..archived_shards import (
 )
 from ..unfinished_uploads import UnfinishedUploads
 from .staged_data_files import OpenFiles, StagedDataFiles, folder_of, mark_of, staged_data_files
-from .table import DATA, STAGED, ConflictingCommitError, LakeTable, NoTableError, TableFolder
+from .table import ConflictingCommitError, LakeTable, NoTableError
+from .table_folder import DATA, STAGED, TableFolder
 
 log = logging.getLogger("recordpublisher.lake")
 T = TypeVar("T")

@@ -16,17 +16,19 @@ import msgspec
 import pyarrow as pa
 
 from recordpublisher.fetcher.sink import Staged
-from recordpublisher.plugins.columns.file_columns import FileColumns, ParquetEncoder, ParquetOptions, Rejected
+from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
+from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partition, Partitions
-from recordpublisher.plugins.stores.by_location import back_end_of, refuse_cut
-from recordpublisher.plugins.stores.folder_store import path_of
+from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
+from recordpublisher.plugins.stores.object_store import refuse_cut
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
 from ..archived_shards import RANGES, Range, ShardDocument
-from .table import DATA, STAGED, ObjectFolder, OutputFile, TableFolder
+from .table_folder import DATA, STAGED, ObjectFolder, OutputFile, TableFolder
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
