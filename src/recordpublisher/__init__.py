@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import Any
 
 _NAMES = {
-    ".consumer.deserialization": "Deserializer Json",
+    ".consumer.deserialization": "Deserializer",
+    ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
@@ -51,7 +52,7 @@ _NAMES = {
     ".publishers.positions": "PositionType SequenceNumber StartingPosition",
     ".publishers.properties.declaration": "Property",
     ".publishers.properties.properties": "Properties UnknownPropertyWarning",
-    ".publishers.properties.settings": "JobSettings Settings",
+    ".publishers.properties.keyword_arguments": "JobSettings Settings",
     ".publishers.records": "Record RecordBatch UserRecord",
     ".publishers.shard_metrics": "ShardMetrics",
     ".publishers.shards": "HashRange Shard",

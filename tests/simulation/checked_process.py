@@ -16,7 +16,7 @@ from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermark_rules import emit_limit
 from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker, watermark_of

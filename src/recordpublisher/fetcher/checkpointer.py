@@ -16,8 +16,9 @@ from .checkpoints.commits import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.starts import AloneJob
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
+from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
+from .pipeline.sink_errors import naming_sink, states_of_sink
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint

@@ -37,8 +37,9 @@ from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.shard_ends import ShardEnds
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
+from .shards.discovery import MissingShards, OwnedShards
 from .shards.shard_entry import ShardEntry, ShardStage
-from .shards.shard_table import MissingShards, OwnedShards, ShardTable
+from .shards.shard_table import ShardTable
 from .sink import SinkContext, Unfinished, always
 from .startup import close_dependencies
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
@@ -353,7 +354,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     if group is not None:
         from .elastic.group_place import job_of
         from .elastic.leased_ownership import GroupTracker
-        from .pipeline.reading import CurrentWorker, LeaseGate
+        from .pipeline.current_worker import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
         # No process of a group sees the end of a finite source, because other processes may still read.
@@ -415,7 +416,8 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
         from .elastic.group_place import job_of
-        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership
+        from .elastic.lease_checkpointer import LeaseCheckpointer
+        from .elastic.leased_ownership import LeasedOwnership
         from .elastic.leased_shards import LeasedShards
         from .elastic.worker_lives import WorkerLives
 

@@ -1,4 +1,7 @@
-"""The contract of a sink, which batches are written to. Sinks are adapters in plugins/sinks and in third-party packages."""
+"""The contract of a sink, which batches are written to. Sinks are adapters in plugins/sinks and in third-party packages.
+
+`CommittingSink` is the contract of sinks whose rows become visible exactly once, through the entry that stores their positions (S6).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from ..publishers.errors import SinkError
 from ..publishers.log_fields import counted
 from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.records import RecordBatch, V
-from ..publishers.shard_metrics import how_to_continue
 from ..publishers.shards import Shard
+from ..publishers.skipped_records_log import how_to_continue
 from ..publishers.user_code import AsyncPort
 from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric

@@ -1,4 +1,9 @@
-"""Event time over the shards of a worker: alignment, stragglers, reshards, and the sink's watermark."""
+"""Computes event time over the shards of a worker: alignment, stragglers, ended parents, and the watermark that the sink receives.
+
+`Alignment` orders the shards, `EndedParentHold` keeps the watermark of an ended parent (W5), `LocalWatermark` is the sink's
+watermark, `StragglerDetector` excludes shards that are far behind (W12), and `OwnWatermark` is the global watermark of a process
+that reads every shard (W6). The rules for one shard are in `watermark_rules.py`.
+"""
 
 from __future__ import annotations
 

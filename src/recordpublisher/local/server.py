@@ -1,4 +1,7 @@
-"""The embedded endpoint as a server on loopback: `LocalKinesis` in asyncio, and `serve_in_thread` in synchronous code."""
+"""The embedded endpoint as a server on loopback: `LocalKinesis` in asyncio, and `serve_in_thread` in synchronous code.
+
+HTTP/1.1 is served with aiohttp and HTTP/2 with Hypercorn, with or without TLS.
+"""
 
 from __future__ import annotations
 

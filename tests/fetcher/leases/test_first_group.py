@@ -2,7 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import SHARDS_PER_PART, store_as_group
+from recordpublisher.fetcher.leases.group_store import store_as_group
+from recordpublisher.fetcher.leases.position_documents import SHARDS_PER_PART
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

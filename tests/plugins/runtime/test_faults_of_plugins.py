@@ -8,7 +8,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.plugins.runtime import data_fetcher
 from recordpublisher.plugins.runtime.background_loop import LoopWatch
-from recordpublisher.publishers.base import own_shards
+from recordpublisher.publishers.base import shards_listed_by
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.memory_streams import PROPERTIES, MemoryFactory, install
@@ -21,7 +21,7 @@ class HangingSource(ScriptedSource):
     listings = 0
 
     async def list_shards(self, stream, after=None):
-        return await own_shards(self, stream, after)
+        return await shards_listed_by(self, stream, after)
 
     async def discover(self, stream, after):
         self.listings += 1

@@ -7,7 +7,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.sinks.tables.staged_data_files import TableStorage
+from recordpublisher.plugins.sinks.tables.table_storage import TableStorage
 from recordpublisher.plugins.stores import by_location
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import path_of

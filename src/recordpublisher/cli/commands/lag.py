@@ -14,7 +14,8 @@ import typer
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_kinesis_cannot_be_asked
-from recordpublisher.plugins.lag.job_state import JobStateReader, ShardSnapshot, without_positions
+from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
+from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import (

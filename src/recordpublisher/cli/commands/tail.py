@@ -46,15 +46,6 @@ from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import (
-    A_START,
-    age_ms,
-    from_the_oldest,
-    named_start,
-    passed_initial_position,
-    refuse_future,
-    time_ms,
-)
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import is_sequence_number
@@ -71,6 +62,15 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.start_from_properties import (
+    A_START,
+    age_ms,
+    from_the_oldest,
+    named_start,
+    passed_initial_position,
+    refuse_future,
+    time_ms,
+)
 from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal

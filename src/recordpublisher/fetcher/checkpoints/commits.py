@@ -208,7 +208,7 @@ class _Write(msgspec.Struct, frozen=True):
     positions: Any
 
 
-async def tell_of_others(sink: CommittingSink, place: str) -> None:
+async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> None:
     """Warn if the positions in `place` are new, but the sink has rows that belong to other positions."""
     if writers := await sink.writers():
         log.warning(

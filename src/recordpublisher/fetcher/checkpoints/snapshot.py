@@ -1,4 +1,7 @@
-"""Defines the format of snapshots (versioned, readable JSON), and merges several snapshots into one (S5)."""
+"""Defines the format of snapshots (versioned, readable JSON), and merges several snapshots into one (S5).
+
+It also names the documents of a job in a conditional store, and refuses the positions of another job (E10).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from recordpublisher.publishers.errors import (
     ConfigurationError,
-    FencedError,
     RecordPublisherError,
     StoreUnavailableError,
     StreamNotFoundError,
@@ -18,8 +16,7 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..checkpointer import Checkpointer, Snapshotter
-from ..checkpoints.commits import CommitCounts, tell_of_others
+from ..checkpoints.commits import warn_of_rows_of_other_positions
 from ..checkpoints.snapshot import RestoredState
 from ..checkpoints.starts import data_loss_error
 from ..conditional_store import wait_for_store
@@ -27,11 +24,11 @@ from ..dependencies import FetcherDependencies
 from ..leases.group_store import GroupStore
 from ..leases.lease_table import GroupJob
 from ..leases.shard_listing import ShardListing
-from ..pipeline.dead_letters import naming_sink
-from ..pipeline.process_suspension import SuspensionDetector
-from ..pipeline.reading import CurrentWorker
+from ..pipeline.current_worker import CurrentWorker
+from ..pipeline.sink_errors import naming_sink
 from ..shard_ownership import ShardOwnership, StartTask
-from ..shards.shard_table import MissingShards, ShardTable
+from ..shards.discovery import MissingShards
+from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob
 from ..watermark_rules import raised
@@ -39,6 +36,10 @@ from ..watermarks import ShardsStatus, WatermarkTracker
 from .group_place import ElasticGroup, refuse_entries
 from .leased_shards import LeasedShards
 from .worker_lives import WorkerLives, begin_job
+
+log = logging.getLogger("recordpublisher.fetcher")
+LISTING_PAUSE_SECONDS = 1.0
+"""Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
 
 
 class LeasedOwnership(ShardOwnership):
@@ -181,7 +182,7 @@ class LeasedOwnership(ShardOwnership):
             if (entries := entry_store_of(self._job.sink)) is not None and entries is not store:
                 await refuse_entries(GroupStore(entries), store.place)
             if isinstance(self._job.sink, CommittingSink):
-                await tell_of_others(self._job.sink, store.place)
+                await warn_of_rows_of_other_positions(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
@@ -261,67 +262,3 @@ class GroupTracker(WatermarkTracker):
     def has_others(self) -> bool:
         """Whether shards of other processes count. They always do, because other workers hold shards."""
         return True
-
-
-# Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a worker.
-
-
-class LeaseCheckpointer(Checkpointer):
-    """Lets the worker of this process store how far each shard was emitted."""
-
-    def __init__(
-        self,
-        lives: WorkerLives,
-        snapshotter: Snapshotter,
-        suspension: SuspensionDetector,
-        commit_counts: CommitCounts | None,
-    ) -> None:
-        self._lives = lives
-        self._snapshotter = snapshotter
-        self._suspension = suspension
-        self.times = lives.times
-        self.commit_counts = commit_counts
-
-    async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then commit."""
-        await self._lives.checkpoint(may_be_partial=False)
-        return self._snapshotter.snapshot()
-
-    async def take_first(self) -> None:
-        """Do nothing, because the lease table of the group has the start."""
-
-    async def take_periodic(self) -> None:
-        """Take a checkpoint. If it fails, the next one tries again.
-
-        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
-        """
-        await self._take(may_be_partial=True)
-
-    async def _take(self, *, may_be_partial: bool) -> None:
-        try:
-            await self._lives.checkpoint(may_be_partial=may_be_partial)
-        except StoreUnavailableError as error:
-            log.warning("a checkpoint was not stored: %s", error)
-        except FencedError as error:
-            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
-
-    async def take_last(self, *, is_stopped: bool) -> None:
-        """Take the last checkpoint and leave the group.
-
-        Suspensions of the process are detected until then, because the sink may still write from its queue.
-        """
-        self._suspension.reset()
-        watching = asyncio.create_task(self._suspension.run())
-        try:
-            if not is_stopped:
-                await self._take(may_be_partial=False)
-            await self._lives.leave()
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-
-
-log = logging.getLogger("recordpublisher.fetcher")
-LISTING_PAUSE_SECONDS = 1.0
-"""Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
-group_log = logging.getLogger("recordpublisher.group")

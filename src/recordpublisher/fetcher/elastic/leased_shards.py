@@ -11,11 +11,13 @@ from recordpublisher.publishers.shards import Shard, stream_of
 from ..checkpointer import Snapshotter
 from ..checkpoints.commits import CommitCounts
 from ..dependencies import FetcherDependencies
-from ..leases.group_store import StoredPosition
-from ..leases.planning import LoadRate, ShardWatermark
+from ..leases.group_watermark import ShardWatermark
+from ..leases.planning import LoadRate
+from ..leases.position_documents import StoredPosition
 from ..leases.position_store import ReadPositions
-from ..pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
+from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
+from ..pipeline.sink_errors import naming_sink, states_of_sink
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardStage

@@ -18,15 +18,15 @@ from recordpublisher.publishers.errors import (
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from ..conditional_store import ConditionalStore, ConflictError, pause
-from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.group_store import MAX_ATTEMPTS, GroupStore
 from ..leases.heartbeat import LateJoinError
 from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import HANDOVER_SECONDS, LeaseSettings
 from ..leases.lease_table import GroupJob
+from ..leases.sealing import LiveWorkerError, seal_all_silent
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
-from ..pipeline.reading import CurrentWorker
+from ..pipeline.current_worker import CurrentWorker
 from ..shard_ownership import StartTask
 from .committed_positions import CommittedPositions
 from .group_place import ElasticGroup

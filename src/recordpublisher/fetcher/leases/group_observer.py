@@ -1,17 +1,16 @@
-"""Reads the group, measures how long each heartbeat has not changed, and declares silent workers dead (seals them, E3)."""
+"""Reads the group, and measures how long each heartbeat has not changed, so that silent workers are found (`sealing.py` seals them, E3)."""
 
-import asyncio
 import logging
 from collections.abc import Set
-from dataclasses import replace
 
 from recordpublisher.publishers.clock import Clock
 
-from ..conditional_store import ConflictError, Stored
-from .group_store import GroupStore, TableCache, WorkerRecord
+from ..conditional_store import Stored
+from .group_store import GroupStore, TableCache
 from .heartbeat import SilenceObserver
 from .lease_settings import LeaseSettings
 from .planning import GroupView
+from .worker_record import WorkerRecord
 
 log = logging.getLogger("recordpublisher.group")
 
@@ -95,21 +94,16 @@ class GroupObserver:
             self._members, self._members_since = view.members, now
         return view
 
-    async def seal_silent(self, view: GroupView) -> GroupView:
-        """Declare the workers dead (seal them) that sent no heartbeat for their lease, and return the view with their sealed records."""
-        sealed: dict[str, WorkerRecord] = {}
-        for worker in sorted(self._silent(view, 1)):
-            try:
-                sealed[worker] = await self._group.seal_record(self._records[worker])
-            # The worker has sent a heartbeat, or another process has declared it dead (sealed it).
-            except ConflictError:
-                continue
-            log.warning(
-                "worker %s sent no heartbeat for %g s: it counts as ended (it was sealed), and other workers take its shards",
-                worker,
-                self._lease_of(view.records[worker]),
-            )
-        return replace(view, records={**view.records, **sealed}) if sealed else view
+    def silent(self, view: GroupView) -> dict[str, float]:
+        """Return the other workers that have sent no heartbeat for their lease, each with the duration of its lease in seconds."""
+        return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
+
+    async def seal(self, worker: str) -> WorkerRecord:
+        """Declare a worker dead (seal it), as it was at the last read.
+
+        Raises: ConflictError if it has sent a heartbeat since, or another process has declared it dead.
+        """
+        return await self._group.seal_record(self._records[worker])
 
     def _observe_late(self, view: GroupView) -> None:
         late = self._silent(view, 0.5)
@@ -147,38 +141,6 @@ class GroupObserver:
             records = {name: _newer(record, before.get(name)) for name, record in records.items()}
         self._records, self._consistent_since = records, version
         return sent, records
-
-
-class LiveWorkerError(Exception):
-    """Raised if a worker is running in the group; `worker` is its name (E10)."""
-
-    def __init__(self, worker: str) -> None:
-        super().__init__(worker)
-        self.worker = worker
-
-
-async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
-    """Wait until no process is in the group: declare each worker dead (seal it) whose heartbeat is too old.
-
-    Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
-    cannot be read.
-    """
-    observer = GroupObserver(group, TableCache(group, clock), clock, "", settings)
-    beats: dict[str, int] = {}
-    while True:
-        view = await observer.look()
-        if view is not None:
-            now = {name: view.records[name].beat for name in view.unsealed}
-            if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
-                raise LiveWorkerError(moving[0])
-            if new := now.keys() - beats.keys():
-                log.info("waiting until the lease of worker %s is over: it may live", ", ".join(sorted(new)))
-            beats |= now
-            view = await observer.seal_silent(view)
-            owners = {lease.owner for lease in view.table.leases.values()} - {None}
-            if not view.unsealed and owners <= view.records.keys():
-                return view
-        await asyncio.sleep(settings.interval / 2)
 
 
 def _newer(record: Stored[WorkerRecord], known: Stored[WorkerRecord] | None) -> Stored[WorkerRecord]:

@@ -7,19 +7,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import StateError
 
-from .group_store import (
-    MAX_ATTEMPTS,
-    PositionKey,
-    Positions,
-    StoredPosition,
-    TableCache,
-)
+from .group_store import MAX_ATTEMPTS, TableCache
 from .heartbeat import Heartbeat
 from .lease_settings import HANDOVER_SECONDS, LeaseSettings
 from .lease_table import LeaseTable, ShardEnd
 from .owned_leases import OwnedLeases
 from .planning import GroupView, LoadLevels
 from .position_commits import PositionCommits
+from .position_documents import PositionKey, Positions, StoredPosition
 from .position_store import PositionStore, ShardReaders
 
 log = logging.getLogger("recordpublisher.group")

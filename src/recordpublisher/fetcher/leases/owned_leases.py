@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from recordpublisher.publishers.errors import ImpossibleStateError, StoreUnavailableError
+from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
 
-from ..conditional_store import ConflictError
-from ..shards.shard_state import ShardState
-from .group_store import (
-    MAX_ATTEMPTS,
-    GroupStore,
-    PositionKey,
-    PositionPart,
-    Positions,
-    StoredPosition,
-    WorkerRecord,
-    alone_states,
-)
-from .lease_table import AloneOwner, LeaseTable, ShardEnd
-from .position_store import PositionStore, ReadPositions, read_alone_part
+from .lease_table import LeaseTable, ShardEnd
+from .position_documents import PositionKey, Positions, StoredPosition
+from .position_store import ReadPositions
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
@@ -233,46 +221,3 @@ def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
         named = ", ".join(sorted(shards)[:MAX_NAMED])
         more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
         log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
-
-
-# Ends a job that runs alone: seals its worker, and adds its positions to the lease table.
-
-
-async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Declare a worker dead (seal its record), and return the record. A record that was deleted counts as sealed.
-
-    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
-    """
-    for _ in range(MAX_ATTEMPTS):
-        found = await group.read_record(worker)
-        if found is None:
-            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
-        if found.document.is_sealed:
-            return found.document
-        with contextlib.suppress(ConflictError):
-            return await group.seal_record(found)
-    raise StoreUnavailableError(f"the record of worker {worker} was written {MAX_ATTEMPTS} times while it was sealed")
-
-
-async def sealed_alone(
-    group: GroupStore, alone: AloneOwner, positions: PositionStore
-) -> tuple[Mapping[str, ShardState], PositionPart | None]:
-    """Seal the worker that runs alone, first its record and then its part, and return the states of all shards, and the sealed part.
-
-    Rows that a `CommittingSink` has committed there become visible. Raises: StoreUnavailableError if the store does not answer;
-    StateError if the positions belong to rows in another target.
-    """
-    record = await seal_worker(group, alone.worker)
-    found = await positions.seal(record)  # The positions are final, because a sealed worker can store nothing more.
-    return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
-
-
-def as_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
-    """Return the next version of the table, in which the workers of a group share the shards.
-
-    - `first`: the first table of a new group, which has the shards if the job that ran alone had not begun any.
-    """
-    table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
-    if first is None or folded.leases:
-        return table
-    return replace(table, leases=first.leases, start=first.start, is_latest=first.is_latest)

@@ -7,10 +7,8 @@ import asyncio
 from recordpublisher.publishers.errors import FencedError
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
-from .group_store import (
-    Positions,
-)
 from .owned_leases import OwnedLeases
+from .position_documents import Positions
 from .position_store import PositionStore, ShardReaders
 
 

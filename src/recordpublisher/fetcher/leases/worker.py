@@ -14,24 +14,22 @@ from recordpublisher.publishers.errors import FencedError, StateError, StoreUnav
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from .group_observer import GroupObserver
-from .group_store import (
-    HOST,
-    GroupStore,
-    TableCache,
-    WorkerRecord,
-)
+from .group_store import GroupStore, TableCache
 from .group_upkeep import GroupUpkeep
+from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .heartbeat import Heartbeat, WritePermission, join_group
 from .json_documents import by_stream
 from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
-from .lease_table import AloneOwner, GroupJob, LeaseTable
+from .lease_table import AloneOwner, GroupJob, LeaseTable, as_group
 from .lease_transfers import LeaseGiver, LeaseTaker
-from .owned_leases import OwnedLeases, as_group, log_moved, sealed_alone
-from .planning import GroupView, LoadLevels, ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
+from .owned_leases import OwnedLeases, log_moved
+from .planning import GroupView, LoadLevels
 from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore, ShardReaders
+from .sealing import seal_silent, sealed_alone
 from .shard_listing import ShardListing
+from .worker_record import HOST, WorkerRecord
 
 log = logging.getLogger("recordpublisher.group")
 SHORTEST_SECONDS = 0.001
@@ -286,7 +284,7 @@ class Worker:
         if self.group_watermark != known:
             self._on_advance()
         self._others_are_held = view.has_held_besides(self.name)
-        sealed = await self._observer.seal_silent(view)
+        sealed = await seal_silent(self._observer, view)
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
         if self._giver.is_leaving or self.name not in view.members:

@@ -1,4 +1,7 @@
-"""Detects shards and watermarks that stand still: unread records of which none is emitted (A2), and shards that no worker releases (E5)."""
+"""Detects shards and watermarks that stand still.
+
+These are unread records of which none is emitted (A2), a watermark that does not advance, and shards that no worker releases (E5).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of one worker, and of its shards (A1)."""
+"""The metrics of one worker and of its shards (A1), and the few figures of a worker that a progress line shows."""
 
 from typing import Any
 

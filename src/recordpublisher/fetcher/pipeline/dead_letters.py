@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,19 +13,18 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError, PluginError, StateError
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
-from recordpublisher.publishers.shard_metrics import DEAD_LETTER, SkippedRecordsLog
 from recordpublisher.publishers.shards import Shard, is_valid_name
-from recordpublisher.publishers.user_code import PluginCall, close_or_leave
+from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
-from ..checkpoints.snapshot import checked_snapshot
 from ..conditional_store import SequenceText, check_document, read_document, unreadable
-from ..sink import Checkpoint, Rejected, Sink, SinkContext, State, fail_on_rejected_record
+from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
+from .sink_errors import close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
@@ -260,50 +259,3 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields by the names of columns. Files have Spark's camel-case names."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}
-
-
-# Adds to an error of a plugin's or user's sink which sink has failed, and in which method.
-
-
-def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool = True) -> PluginCall:
-    """Name the sink in errors of the block, which calls a method of the sink.
-
-    - `kind`: what the sink is to the job.
-    - `is_watched`: whether a call that does not return is logged.
-    """
-    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=is_watched)
-
-
-def naming_write(sink: Sink, batch: RecordBatch) -> PluginCall:
-    """Name the sink in exceptions of a write that are not errors. `tell_user_error` says at which record an error was raised."""
-    return PluginCall(sink, "write", batch.shard.key, note="", is_watched=False)
-
-
-def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
-    """Return the snapshots that a sink's `open` or `flush` has returned.
-
-    Raises: PluginError if it is not a mapping or a sequence of them; StateError if one cannot be read. Both name the sink's method.
-    """
-    found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
-    name = f"`{type(sink).__name__}.{method}`"
-    if (
-        isinstance(found, (str, bytes))
-        or not isinstance(found, Sequence)
-        or not all(isinstance(each, Mapping) for each in found)
-    ):
-        raise PluginError(f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored")
-    try:
-        for each in found:
-            checked_snapshot(each)
-    except StateError as error:
-        raise StateError(f"{name} returned a state that cannot be used: {error}") from error
-    return list(found)
-
-
-async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
-    """Close a sink, but wait no longer than `seconds` for it. Raises: the error of its `close`, with a note that names the sink."""
-    await close_or_leave(sink, seconds, _note(sink, "close", kind))
-
-
-def _note(sink: Sink, method: str, kind: str) -> str:
-    return f"the {kind} {type(sink).__name__} failed in `{method}`"

@@ -20,9 +20,9 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
-from .dead_letters import naming_sink, naming_write
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
+from .sink_errors import naming_sink, naming_write
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05

@@ -7,7 +7,7 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
+from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, StreamNotFoundError
 from recordpublisher.publishers.log_fields import about
@@ -85,7 +85,7 @@ class ShardEnds:
             began, found = self._open.get(stream, (asked, None))
             if found is None or began < asked:
                 began = self._clock.monotonic()
-                listed = await own_shards(self._factory, stream, None) or []
+                listed = await shards_listed_by(self._factory, stream, None) or []
                 parents = {key for shard in listed for key in parent_keys(shard)}
                 found = {shard.key for shard in listed if not shard.closed} - parents
                 self._open[stream] = began, found

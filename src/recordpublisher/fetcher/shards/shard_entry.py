@@ -1,4 +1,7 @@
-"""ShardEntry: one shard of a worker, with what was read and emitted of it, and how it counts for watermarks."""
+"""One shard of a worker (`ShardEntry`): its stage, what was read and emitted of it, and how it counts for watermarks.
+
+`ShardStage` names the stages, and `ShardEmission` keeps how far the shard was emitted.
+"""
 
 from __future__ import annotations
 

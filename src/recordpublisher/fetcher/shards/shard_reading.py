@@ -1,4 +1,7 @@
-"""Keeps what reads have shown of one shard (queue, tip, silence, end), the memory of its next read, and how far it was read."""
+"""Keeps what reads have shown of one shard: its tip, silence and end, how far it was read, and the memory of its next read.
+
+`ShardQueue` holds the batches that were read and not emitted.
+"""
 
 from __future__ import annotations
 

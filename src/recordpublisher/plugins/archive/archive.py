@@ -1,4 +1,4 @@
-"""Holds the parts that the readers of all shards of an archive share: its files and documents, and the live stream."""
+"""Keeps what the readers of all shards of an archive share: its files and documents (`FileCatalogue`), and the live stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.conditional_store import ConditionalStore, read_document
-from recordpublisher.fetcher.leases.group_store import PositionPart
+from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_reading import latest

@@ -1,4 +1,7 @@
-"""Makes the publishers of an archive, and wraps the factory of the live stream (`flink.stream.recordpublisher=ARCHIVE`)."""
+"""Makes the publishers of an archive, and wraps the factory of the live stream (`flink.stream.recordpublisher=ARCHIVE`).
+
+It also says whether an archive can be read back, and from when, for `recordpublisher doctor`.
+"""
 
 from __future__ import annotations
 

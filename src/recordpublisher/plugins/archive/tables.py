@@ -53,7 +53,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
     kind, _, name = uri.partition(":")
     if f"{kind}:" == DELTA:
         from ..sinks.tables.delta import ENTRIES, DeltaLakeTable
-        from ..sinks.tables.staged_data_files import TableStorage
+        from ..sinks.tables.table_storage import TableStorage
 
         storage = TableStorage(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
         delta = DeltaLakeTable(storage, "FIXED")

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import inspect
 
-from recordpublisher.consumer.deserialization import Json, fields_of, plain_value
+from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 from msgspec import inspect
 
-from recordpublisher.consumer.deserialization import (
-    Deserializer,
-    PreparedDeserializer,
+from recordpublisher.consumer.deserialization import Deserializer, PreparedDeserializer
+from recordpublisher.consumer.typed_values import (
     TypedField,
     column_type,
     constants_of,

@@ -28,8 +28,8 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import V
 
 from ..host.manager import load_registry

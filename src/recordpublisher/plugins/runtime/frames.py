@@ -19,7 +19,6 @@ from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
-from recordpublisher.publishers.initial_position import check_end, initial_position, named_start, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import MAX_MS, iso_time
 from recordpublisher.publishers.properties.job_properties import (
@@ -29,10 +28,17 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     OnBadRecord,
 )
+from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
-from recordpublisher.publishers.properties.settings import ReadSettings
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.start_from_properties import (
+    check_end,
+    initial_position,
+    named_start,
+    refuse_future,
+    time_ms,
+)
 
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, made_type

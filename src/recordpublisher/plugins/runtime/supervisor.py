@@ -33,7 +33,8 @@ from recordpublisher.publishers.user_code import ForeignExitError, exits_as_erro
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
 from ..host.manager import load_registry
-from ..lag.job_state import Rates, without_positions
+from ..lag.job_snapshot import Rates
+from ..lag.job_state import without_positions
 from ..metrics.export import FetchersHere, exporters_opened
 from .arguments import OF_COMMAND, CommandOptions
 from .data_fetcher import DataFetcher

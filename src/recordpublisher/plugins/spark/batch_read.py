@@ -18,11 +18,11 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds,
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError
-from recordpublisher.publishers.initial_position import check_end
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.start_from_properties import check_end
 
 from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, SparkOptions

@@ -28,7 +28,7 @@ class RowColumns:
     - `decoded`: the columns of `flink.deserializer.schema`, of whose fields all are made, so that each bad record is found.
     """
 
-    def __init__(self, schema: pa.Schema | None = None, decoded: DecodedColumns | None = None) -> None:
+    def __init__(self, schema: pa.Schema | None = None, decoded: ColumnsAndDeserializer | None = None) -> None:
         self.values = None if decoded is None else decoded.values
         """The deserialiser that makes the values of the columns; None for that of the properties."""
         self._typed = None if decoded is None else decoded.columns
@@ -44,7 +44,7 @@ class RowColumns:
 
         Raises: ConfigurationError if a column is unknown, or has another type, or if `flink.deserializer.schema` is not valid.
         """
-        decoded = decoded_columns(properties)
+        decoded = columns_and_deserializer(properties)
         valid = {field.name.lower(): field for field in source_columns(decoded)}
         return cls(pa.schema([_chosen(field, valid) for field in schema.fields]), decoded)
 
@@ -62,14 +62,14 @@ class RowColumns:
         return pa.RecordBatch.from_arrays([by_name[name] for name in self._names], schema=self.schema)
 
 
-class DecodedColumns(NamedTuple):
+class ColumnsAndDeserializer(NamedTuple):
     """The columns of the schema's fields, then the metadata; and the deserialiser that makes their values."""
 
     columns: FrameColumns
     values: Deserializer[Any]
 
 
-def decoded_columns(properties: Properties) -> DecodedColumns | None:
+def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer | None:
     """Return the columns of `flink.deserializer.schema`, which are those of a frame; None without a schema.
 
     Raises: ConfigurationError if the schema is not valid, or if Spark cannot have one of its columns.
@@ -96,10 +96,10 @@ def decoded_columns(properties: Properties) -> DecodedColumns | None:
         raise ConfigurationError(SCHEMA.key, f"{path} TIME", valid, reason="Spark cannot read a column of type TIME")
     # By the policy FAIL the columns find a misfit themselves, which costs less.
     is_checked = properties.value(ON_BAD_RECORD) != "FAIL"
-    return DecodedColumns(columns, CheckedValues(values, columns) if is_checked else values)
+    return ColumnsAndDeserializer(columns, CheckedValues(values, columns) if is_checked else values)
 
 
-def source_columns(decoded: DecodedColumns | None) -> pa.Schema:
+def source_columns(decoded: ColumnsAndDeserializer | None) -> pa.Schema:
     """Return all columns that the source has."""
     return RECORD_SCHEMA if decoded is None else decoded.columns.schema
 
@@ -111,7 +111,7 @@ def spark_schema(properties: Properties) -> Any:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(source_columns(decoded_columns(properties)))
+    return from_arrow_schema(source_columns(columns_and_deserializer(properties)))
 
 
 def _times_in(kind: pa.DataType, path: str) -> Iterator[str]:

@@ -113,10 +113,10 @@ def own_gap_resets() -> Patches:
 def nobody_is_sealed() -> Patches:
     """E3: a dead worker keeps its shards."""
 
-    async def seal_silent(self: GroupObserver, view: GroupView) -> GroupView:
+    async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
         return view
 
-    return [(GroupObserver, "seal_silent", seal_silent)]
+    return [(worker_module, "seal_silent", seal_silent)]
 
 
 def cleaned_at_once() -> Patches:

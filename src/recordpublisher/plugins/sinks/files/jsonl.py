@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import fields_of_model, with_all_fields
+from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.install_commands import install_command
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE, JSONL_PATH, PARTITIONS
@@ -52,7 +52,7 @@ class JsonlSink(FileSink):
         if self.keeps_archive and context.value_type not in (None, bytes):
             raise _no_archive_of_values()
         await super().open(context)
-        if context.value_type is InferredRow:
+        if context.value_type is InferColumns:
             try:
                 from recordpublisher.plugins.columns.file_columns import no_columns
             except ImportError as error:

@@ -17,7 +17,7 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
@@ -67,7 +67,7 @@ class ParquetSink(FileSink):
 
     def _first_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
-        if self._takes_fields and context.value_type is InferredRow:
+        if self._takes_fields and context.value_type is InferColumns:
             if self.keeps_archive:
                 raise no_archive_of_fields()
             kinds = self._options.kinds() | self._partitions.kinds()

@@ -44,7 +44,7 @@ from recordpublisher.publishers.properties.sink_properties import (
 from ..archived_shards import HIDDEN
 from ..unfinished_uploads import UnfinishedUploads
 from .sink import TableSink
-from .staged_data_files import FORMS, TableStorage, staged_data_files
+from .staged_data_files import staged_data_files
 from .table import (
     ConflictingCommitError,
     LakeTable,
@@ -56,6 +56,7 @@ from .table import (
     types_by_path,
 )
 from .table_folder import TableFolder
+from .table_storage import FORMS, TableStorage
 
 ENTRIES = "_recordpublisher/positions"
 """Where the table's folder has the positions of jobs."""

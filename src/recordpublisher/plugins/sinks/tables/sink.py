@@ -21,7 +21,7 @@ from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, St
 from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, Rejected
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
@@ -172,7 +172,7 @@ class TableSink(ArchivingSink):
         return columns
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
-        if not self._takes_fields or context.value_type is not InferredRow:
+        if not self._takes_fields or context.value_type is not InferColumns:
             columns = FileColumns(context.value_type if self._takes_fields else None, check)
             if self.keeps_archive and columns.schema != FileColumns().schema:
                 raise no_archive_of_fields()
@@ -281,7 +281,7 @@ class TableSink(ArchivingSink):
         taken = [
             each
             for writer, commits in _by_writer(staged)
-            for each in await self._retried(partial(self._take_back_once, writer, commits))
+            for each in await self._retried_after_conflict(partial(self._take_back_once, writer, commits))
         ]
         # The entry will not name the other commits, which are published, and a stage with a mark but without an entry would be deleted.
         await self._delete_marks([each for each in staged if each not in taken])
@@ -461,7 +461,7 @@ class TableSink(ArchivingSink):
 
     async def _publish(self, writer: str, commits: list[Staged]) -> None:
         try:
-            await self._retried(partial(self._publish_once, writer, commits))
+            await self._retried_after_conflict(partial(self._publish_once, writer, commits))
         except (StateError, NoTableError) as error:
             if isinstance(error, StoreUnavailableError):
                 raise
@@ -471,7 +471,7 @@ class TableSink(ArchivingSink):
                 "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` returns the positions to before it"
             ) from error
 
-    async def _retried(self, call: Callable[[], T]) -> T:
+    async def _retried_after_conflict(self, call: Callable[[], T]) -> T:
         for attempt in range(_MOST_ATTEMPTS):
             try:
                 return await self._called(call)

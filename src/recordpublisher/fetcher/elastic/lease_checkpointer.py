@@ -1,0 +1,74 @@
+"""Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from recordpublisher.publishers.errors import (
+    FencedError,
+    StoreUnavailableError,
+)
+
+from ..checkpointer import Checkpointer, Snapshotter
+from ..checkpoints.commits import CommitCounts
+from ..pipeline.process_suspension import SuspensionDetector
+from .worker_lives import WorkerLives
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+class LeaseCheckpointer(Checkpointer):
+    """Lets the worker of this process store how far each shard was emitted."""
+
+    def __init__(
+        self,
+        lives: WorkerLives,
+        snapshotter: Snapshotter,
+        suspension: SuspensionDetector,
+        commit_counts: CommitCounts | None,
+    ) -> None:
+        self._lives = lives
+        self._snapshotter = snapshotter
+        self._suspension = suspension
+        self.times = lives.times
+        self.commit_counts = commit_counts
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink, then commit."""
+        await self._lives.checkpoint(may_be_partial=False)
+        return self._snapshotter.snapshot()
+
+    async def take_first(self) -> None:
+        """Do nothing, because the lease table of the group has the start."""
+
+    async def take_periodic(self) -> None:
+        """Take a checkpoint. If it fails, the next one tries again.
+
+        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
+        """
+        await self._take(may_be_partial=True)
+
+    async def _take(self, *, may_be_partial: bool) -> None:
+        try:
+            await self._lives.checkpoint(may_be_partial=may_be_partial)
+        except StoreUnavailableError as error:
+            log.warning("a checkpoint was not stored: %s", error)
+        except FencedError as error:
+            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
+
+    async def take_last(self, *, is_stopped: bool) -> None:
+        """Take the last checkpoint and leave the group.
+
+        Suspensions of the process are detected until then, because the sink may still write from its queue.
+        """
+        self._suspension.reset()
+        watching = asyncio.create_task(self._suspension.run())
+        try:
+            if not is_stopped:
+                await self._take(may_be_partial=False)
+            await self._lives.leave()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
