@@ -38,7 +38,7 @@ from .pipeline.shard_ends import ShardEnds
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.discovery import MissingShards, OwnedShards
-from .shards.shard_entry import ShardEntry, ShardStage
+from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
 from .sink import SinkContext, Unfinished, always
 from .startup import close_dependencies
@@ -191,7 +191,7 @@ class ShardFetcher:
             raise self._completion.error
 
     def _has_read_every_shard(self) -> bool:
-        reading = (entry for entry in self._table if entry.stage is ShardStage.READING)
+        reading = (entry for entry in self._table if entry.is_reading)
         return self._completion.is_running and all(entry.reading.last_read_ms is not None for entry in reading)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------

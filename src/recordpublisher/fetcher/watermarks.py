@@ -22,7 +22,7 @@ from ..publishers.shards import Shard
 from . import watermark_rules
 from .settings import AlignmentTimes
 from .shards.lineage import parent_keys
-from .shards.shard_entry import ShardEntry, ShardStage
+from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
 from .watermark_rules import holds_after_end, raised
 
@@ -298,7 +298,7 @@ class EndedParentHold:
 
     def _is_started(self, child: Shard) -> bool:
         if child.key in self._table:
-            return self._table[child.key].stage is not ShardStage.WAITING
+            return not self._table[child.key].is_waiting
         return self._has_others
 
 

@@ -20,7 +20,6 @@ from ..pipeline.emitter import Emitter
 from ..pipeline.sink_errors import naming_sink, states_of_sink
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
-from ..shards.shard_entry import ShardStage
 from ..shards.shard_reading import latest
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
@@ -104,9 +103,7 @@ class LeasedShards:
 
         A shard that has ended stays until its children have leases.
         """
-        stopped = [
-            entry for entry in self._table if not self._is_read(entry.key) and entry.stage is not ShardStage.ENDED
-        ]
+        stopped = [entry for entry in self._table if not self._is_read(entry.key) and not entry.has_ended]
         if stopped:
             await self._shards.stop_shards(entry.key for entry in stopped)
         for entry in stopped:
@@ -265,7 +262,7 @@ class LeasedShards:
         if key not in self._table:
             return ShardWatermark(self._begun[key].state.watermark, is_idle=not self._is_read(key))
         entry = self._table[key]
-        is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
+        is_idle = not entry.has_ended and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)
 
 

@@ -21,7 +21,7 @@ from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
 from ..pipeline.memory_budget import ReadBlock, why_blocked
 from ..shards.lineage import parent_keys
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
 
@@ -208,7 +208,7 @@ def observe_own_shard(
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
-    if entry.stage is ShardStage.ENDED or (entry.reading.needs_no_more and not entry.reading.queue):
+    if entry.has_ended or (entry.reading.needs_no_more and not entry.reading.queue):
         return False
     if entry.has_unwritten:
         return True

@@ -15,7 +15,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import LEFT_BEHIND
 
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
 from ..shards.shard_state import ShardState
 from .retention_gaps import ShardObservation
 
@@ -70,7 +70,7 @@ class TerminationCondition:
 
     def update(self, entry: ShardEntry) -> None:
         """Check again whether a shard has reached its bounds."""
-        if entry.stage is ShardStage.WAITING:
+        if entry.is_waiting:
             return
         self._started.add(entry.key)
         if self._is_done(entry):
@@ -121,7 +121,7 @@ class TerminationCondition:
         return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
 
     def _is_done(self, entry: ShardEntry) -> bool:
-        if entry.stage is ShardStage.ENDED:
+        if entry.has_ended:
             return not (self._has_leases and entry.reading.children)
         if not self.may_emit(entry) or self.is_past_event_time(entry):
             return True

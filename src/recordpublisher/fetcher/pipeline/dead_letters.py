@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from recordpublisher.publishers.shards import Shard, is_valid_name
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
 from ..conditional_store import SequenceText, check_document, read_document, unreadable
-from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
+from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
 from .sink_errors import close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -79,7 +79,7 @@ class DeadLetterHandler:
         """Handle a record, a batch of one, that the sink can never write. Raises: SinkError if this fails the job."""
         await self.handle_all_rejected([(record, reason)])
 
-    async def handle_all_rejected(self, rejected: Rejected, is_logged: bool = False) -> None:
+    async def handle_all_rejected(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
         """Handle several rejected records. Their dead letters are durable when this returns. Raises: SinkError if this fails the job."""
         for record, reason in rejected:
             await self._handle(record, reason, is_logged)

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ..settings import BudgetLimits
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
 from ..watermarks import IndexedMinHeap
 
 if TYPE_CHECKING:
@@ -184,6 +184,6 @@ def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
         expected_bytes = entry.reservation.expected_bytes or 0
         if queue.bytes + expected_bytes > limits.shard_bytes or queue.unhandled >= limits.shard_records:
             return ReadBlock.FULL_QUEUE
-    if entry.stage is ShardStage.WAITING:
+    if entry.is_waiting:
         return ReadBlock.PARENTS
     return ReadBlock.MEMORY if entry.reservation.is_requested else None

@@ -11,7 +11,7 @@ from recordpublisher.publishers.shards import Shard, is_listing_older_than, stre
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_rules import inherited_watermark
 from .lineage import Children, parent_keys, parents_ended
-from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
+from .shard_entry import NO_LISTENER, ShardEntry, ShardListener
 from .shard_state import ShardState
 
 TOTALS: dict[str, Callable[[ShardEntry], int]] = {
@@ -119,7 +119,7 @@ class ShardTable:
 
     def may_start(self, entry: ShardEntry) -> bool:
         """Return whether the shard waits, and its parents are finished (after a merge: both) (S2)."""
-        return entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)
+        return entry.is_waiting and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:
         """Return whether the last record of every parent was emitted.
@@ -159,8 +159,8 @@ class ShardTable:
         self._unlisted = (self._unlisted | missing) - now - young
         self._last_listing[stream] = now | young
         of_stream = [entry for entry in self if entry.shard.stream == stream]
-        ended = {entry.key for entry in of_stream if entry.stage is ShardStage.ENDED}
-        waiting = [entry.shard for entry in of_stream if entry.stage is ShardStage.WAITING and entry.key in now]
+        ended = {entry.key for entry in of_stream if entry.has_ended}
+        waiting = [entry.shard for entry in of_stream if entry.is_waiting and entry.key in now]
         awaited = {key for shard in waiting for key in parent_keys(shard)}
         return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
 
@@ -173,7 +173,7 @@ class ShardTable:
         A shard that this worker owns may be removed once it has ended and expired and its children in this worker have started. A
         shard of another worker may be removed at once, because it does not decide whether its children may start.
         """
-        awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
+        awaited = {key for entry in self if entry.is_waiting for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
         return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
 
@@ -187,7 +187,7 @@ class ShardTable:
         finite size become exhausted.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
-        if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
+        if not all_closed or any(not entry.has_ended for entry in self):
             return False
         listed = {shard.stream for shard in self._listed.values()}
         return listed.issuperset(streams) and not any(map(self._is_endless, listed))
@@ -199,7 +199,7 @@ class ShardTable:
     def remove(self, key: str) -> None:
         """Remove a shard, whether this worker owns it or it is only listed."""
         if key in self._entries:
-            if self._entries[key].stage is ShardStage.ENDED:
+            if self._entries[key].has_ended:
                 self._finished_before.add(key)
             self._remove_entry(key)
         if key in self._listed:
@@ -241,18 +241,18 @@ class ShardTable:
 
     def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
         own = self._entries.get(key)
-        return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
+        return own is None or (own.has_ended and key not in awaited and self._is_expired(key))
 
     def _is_succeeded(self, entry: ShardEntry) -> bool:
         """Return whether a shard has ended and each of its children is read here. Others may not know yet that it has ended."""
         children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
-        are_read = [child is not None and child.stage is not ShardStage.WAITING for child in children]
-        return entry.stage is ShardStage.ENDED and bool(are_read) and all(are_read)
+        are_read = [child is not None and not child.is_waiting for child in children]
+        return entry.has_ended and bool(are_read) and all(are_read)
 
     def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
         if own is not None:
-            return own.stage is ShardStage.ENDED
+            return own.has_ended
         if key in self._finished_before or self._has_others:
             return True
         was_listed = child.key in self._last_listing.get(child.stream, ())

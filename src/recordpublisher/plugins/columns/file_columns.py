@@ -12,6 +12,7 @@ import pyarrow as pa
 from msgspec import inspect
 
 from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
+from recordpublisher.fetcher.sink import RejectedRecord
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 
@@ -30,8 +31,6 @@ from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
 from .record_fields import DATA
 from .typed_columns import frame_columns
 
-Rejected = list[tuple[RecordBatch, str]]
-"""Records that cannot be written, each as a batch of one, with the reason."""
 _VALUE = pa.field("value", pa.string())
 _METADATA = pa.schema([field for field in RECORD_SCHEMA if field.name != DATA])
 _NAMES = {
@@ -67,7 +66,7 @@ class FileColumns:
         check_names(self._columns.schema)
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
-    def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:
+    def rows(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> list[pa.RecordBatch]:
         """Return the records as few Arrow batches, and add each record that does not fit the columns to `rejected`.
 
         A batch that does not fit is halved until each bad record is alone, so a good batch costs one conversion.
@@ -87,7 +86,7 @@ class FileColumns:
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
         """Return several batches as one. Raises: DeserializationError, which names the record, if one does not fit."""
-        rejected: Rejected = []
+        rejected: list[RejectedRecord] = []
         rows = self.rows(batches, rejected)
         for record, reason in rejected:
             raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason)
@@ -177,10 +176,10 @@ class InferredColumns(FileColumns):
         shape: dict[str, Shape] = grow_shape(self.shape, named)
         return shape
 
-    def fitting(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Iterator[RecordBatch]:
+    def fitting(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> Iterator[RecordBatch]:
         """Yield the records that fit the columns, in their order, and add the others to `rejected`."""
         for batch in batches:
-            misfits: Rejected = []
+            misfits: list[RejectedRecord] = []
             self.rows([batch], misfits)
             if not misfits:
                 yield batch

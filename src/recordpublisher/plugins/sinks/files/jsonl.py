@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.publishers.errors import ConfigurationError
@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch
 
-from .sink import FileSink, Rejected
+from .sink import FileSink
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.columns.file_columns import InferredColumns
@@ -82,7 +82,9 @@ class JsonlSink(FileSink):
             raise _no_archive_of_values()
         return super().prepare(batch)
 
-    def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+    def file_writers(
+        self, contents: Sequence[RecordBatch], rejected: list[RejectedRecord]
+    ) -> Mapping[str, Callable[[Path], None]]:
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
         for batch in contents if self._inferred is None else self._inferred.fitting(contents, rejected):

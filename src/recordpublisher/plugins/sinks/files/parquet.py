@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from recordpublisher.fetcher.sink import RejectedRecord
 from recordpublisher.install_commands import install_command
 
 try:
@@ -25,7 +26,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..archived_shards import check_partitions, no_archive_of_fields
 from .folder_columns import Folder
-from .sink import MOST_NAME_BYTES, FileSink, Rejected
+from .sink import MOST_NAME_BYTES, FileSink
 
 
 class ParquetSink(FileSink):
@@ -111,11 +112,13 @@ class ParquetSink(FileSink):
 
         Columns of deserialised values are made later, in a thread.
         """
-        refused: Rejected = []
+        refused: list[RejectedRecord] = []
         rows = [] if batch.decoded is not None else self._columns.rows([batch], refused)
         return (rows, sum(part.nbytes for part in rows)) if rows and not refused else super().prepare(batch)
 
-    def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+    def file_writers(
+        self, contents: Sequence[Any], rejected: list[RejectedRecord]
+    ) -> Mapping[str, Callable[[Path], None]]:
         """Return a function for each partition's folder that writes its file. Reject values that do not fit into the columns."""
         by_folder: dict[str, list[pa.RecordBatch]] = {}
         for part in contents:

@@ -17,8 +17,8 @@ import msgspec
 import pyarrow as pa
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
-from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, Rejected
+from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferColumns
@@ -118,7 +118,7 @@ class TableSink(ArchivingSink):
         self._retired: set[str] = set()
         self._waiting: list[WaitingBatch] = []
         self._waiting_bytes = 0
-        self._rejected: Rejected = []
+        self._rejected: list[RejectedRecord] = []
 
     def destination(self) -> str:
         """Return the sink's class and the table, as text."""
@@ -406,7 +406,7 @@ class TableSink(ArchivingSink):
             grown.tell_change(self._place, columns)
             break
 
-    def _write_all(self, waiting: Sequence[WaitingBatch], rejected: Rejected) -> None:
+    def _write_all(self, waiting: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> None:
         """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread of files."""
         if not (self._is_in_group or self.keeps_archive):
             rejected += self._opened.write([part.content for part in waiting], None)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.sink import Staged
-from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
+from recordpublisher.fetcher.sink import RejectedRecord, Staged
+from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partition, Partitions
 from recordpublisher.publishers.errors import StateError
@@ -153,13 +153,15 @@ class OpenFiles:
         self._names = [name for name in columns.schema.names if name not in self._without]
         self._schema = pa.schema([columns.schema.field(name) for name in self._names])
 
-    def write(self, batches: Sequence[RecordBatch], shard: str | None, covered: Range | None = None) -> Rejected:
+    def write(
+        self, batches: Sequence[RecordBatch], shard: str | None, covered: Range | None = None
+    ) -> list[RejectedRecord]:
         """Add records, and return those that do not fit the columns.
 
         - `shard`: the shard of all these records, if each shard has files of its own; else None.
         - `covered`: the range in which the records are complete, for an archive; perhaps of no record.
         """
-        rejected: Rejected = []
+        rejected: list[RejectedRecord] = []
         if shard is not None and covered is not None:
             self._cover(shard, covered)
         for rows in self._columns.rows(batches, rejected) if batches else ():
