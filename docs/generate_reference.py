@@ -68,7 +68,7 @@ AREAS = {
 """Every name of `recordpublisher.__all__` that is no error, once."""
 
 FURTHER = {
-    "reading": [("fetcher.pipeline.emitter", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
+    "reading": [("fetcher.pipeline.bounded_runs", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.event_time", ["WatermarkStrategy"]),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.plugins.stores.aws_stores import DynamoDbStore, S3Store
+from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore
+from recordpublisher.plugins.stores.s3_store import S3Store
 
 STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 CONSUMER = f"{STREAM}/consumer/billing:*"

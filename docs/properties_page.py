@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from recordpublisher.cli.commands.plugins import all_properties, default_text, grouped
+from recordpublisher.cli.commands.properties import all_properties, default_text, grouped
 from recordpublisher.publishers.properties.declaration import Property
 
 INTRODUCTION = """# Properties

@@ -11,14 +11,15 @@ from types import ModuleType
 from typing import Any
 
 _NAMES = {
-    ".consumer.deserialization": "Deserializer Json",
+    ".consumer.deserialization": "Deserializer",
+    ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
     ".fetcher.metric_types": "Histogram HistogramValue MetricType SinkMetric",
     ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",
-    ".fetcher.pipeline.emitter": "BoundedResult EndReason",
-    ".plugins.columns.record_columns": "to_arrow",
+    ".fetcher.pipeline.bounded_runs": "BoundedResult EndReason",
+    ".plugins.columns.typed_columns": "to_arrow",
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
@@ -51,7 +52,7 @@ _NAMES = {
     ".publishers.positions": "PositionType SequenceNumber StartingPosition",
     ".publishers.properties.declaration": "Property",
     ".publishers.properties.properties": "Properties UnknownPropertyWarning",
-    ".publishers.properties.settings": "JobSettings Settings",
+    ".publishers.properties.keyword_arguments": "JobSettings Settings",
     ".publishers.records": "Record RecordBatch UserRecord",
     ".publishers.shard_metrics": "ShardMetrics",
     ".publishers.shards": "HashRange Shard",

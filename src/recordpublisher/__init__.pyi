@@ -6,7 +6,7 @@ from . import local as local
 from . import testing as testing
 from .plugins import spark as spark
 from .consumer.deserialization import Deserializer as Deserializer
-from .consumer.deserialization import Json as Json
+from .consumer.typed_values import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
 from .fetcher.metric_types import Histogram as Histogram
@@ -29,9 +29,9 @@ from .fetcher.monitoring.metrics_exporter import MetricsExporter as MetricsExpor
 from .fetcher.monitoring.metrics_exporter import MetricsSource as MetricsSource
 from .fetcher.monitoring.metrics_exporter import WorkerHealth as WorkerHealth
 from .fetcher.monitoring.metrics_exporter import WorkerMetrics as WorkerMetrics
-from .fetcher.pipeline.emitter import BoundedResult as BoundedResult
-from .fetcher.pipeline.emitter import EndReason as EndReason
-from .plugins.columns.record_columns import to_arrow as to_arrow
+from .fetcher.pipeline.bounded_runs import BoundedResult as BoundedResult
+from .fetcher.pipeline.bounded_runs import EndReason as EndReason
+from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
@@ -97,8 +97,8 @@ from .publishers.positions import StartingPosition as StartingPosition
 from .publishers.properties.declaration import Property as Property
 from .publishers.properties.properties import Properties as Properties
 from .publishers.properties.properties import UnknownPropertyWarning as UnknownPropertyWarning
-from .publishers.properties.settings import JobSettings as JobSettings
-from .publishers.properties.settings import Settings as Settings
+from .publishers.properties.keyword_arguments import JobSettings as JobSettings
+from .publishers.properties.keyword_arguments import Settings as Settings
 from .publishers.records import Record as Record
 from .publishers.records import RecordBatch as RecordBatch
 from .publishers.records import UserRecord as UserRecord

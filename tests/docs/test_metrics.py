@@ -6,7 +6,7 @@ from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.metrics.export import exported_tables
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual

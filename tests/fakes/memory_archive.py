@@ -6,7 +6,7 @@ from typing import Any
 
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.archive.rows import ranges_of
+from recordpublisher.plugins.archive.next_step import ranges_of
 from recordpublisher.plugins.sinks.archived_shards import ArchivedShards, Range
 from recordpublisher.publishers.records import RecordColumns, columns_of
 

@@ -13,7 +13,7 @@ import pytest
 from recordpublisher.fetcher import watermark_rules as rules
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermarks import ActiveMinimum
 from recordpublisher.plugins.spark.source.batch_plan import AlignmentSettings, is_active, next_global_watermark
 from recordpublisher.plugins.spark.source.offset import EMIT_NOTHING, ShardOffset

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
+from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by
 from recordpublisher.publishers.errors import PluginError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
@@ -187,7 +187,7 @@ class Listing(RecordPublisherFactory):
 async def test_shards_that_name_each_other_as_parents_are_refused():
     shards = [Shard("orders", "a", ("b",)), Shard("orders", "b", ("a",)), Shard("orders", "c", ("a", "gone"))]
     with pytest.raises(PluginError, match=r"Listing\.discover returned shards of orders .* next: (a, b, a|b, a, b)\. "):
-        await own_shards(Listing(*shards), "orders", None)
+        await shards_listed_by(Listing(*shards), "orders", None)
 
 
 def test_the_default_order_of_other_sequence_numbers_says_what_to_override():

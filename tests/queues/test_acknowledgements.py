@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, StoreUnavailableError, TransientError
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -8,7 +8,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersHere, exported_tables
 from recordpublisher.publishers.errors import TransientError

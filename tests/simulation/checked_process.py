@@ -13,10 +13,10 @@ from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionT
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermark_rules import emit_limit
 from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker, watermark_of

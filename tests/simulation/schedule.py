@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits
+from recordpublisher.fetcher.settings import BudgetLimits
 
 from .simulated_stream import StreamPlan
 

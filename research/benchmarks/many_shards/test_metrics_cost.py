@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.plugins.metrics.prometheus.exporter import page_of

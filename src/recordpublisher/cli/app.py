@@ -50,9 +50,9 @@ def _load(name: str, place: str) -> Any:
 
 
 COMMANDS = {
-    "demo": "commands.local:demo",
+    "demo": "commands.demo:demo",
     "local": "commands.local:local",
-    "judge": "commands.local:judge",
+    "judge": "commands.judge:judge",
     "list": "commands.streams:list_streams",
     "describe": "commands.streams:describe",
     "create": "commands.streams:create",
@@ -65,14 +65,14 @@ COMMANDS = {
     "doctor": "commands.doctor:doctor",
     "run": "commands.run:run",
     "lag": "commands.lag:lag",
-    "dashboard": "commands.lag:dashboard",
+    "dashboard": "commands.dashboard:dashboard",
     "dead-letters": "commands.dead_letters:dead_letters",
     "positions": "commands.positions:positions",
     "leftovers": "commands.leftovers:leftovers",
     "group": "commands.group:group",
     "plugins": "commands.plugins:plugins",
     "new-plugin": "commands.plugins:new_plugin",
-    "properties": "commands.plugins:properties",
+    "properties": "commands.properties:properties",
 }
 """Where each command is, `module:function`, in the order of the help."""
 WIDEST_HELP = 120

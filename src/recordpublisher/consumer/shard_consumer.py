@@ -20,8 +20,9 @@ from recordpublisher.publishers.user_code import add_note, describe_error, is_ra
 
 from ..publishers.log_fields import counted, repr_of
 from ..publishers.properties.job_properties import OnBadRecord
-from ..publishers.shard_metrics import DEAD_LETTER, ShardMetrics, SkippedRecordsLog, how_to_continue
+from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
+from ..publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog, how_to_continue
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer, one_for_each, values_of
 from .event_time import (
     ImplausibleTimes,

@@ -11,13 +11,15 @@ from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
-from .checkpoints.commits import CheckpointAge, CommitCounts
+from .checkpoints.checkpoint_schedule import CheckpointAge
+from .checkpoints.commits import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.starts import AloneJob
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
+from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
-from .shards.shard_reading import ShardState
+from .pipeline.sink_errors import naming_sink, states_of_sink
+from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint
 from .startup import OpenedJob

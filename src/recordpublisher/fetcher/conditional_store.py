@@ -1,6 +1,7 @@
 """The port of stores for small named values that are written only if no other process has changed them.
 
 Such a store keeps the positions of jobs, the documents of groups, and the claims of Spark tasks (what each of them has read).
+`read_document` reads such a value, and refuses one that this library cannot use.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError
 from ..publishers.shards import Shard
 from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
-from .checkpoints.commits import CheckpointScheduler
+from .checkpoints.checkpoint_schedule import CheckpointScheduler
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
@@ -27,23 +27,19 @@ from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
 from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
+from .pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion, TerminationCondition, shard_outcome
 from .pipeline.dead_letters import DeadLetterHandler
-from .pipeline.emitter import (
-    BoundedResult,
-    Bounds,
-    Emitter,
-    EndReason,
-    RunCompletion,
-    TerminationCondition,
-    shard_outcome,
-)
+from .pipeline.emitter import Emitter
+from .pipeline.memory_budget import MemoryBudget
 from .pipeline.process_suspension import SuspensionDetector
-from .pipeline.reading import MemoryBudget, ReadIntake, ReadTasks, ShardEnds
+from .pipeline.reading import ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
+from .pipeline.shard_ends import ShardEnds
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
-from .shards.shard_entry import ShardEntry, ShardStage
-from .shards.shard_table import MissingShards, OwnedShards, ShardTable
+from .shards.discovery import MissingShards, OwnedShards
+from .shards.shard_entry import ShardEntry
+from .shards.shard_table import ShardTable
 from .sink import SinkContext, Unfinished, always
 from .startup import close_dependencies
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
@@ -195,7 +191,7 @@ class ShardFetcher:
             raise self._completion.error
 
     def _has_read_every_shard(self) -> bool:
-        reading = (entry for entry in self._table if entry.stage is ShardStage.READING)
+        reading = (entry for entry in self._table if entry.is_reading)
         return self._completion.is_running and all(entry.reading.last_read_ms is not None for entry in reading)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
@@ -363,7 +359,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     if group is not None:
         from .elastic.group_place import job_of
         from .elastic.leased_ownership import GroupTracker
-        from .pipeline.reading import CurrentWorker, LeaseGate
+        from .pipeline.current_worker import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
         # No process of a group sees the end of a finite source, because other processes may still read.
@@ -425,8 +421,10 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
         from .elastic.group_place import job_of
-        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership, WorkerLives
+        from .elastic.lease_checkpointer import LeaseCheckpointer
+        from .elastic.leased_ownership import LeasedOwnership
         from .elastic.leased_shards import LeasedShards
+        from .elastic.worker_lives import WorkerLives
 
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)

@@ -1,4 +1,7 @@
-"""The port that decides which shards a fetcher reads: a fixed part of all shards, or those whose leases its process holds."""
+"""The port that decides which shards a fetcher reads: a fixed part of all shards, or those whose leases its process holds.
+
+`FixedOwnership` owns the shards of a process that reads every shard (ALONE).
+"""
 
 import asyncio
 import logging
@@ -15,7 +18,8 @@ from .checkpoints.snapshot import RestoredState
 from .checkpoints.starts import initial_states, list_restored, unlisted_states
 from .dependencies import FetcherDependencies
 from .shard_lifecycle import ShardLifecycle
-from .shards.shard_table import MissingShards, OwnedShards, ShardTable
+from .shards.discovery import MissingShards, OwnedShards
+from .shards.shard_table import ShardTable
 from .sink import SinkContext
 from .startup import OpenedJob, check_for_data_loss, open_job
 

@@ -1,4 +1,7 @@
-"""The contract of a sink, which batches are written to. Sinks are adapters in plugins/sinks and in third-party packages."""
+"""The contract of a sink, which batches are written to. Sinks are adapters in plugins/sinks and in third-party packages.
+
+`CommittingSink` is the contract of sinks whose rows become visible exactly once, through the entry that stores their positions (S6).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from ..publishers.errors import SinkError
 from ..publishers.log_fields import counted
 from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.records import RecordBatch, V
-from ..publishers.shard_metrics import how_to_continue
 from ..publishers.shards import Shard
+from ..publishers.skipped_records_log import how_to_continue
 from ..publishers.user_code import AsyncPort
 from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""
-Rejected = Sequence[tuple[RecordBatch, str]]
-"""Records that can never be written, each as a batch of one, with the reason."""
+RejectedRecord = tuple[RecordBatch, str]
+"""A record that can never be written, as a batch of one, with the reason."""
 RecordsCall = Callable[[Any], Awaitable[Any]]
 """A call with a record, a list of records or a batch."""
 Traced = Callable[[RecordsCall], RecordsCall]
@@ -235,7 +238,9 @@ class SinkContext:
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
-    reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
+    reject_together: Callable[[Sequence[RejectedRecord], bool], Awaitable[None]] | None = field(
+        default=None, compare=False
+    )
     """The function that `reject_all` calls. If it is None, `reject_all` calls `reject` for each record."""
     has_dead_letters: bool | None = field(default=None, compare=False)
     may_write: Callable[[], bool] = field(default=always, compare=False)
@@ -244,7 +249,7 @@ class SinkContext:
     value_type: Any = None
     done: Callable[[str, str], None] | None = field(default=None, compare=False)
 
-    async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
+    async def reject_all(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
         """Report records as `reject` does. `is_logged`: the sink has already logged them, with the error of the user's code."""
         if self.reject_together is not None:
             await self.reject_together(rejected, is_logged)

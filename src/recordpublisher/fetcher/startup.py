@@ -29,9 +29,9 @@ from .checkpoints.starts import (
 )
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import close_sink, naming_sink, states_of_sink
-from .shards.shard_reading import ShardState
-from .shards.shard_table import MissingShards
+from .pipeline.sink_errors import close_sink, naming_sink, states_of_sink
+from .shards.discovery import MissingShards
+from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 from .watermarks import lowest_active
 

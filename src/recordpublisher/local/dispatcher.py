@@ -13,21 +13,12 @@ import msgspec
 from ..publishers.decoding_errors import UNDECODABLE
 from . import event_stream
 from .account import Account
+from .errors import ApiError, invalid_input, limit_exceeded, not_found, throughput_exceeded
 from .faults import QUEUES, DrawnFault, FaultKind
 from .operations import queues, records, streams
 from .operations.queues import LONG_POLLS, NOTHING_VISIBLE
 from .operations.records import subscribe_to_shard
-from .requests import (
-    ApiError,
-    Receive,
-    Request,
-    SubscribeToShard,
-    invalid_input,
-    limit_exceeded,
-    not_found,
-    throughput_exceeded,
-    violations,
-)
+from .requests import Receive, Request, SubscribeToShard, violations
 from .shard import ShardIterator
 from .subscriptions import INITIAL_RESPONSE, Send, Subscription
 

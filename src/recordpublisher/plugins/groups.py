@@ -1,4 +1,4 @@
-"""Shows and controls a group of workers (GROUP) from outside."""
+"""Shows and controls a group of workers (GROUP) from outside: drain or seal a worker, and the status of workers and shards (E11)."""
 
 import asyncio
 import secrets
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..fetcher.conditional_store import ConflictError, Stored, pause
-from ..fetcher.leases.group_store import MAX_ATTEMPTS, GroupStore, WorkerRecord
+from ..fetcher.leases.group_store import MAX_ATTEMPTS, GroupStore
 from ..fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, GroupView, weight
+from ..fetcher.leases.worker_record import WorkerRecord
 from ..publishers.errors import StateError, StoreUnavailableError
 from ..publishers.properties.job_properties import LEASE_DURATION
 

@@ -327,7 +327,7 @@ async def make_publisher(
     return made
 
 
-async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
+async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
     """Return the shards that the factory lists, or None if it leaves the listing to Kinesis.
 
     Raises: PluginError if the factory's `discover` does not return a list of shards, each of them once and of this stream.

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from .base import Checks, check_clock
 from .clock import Clock, SystemClock
 from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
-from .kinesis.access import endpoint_of
 from .kinesis.client import server_time_ms_or_none
+from .kinesis.endpoints import endpoint_of
 from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
 from .log_fields import about, counted

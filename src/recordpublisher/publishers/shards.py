@@ -1,4 +1,4 @@
-"""Shard: stream, id, parents and hash range, with its JSON form."""
+"""A shard of a stream with its id, parents and hash range, and its JSON form (`Shard`); and names and ARNs of streams."""
 
 from __future__ import annotations
 

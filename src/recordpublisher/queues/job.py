@@ -23,15 +23,16 @@ from recordpublisher.publishers.user_code import PluginCall, close_or_leave, end
 
 from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.alarms import AlarmListener
-from ..fetcher.checkpoints.commits import CheckpointAge, CheckpointScheduler
+from ..fetcher.checkpoints.checkpoint_schedule import CheckpointAge, CheckpointScheduler
 from ..fetcher.conditional_store import wait_for_store
 from ..fetcher.metric_types import SinkMetric
 from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress
-from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
-from ..fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
+from ..fetcher.pipeline.sink_errors import close_sink, naming_sink
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from ..publishers.properties.config_fields import of_property, values_of
 from ..publishers.properties.job_properties import (

@@ -18,8 +18,10 @@ from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals
 from ..consumer.shard_consumer import BatchDecorator
-from ..fetcher.pipeline.dead_letters import DeadLetterHandler, naming_writes
-from ..fetcher.pipeline.emitter import Bounds, EndReason, tell_user_error
+from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler
+from ..fetcher.pipeline.emitter import tell_user_error
+from ..fetcher.pipeline.sink_errors import naming_writes
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard

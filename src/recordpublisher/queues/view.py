@@ -14,14 +14,14 @@ from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.publishers.clock import Clock
 
 from ..fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
-from ..fetcher.checkpoints.commits import CheckpointAge
+from ..fetcher.checkpoints.checkpoint_schedule import CheckpointAge
 from ..fetcher.metric_types import Metric, MetricType, camel_case
 from ..fetcher.monitoring.alarm_monitor import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS
 from ..fetcher.monitoring.readiness import FAILED_READ_LIMIT_MS, READ_LIMIT_MS, reasons_not_ready
 from ..fetcher.monitoring.stuck_shards import CHECKS_PER_INTERVAL, UnchangedTimer
 from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
+from ..fetcher.pipeline.bounded_runs import RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
-from ..fetcher.pipeline.emitter import RunCompletion
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.sink import Sink, Unfinished
 from ..publishers.shard_metrics import ShardMetrics

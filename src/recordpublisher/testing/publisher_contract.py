@@ -26,7 +26,7 @@ from recordpublisher.publishers.base import (
     RecordPublisherFactory,
     RunResult,
     make_publisher,
-    own_shards,
+    shards_listed_by,
     with_unlisted,
 )
 from recordpublisher.publishers.errors import PluginError
@@ -276,7 +276,7 @@ class PublisherContract(Contract[PublisherCase]):
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
         """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one."""
-        listed = await own_shards(case.factory, case.shard.stream, None)
+        listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None:
             return
         names = [shard.shard_id for shard in listed]
@@ -294,7 +294,7 @@ class PublisherContract(Contract[PublisherCase]):
 
         The case's shard is read, and for a second each of some open shards.
         """
-        listed = await own_shards(case.factory, case.shard.stream, None)
+        listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None or case.factory.ends_open_shards:
             return
         is_open = _open_shards(listed)
@@ -305,7 +305,7 @@ class PublisherContract(Contract[PublisherCase]):
             if not await _ends_within(OPEN_SECONDS, publisher, consumer):
                 continue
             children = [child for batch in consumer.batches for child in batch.child_shards]
-            after = _open_shards(await own_shards(case.factory, case.shard.stream, None) or [])
+            after = _open_shards(await shards_listed_by(case.factory, case.shard.stream, None) or [])
             assert children or shard.key not in {each.key for each in after}, (
                 f"`run` returned COMPLETE for {shard.key}, which `discover` lists as open and without children: later records would never "
                 "be read. Let `discover` list it with closed=True once nothing more comes, name its `child_shards` in the last batch, or "
@@ -319,7 +319,7 @@ class PublisherContract(Contract[PublisherCase]):
         They join a complete listing, and a job would wait for a shard that is not closed.
         """
         stream = case.shard.stream
-        listed = await own_shards(case.factory, stream, None) or [case.shard]
+        listed = await shards_listed_by(case.factory, stream, None) or [case.shard]
         names = {shard.shard_id for shard in listed}
         joined = await with_unlisted(case.factory, stream, listed)
         wrong = [shard for shard in joined if shard.shard_id not in names and not (shard.closed and shard.is_unlisted)]

@@ -6,8 +6,9 @@ import json
 import pytest
 
 from recordpublisher import Properties
-from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 

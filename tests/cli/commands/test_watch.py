@@ -14,7 +14,7 @@ import pytest
 
 from recordpublisher.cli.commands.watch import SnapshotWatch
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.lag.job_state import JobSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

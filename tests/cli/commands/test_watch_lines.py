@@ -1,7 +1,7 @@
 """The lines of `lag --watch`."""
 
 from recordpublisher.cli.commands.watch import table_lines, title_lines, tree_lines
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 
 NOON_MS = 1_700_049_600_000
 

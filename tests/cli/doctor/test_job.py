@@ -12,7 +12,7 @@ from recordpublisher.cli.doctor.examination import settings_findings
 from recordpublisher.cli.doctor.findings import Verdict
 from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Claim, Owner

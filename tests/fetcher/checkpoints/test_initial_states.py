@@ -12,7 +12,7 @@ from recordpublisher.fetcher.checkpoints.starts import (
     shards_past_retention,
 )
 from recordpublisher.fetcher.shards.retention_check import Gap
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 

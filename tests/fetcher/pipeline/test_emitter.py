@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds, Emitter, EndReason, TerminationCondition
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason, TerminationCondition
+from recordpublisher.fetcher.pipeline.emitter import Emitter
+from recordpublisher.fetcher.pipeline.memory_budget import MemoryBudget
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
+from recordpublisher.fetcher.pipeline.reading import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.settings import AlignmentTimes, FetcherSettings
+from recordpublisher.fetcher.settings import AlignmentTimes, BudgetLimits, FetcherSettings
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.fetcher.sink import Sink, always
 from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark

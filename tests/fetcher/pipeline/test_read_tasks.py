@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from recordpublisher.cli.output import JsonLines
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, DeserializationError, PluginError
 from recordpublisher.publishers.positions import PositionType, StartingPosition

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError, StreamNotFoundError
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     RetriesExhaustedError,

@@ -30,7 +30,7 @@ from recordpublisher.local import in_memory
 from recordpublisher.local.stream import hash_of
 from recordpublisher.plugins.archive import publisher
 from recordpublisher.plugins.archive.archive import Archive
-from recordpublisher.plugins.archive.rows import Step, next_step
+from recordpublisher.plugins.archive.next_step import Step, next_step
 from recordpublisher.plugins.sinks import archived_shards
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import VirtualClock, run_virtual

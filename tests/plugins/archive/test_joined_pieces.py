@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.archive.tables import Piece, _TableFiles, joined_pieces
-from recordpublisher.plugins.sinks.tables.table import TableFolder
+from recordpublisher.plugins.sinks.tables.table_folder import TableFolder
 from recordpublisher.publishers.errors import StateError
 
 

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from recordpublisher.plugins.archive.rows import (
+from recordpublisher.plugins.archive.next_step import (
     RangeFile,
     Seam,
     Step,

@@ -17,7 +17,7 @@ from recordpublisher.plugins.dashboard.snapshots import (
     alignment_sentence,
     job_snapshot,
 )
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 

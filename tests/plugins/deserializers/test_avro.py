@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.columns.record_columns import TypedColumns
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.avro import avro_file_text, decode, parse_schema, type_of_avro_schema
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry

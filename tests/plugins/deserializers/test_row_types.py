@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.columns.record_columns import TypedColumns
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.row_types import parse_columns, type_of_json_schema
 from recordpublisher.plugins.deserializers.schemas import schema_type
 

@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.settings import IdleIntervals
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.publishers.errors import StateError, ThrottledError
 from recordpublisher.publishers.kinesis.ports import ReadResponse

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.pipeline.dead_letters import DeadLetterHandler
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.runtime import data_fetcher
 from recordpublisher.plugins.runtime.background_loop import LoopWatch
-from recordpublisher.publishers.base import own_shards
+from recordpublisher.publishers.base import shards_listed_by
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -25,7 +25,7 @@ class HangingSource(ScriptedSource):
     listings = 0
 
     async def list_shards(self, stream, after=None):
-        return await own_shards(self, stream, after)
+        return await shards_listed_by(self, stream, after)
 
     async def discover(self, stream, after):
         self.listings += 1
@@ -244,7 +244,7 @@ class FaultySource(ScriptedSource):
             raise self.error
 
     async def list_shards(self, stream, after=None):
-        return await own_shards(self, stream, after)
+        return await shards_listed_by(self, stream, after)
 
     async def discover(self, stream, after):
         self.meet("discover")

@@ -8,7 +8,7 @@ from obstore.store import MemoryStore
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.object_storage import GoogleAzureStore
+from recordpublisher.plugins.stores.google_azure_store import GoogleAzureStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -9,12 +9,14 @@ from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.fetcher import watermark_rules, watermarks
-from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker, WorkerLives
-from recordpublisher.fetcher.pipeline import reading
+from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker
+from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
+from recordpublisher.fetcher.pipeline import memory_budget
 from recordpublisher.fetcher.pipeline.emitter import Emitter
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
+from recordpublisher.fetcher.shards.idleness import IdlenessTimer
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
-from recordpublisher.fetcher.shards.shard_reading import IdlenessTimer, ShardReading
+from recordpublisher.fetcher.shards.shard_reading import ShardReading
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks import ActiveMinimum, LocalWatermark, OwnWatermark
 from recordpublisher.publishers.records import RecordBatch
@@ -146,13 +148,13 @@ def the_value_stands_only_while_the_store_answers() -> Patches:
 
 def held_shards_read_on() -> Patches:
     """W11: a shard that alignment holds back reads as long as there is memory."""
-    why_blocked = reading.why_blocked
+    why_blocked = memory_budget.why_blocked
 
     def by_memory(entry: ShardEntry, limits: Any) -> Any:
         why = why_blocked(entry, limits)
-        return None if why is reading.ReadBlock.ALIGNMENT else why
+        return None if why is memory_budget.ReadBlock.ALIGNMENT else why
 
-    return [(reading, "why_blocked", by_memory)]
+    return [(memory_budget, "why_blocked", by_memory)]
 
 
 def times_of_a_wrong_clock_count() -> Patches:

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.errors import StateError

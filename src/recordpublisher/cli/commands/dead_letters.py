@@ -301,7 +301,7 @@ def _missing(number: str, others: str = "") -> StateError:
 async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
     letters: StoredLetters
     if queue:
-        from recordpublisher.plugins.dead_letters.letters import QueueLetters
+        from recordpublisher.plugins.dead_letters.queue_letters import QueueLetters
 
         letters = QueueLetters(properties, restores=restores)
     else:

@@ -90,7 +90,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
 def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
     """Return the calls that a job makes for one of its streams. `writes`: without a job, check writing too."""
-    from recordpublisher.publishers.fanout.registration import FanOutConfig
+    from recordpublisher.publishers.fanout.config import FanOutConfig
 
     from ..doctor.streams import Use
 

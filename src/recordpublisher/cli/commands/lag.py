@@ -1,8 +1,10 @@
-"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention."""
+"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention.
+
+It also opens what `lag` and `dashboard` read: the place where a job stores its positions, and a probe of each of its streams.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -12,24 +14,22 @@ import typer
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_kinesis_cannot_be_asked
-from recordpublisher.plugins.lag.job_state import JobStateReader, ShardSnapshot, without_positions
+from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
+from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import (
     ALARM_INTERVAL,
     CHECKPOINT_INTERVAL,
-    JOB_NAME,
     SINK,
     STATE_URI,
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
-from ..execution import ALARM, errors_naming_options, print_error, print_note, run_to_end, run_until_signal
+from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
 from ..options import (
     JobOrStream,
-    JobProperties,
-    Port,
     PropertiesFile,
     PropertyOptions,
     is_job,
@@ -41,6 +41,7 @@ from .watch import print_tables, watch
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.lag.probe import LagProbe
+
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
@@ -245,49 +246,6 @@ def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
         print_error(f"ALARM {shard.shard}: {shard.alarm}")
     if check and alarms:
         raise typer.Exit(ALARM)
-
-
-# `recordpublisher dashboard`: a page that shows any job, from its stored positions and the tips of its shards.
-
-PORT = 8790
-INTERVAL_SECONDS = 5.0
-"""The time between two readings (seconds), as with `lag --watch`. A reading takes up to two of the five calls a second of a shard."""
-
-HISTORY_INTERVAL_SECONDS = 30.0
-"""The time between two readings while no page is open, for the charts of a page that is opened later (seconds)."""
-
-
-@with_properties
-def dashboard(
-    properties: JobProperties,
-    port: Port = PORT,
-) -> None:
-    """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
-
-    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds, and
-    changes nothing. Rates and held shards are shown as -: `run --dashboard` has them.
-
-    Example: recordpublisher dashboard job.properties --port 0
-    """
-    with errors_naming_options("port"):
-        run_until_signal(_serve(properties, port))
-
-
-async def _serve(properties: Properties, port: int) -> None:
-    from recordpublisher.plugins.dashboard.server import DashboardServer, History
-    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
-
-    clock = SystemClock()
-    async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:
-        sources = [StoredSnapshots(probe, clock) for probe in probes]
-        snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS, properties.value(JOB_NAME))
-        server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
-        print_note(f"the dashboard is at {await server.open(port)}")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await server.close()
 
 
 # Opens what `lag` and `dashboard` read: where a job stores its positions, and a probe of each of its streams.

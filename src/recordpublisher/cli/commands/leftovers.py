@@ -13,7 +13,7 @@ from ..options import JobProperties, with_properties
 from ..output import duration, echo, table
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.positions.leftovers import Unpublished
+    from recordpublisher.plugins.positions.leftovers import UnpublishedCommits
 
 DEFAULT_HOURS = 24.0
 
@@ -86,5 +86,5 @@ async def leftovers(
         await job.close()
 
 
-def _commits(found: Unpublished) -> str:
+def _commits(found: UnpublishedCommits) -> str:
     return f"{counted(len(found.staged), 'commit')} from number {found.staged[0].number.n} on"

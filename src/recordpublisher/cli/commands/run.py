@@ -1,37 +1,35 @@
 """`recordpublisher run`: a job from its properties file, with its log lines and progress on stderr."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue
 from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
-from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
 from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.start_from_properties import from_the_oldest, time_ms
 from recordpublisher.publishers.user_code import for_log, was_logged
 
 from ..execution import errors_naming_options, one_line
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
 from ..output import TextLines, given_log_options, logs_json
+from .reload import run_reloading
 
 _ENDS = "then store everything and exit 0"
 
@@ -332,78 +330,3 @@ def _log_progress(meter: JobProgressMeter) -> None:
         return
     total = meter.sample(time.monotonic())
     log.info("%s", total, extra={"fields": {"progress": asdict(total)}})
-
-
-# `recordpublisher run --reload`: runs the job as a process, and starts it again when a file of the current folder has
-# changed.
-
-WATCHED = (".py", ".properties")
-POLL_SECONDS = 0.3
-HANGUP_SECONDS = 5.0
-"""Time for the drain of a job whose terminal was closed."""
-
-
-def run_reloading(arguments: Sequence[str]) -> int:
-    """Run `recordpublisher ARGUMENTS`, and start it again whenever a watched file changes.
-
-    Return its exit code once it has ended by itself without an error, or by a signal to this process. After an error, the next
-    start waits for a changed file. A job without a place for its positions gets a temporary one, so that each start continues where the
-    last one stopped.
-    """
-    signals: list[int] = []
-    running: list[subprocess.Popen[bytes]] = []
-
-    def pass_on(number: int, _frame: object) -> None:
-        """Store the signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
-        if signals and running and running[-1].poll() is None:
-            running[-1].terminate()
-        signals.append(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, pass_on)
-    with TemporaryDirectory(prefix="recordpublisher-") as state:
-        command = [sys.executable, "-m", "recordpublisher", *arguments, "--default-state", f"{state}/state"]
-        while True:
-            files = _watched_files()
-            process = subprocess.Popen(command, start_new_session=True)  # This process passes signals on to the job.
-            running.append(process)
-            while process.poll() is None and not signals and _watched_files() == files:
-                time.sleep(POLL_SECONDS)
-            has_ended = process.poll() is not None
-            code = _end(process, is_left=signal.SIGHUP in signals)
-            if signals or (has_ended and not code):
-                return code
-            if has_ended:
-                log.warning("the job has failed, and is started again when a file changes")
-            while not signals and _watched_files() == files:
-                time.sleep(POLL_SECONDS)
-            if signals:
-                return code
-            log.info("a file has changed: starting again")
-
-
-def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:
-    """Drain the job and return its exit code.
-
-    `is_left`: whether the terminal was closed. Then the user can no longer end a long drain, so it ends after `HANGUP_SECONDS`.
-    """
-    process.terminate()
-    if is_left:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(HANGUP_SECONDS)
-        process.terminate()
-    return process.wait()
-
-
-def _watched_files() -> dict[str, int]:
-    """Return when each watched file of this folder and its subfolders was written (ns).
-
-    Hidden folders and virtual environments are left out.
-    """
-    found: dict[str, int] = {}
-    for folder, names, files in os.walk("."):
-        names[:] = [name for name in names if name[0] != "." and not Path(folder, name, "pyvenv.cfg").exists()]
-        for path in (os.path.join(folder, file) for file in files if file.endswith(WATCHED)):
-            with contextlib.suppress(FileNotFoundError):  # An editor may just replace the old file by a new one.
-                found[path] = os.stat(path).st_mtime_ns
-    return found

@@ -22,7 +22,8 @@ from recordpublisher.publishers.shards import Shard, hash_key_from
 
 from ..execution import ask_service, call_service, subcommands
 from ..options import StreamName, StreamProperties, Wait, with_properties
-from ..output import aligned, echo, joined, json_text, known_shard, shard_tree, table, time_text
+from ..output import aligned, echo, joined, json_text, table, time_text
+from ..shard_tree import known_shard, shard_tree
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management import ListedStream, ManagementClient, StreamDescription
@@ -308,7 +309,8 @@ def register(
 
     async def change(service: ManagementClient) -> str:
         # Imported here because they load the AWS SDK, which other commands do not need.
-        from recordpublisher.publishers.fanout.registration import FanOutConfig, RegistrationCalls
+        from recordpublisher.publishers.fanout.config import FanOutConfig
+        from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
         config = FanOutConfig.of(properties.merged({CONSUMER_NAME.key: name, REGISTRATION.key: "LAZY"}))
         calls = RegistrationCalls(service, config, SystemClock())

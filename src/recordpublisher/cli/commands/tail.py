@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
@@ -46,15 +46,6 @@ from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import (
-    A_START,
-    age_ms,
-    from_the_oldest,
-    named_start,
-    passed_initial_position,
-    refuse_future,
-    time_ms,
-)
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import is_sequence_number
@@ -71,11 +62,21 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.start_from_properties import (
+    A_START,
+    age_ms,
+    from_the_oldest,
+    named_start,
+    passed_initial_position,
+    refuse_future,
+    time_ms,
+)
 from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal
 from ..options import StreamNames, StreamProperties, with_properties
-from ..output import known_shard, printable_json
+from ..output import printable_json
+from ..shard_tree import known_shard
 
 ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
 """Most records, and most bytes of payloads, that wait to be written together as columns."""

@@ -1,4 +1,7 @@
-"""Shows snapshots of a job again and again: on a terminal in one view that refreshes, elsewhere as one table after the other."""
+"""Shows snapshots of a job again and again: on a terminal in one view that refreshes, elsewhere as one table after the other.
+
+The lines are totals, what alignment waits for, and a table of shards with the worst lag first.
+"""
 
 import asyncio
 import os
@@ -9,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from recordpublisher.plugins.lag.job_state import (
+from recordpublisher.plugins.lag.job_snapshot import (
     CommitSnapshot,
     HistoryPoint,
     JobSnapshot,
@@ -22,7 +25,8 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import counted
 
 from ..execution import one_line
-from ..output import aligned, duration, echo, families, joined, printable, rate, yes_no
+from ..output import aligned, duration, echo, joined, printable, rate, yes_no
+from ..shard_tree import families
 
 DRAW_SECONDS = 1.0
 """A terminal updates the age of the values once in this time (s), even while a reading takes long."""

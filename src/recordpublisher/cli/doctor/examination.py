@@ -42,7 +42,7 @@ from .machine import (
     kinesis_endpoints,
     network_findings,
     service_findings,
-    service_of,
+    service_text,
     version_findings,
 )
 from .streams import StreamChecks, Use
@@ -183,7 +183,7 @@ class Examination:
         uses = {stream: self._uses[stream] for stream in self._sources}
         for stream in [*self._sources, *self._targets]:
             use = uses.get(stream) or Use(reads=False, writes=("PutRecords",), copied_bytes=largest or None)
-            service = service_of(self._properties, stream)
+            service = service_text(self._properties, stream)
             checks = StreamChecks(client, stream, use, SystemClock(), knows_dry_run=knows[service])
             findings += await checks.findings()
             self._unreachable |= {stream} if checks.is_unreachable else set()

@@ -1,6 +1,7 @@
 """Checks what a job needs in addition to its streams.
 
-These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost.
+These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost. A source that
+does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is checked with its own listing.
 """
 
 import asyncio
@@ -9,11 +10,12 @@ from functools import partial
 
 from msgspec.inspect import type_info
 
-from recordpublisher.consumer.deserialization import fields_of, name_of
+from recordpublisher.consumer.typed_values import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.group_store import HOST, GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.worker_record import HOST, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.plugins.host.build_from_properties import (
@@ -29,7 +31,7 @@ from recordpublisher.plugins.lag.job_state import JobStateReader, without_positi
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.arguments import chosen_deserializer, made_type
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
-from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, own_shards
+from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, shards_listed_by
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
@@ -347,7 +349,7 @@ class OwnSource:
         if isinstance(factory, RecordPublisherFactory) and not self._is_wrapper:
 
             async def shards() -> str:
-                return f"{self.name} lists {len(await own_shards(factory, table, None) or ())}"
+                return f"{self.name} lists {len(await shards_listed_by(factory, table, None) or ())}"
 
             found.append(await examine(f"{stream}: shards", shards))
         if not checks:

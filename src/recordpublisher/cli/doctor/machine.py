@@ -17,8 +17,10 @@ from urllib.parse import SplitResult, urlsplit
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
-from recordpublisher.publishers.kinesis.access import DEFAULT_PORTS, ca_bundle_path, provider_name, proxy_for
+from recordpublisher.publishers.kinesis.access import ca_bundle_path, proxy_for
+from recordpublisher.publishers.kinesis.endpoints import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
+from recordpublisher.publishers.kinesis.plain_credentials import provider_name
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
@@ -90,11 +92,11 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
     """Return, for each service that a stream belongs to, a function that finds its endpoint."""
-    regions = {service_of(properties, stream): _region_of(properties, stream) for stream in streams}
+    regions = {service_text(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 
 
-def service_of(properties: Properties, stream: str) -> str:
+def service_text(properties: Properties, stream: str) -> str:
     """Return the service of a stream: Kinesis, with the region of the stream's ARN unless all calls go to `aws.endpoint`."""
     region = _region_of(properties, stream)
     return "Kinesis" if region is None else f"Kinesis in {region}"

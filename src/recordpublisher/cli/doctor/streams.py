@@ -1,4 +1,7 @@
-"""Checks what the service allows for a stream. Nothing is changed: calls that read are made, others are checked by DryRun."""
+"""Checks what the service allows for a stream, and how the hash keys are distributed over its open shards.
+
+Nothing is changed: calls that read are made, others are checked by DryRun.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
-"""Defines where shards without a stored position start. `initial_states` applies this to a listing.
+"""Decides in which state each listed shard starts: restored, new, or by a start for each shard.
 
-`publishers/initial_position.py` parses `flink.stream.initpos`; `states_by_shard` parses a start for each shard.
+`initial_states` applies this to a listing. `publishers/start_from_properties.py` parses `flink.stream.initpos`, and
+`states_by_shard` a start for each shard. `AloneJob` is the port to the worker of a job that runs alone.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
-from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
+from recordpublisher.publishers.start_from_properties import time_ms
 
+from ..shards.discovery import MissingShards
+from ..shards.lineage import Children, finished_ancestors, parent_keys, parents_ended, reachable
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
-from ..shards.shard_reading import ShardState, latest
-from ..shards.shard_table import Children, MissingShards, finished_ancestors, parent_keys, parents_ended, reachable
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState
 from ..sink import State
 from ..watermark_rules import inherited_watermark
 from .commits import CommitCounts

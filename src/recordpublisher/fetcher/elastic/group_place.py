@@ -19,7 +19,7 @@ from ..leases.lease_table import GroupJob
 from ..sink import Sink, entry_store_of
 
 if TYPE_CHECKING:
-    from ..shards.shard_table import StreamList
+    from ..shards.discovery import StreamList
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,18 @@ from recordpublisher.publishers.shards import Shard, stream_of
 from ..checkpointer import Snapshotter
 from ..checkpoints.commits import CommitCounts
 from ..dependencies import FetcherDependencies
-from ..leases.group_store import StoredPosition
-from ..leases.planning import LoadRate, ShardWatermark
+from ..leases.group_watermark import ShardWatermark
+from ..leases.planning import LoadRate
+from ..leases.position_documents import StoredPosition
 from ..leases.position_store import ReadPositions
-from ..pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
+from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
+from ..pipeline.sink_errors import naming_sink, states_of_sink
 from ..shard_lifecycle import ShardLifecycle
-from ..shards.shard_entry import ShardStage
-from ..shards.shard_reading import ShardState, latest
-from ..shards.shard_table import ShardTable, parent_keys
+from ..shards.lineage import parent_keys
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, CommittingSink
 from .committed_positions import SinkLives
 
@@ -100,9 +103,7 @@ class LeasedShards:
 
         A shard that has ended stays until its children have leases.
         """
-        stopped = [
-            entry for entry in self._table if not self._is_read(entry.key) and entry.stage is not ShardStage.ENDED
-        ]
+        stopped = [entry for entry in self._table if not self._is_read(entry.key) and not entry.has_ended]
         if stopped:
             await self._shards.stop_shards(entry.key for entry in stopped)
         for entry in stopped:
@@ -268,7 +269,7 @@ class LeasedShards:
         if key not in self._table:
             return ShardWatermark(self._begun[key].state.watermark, is_idle=not self._is_read(key))
         entry = self._table[key]
-        is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
+        is_idle = not entry.has_ended and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)
 
 

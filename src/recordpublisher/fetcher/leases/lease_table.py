@@ -1,4 +1,7 @@
-"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7)."""
+"""Keeps which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7).
+
+`GroupJob` is the job that all processes of the group have in common (E10).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import stream_of
 
 from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable
-from ..shards.shard_reading import ShardState, StoredStarts, latest, start_of, stored_start
-from ..shards.shard_table import parents_ended
+from ..shards.lineage import parents_ended
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState, StoredStarts, start_of, stored_start
 from ..watermark_rules import inherited_watermark
 from . import json_documents
 
@@ -384,3 +388,14 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         streams = "a list of streams that may change" if self.streams is None else ", ".join(self.streams)
         place = "in the sink" if self.keeps_positions else "in the store"
         return f"reads {streams}", f"writes to {self.sink}", f"keeps its positions {place}"
+
+
+def as_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
+    """Return the next version of the table, in which the workers of a group share the shards.
+
+    - `first`: the first table of a new group, which has the shards if the job that ran alone had not begun any.
+    """
+    table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
+    if first is None or folded.leases:
+        return table
+    return replace(table, leases=first.leases, start=first.start, is_latest=first.is_latest)

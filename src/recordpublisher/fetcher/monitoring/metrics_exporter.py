@@ -1,4 +1,4 @@
-"""The port through which metrics leave the process; a plugin implements it."""
+"""The port through which metrics leave the process, which a plugin implements; and the metrics that a sink exports."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ import msgspec
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..metric_types import COUNTER, FLAG, GAUGE, TEXT, Metric, MetricType, metric, metrics_of
-from ..pipeline.reading import ReadBlock
+from ..pipeline.memory_budget import ReadBlock
 from ..shards.retention_check import time_to_loss_ms
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
 from ..sink import UnfinishedShard
 
 STALE_READ_MS = 15_000
@@ -197,7 +197,7 @@ def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
 
     Return None if it is read, or if its reads wait for the job itself.
     """
-    if entry.stage is not ShardStage.READING or entry.reading.queue or entry.reading.needs_no_more:
+    if not entry.is_reading or entry.reading.queue or entry.reading.needs_no_more:
         return None
     since_ms = entry.owned_since_ms if entry.reading.last_read_ms is None else entry.reading.last_read_ms
     age = 0 if since_ms is None else max(0, now_ms - since_ms)

@@ -1,4 +1,4 @@
-"""The metrics of one worker, and of its shards (A1)."""
+"""The metrics of one worker and of its shards (A1), and the few figures of a worker that a progress line shows."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
-from ..checkpoints.commits import CheckpointAge, CommitCounts
+from ..checkpoints.checkpoint_schedule import CheckpointAge
+from ..checkpoints.commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, HistogramValue, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler

@@ -13,20 +13,18 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError, PluginError, StateError
-from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
-from recordpublisher.publishers.shard_metrics import DEAD_LETTER, SkippedRecordsLog
 from recordpublisher.publishers.shards import Shard, is_valid_name
-from recordpublisher.publishers.user_code import PluginCall, close_or_leave
+from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
-from ..checkpoints.snapshot import checked_snapshot
 from ..conditional_store import SequenceText, check_document, read_document, unreadable
-from ..sink import Checkpoint, Rejected, Sink, SinkContext, State, fail_on_rejected_record
+from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
+from .sink_errors import close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
@@ -81,7 +79,7 @@ class DeadLetterHandler:
         """Handle a record, a batch of one, that the sink can never write. Raises: SinkError if this fails the job."""
         await self.handle_all_rejected([(record, reason)])
 
-    async def handle_all_rejected(self, rejected: Rejected, is_logged: bool = False) -> None:
+    async def handle_all_rejected(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
         """Handle several rejected records. Their dead letters are durable when this returns. Raises: SinkError if this fails the job."""
         for record, reason in rejected:
             await self._handle(record, reason, is_logged)
@@ -261,49 +259,3 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields by the names of columns. Files have Spark's camel-case names."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}
-
-
-# Adds to an error of a plugin's or user's sink which sink has failed, and in which method.
-
-
-def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
-    """Name the sink in errors of the block, which calls a method of the sink. `kind` says what the sink is to the job."""
-    return PluginCall(sink, method, note=_note(sink, method, kind))
-
-
-def naming_writes(sink: Sink) -> PluginCall:
-    """Name the sink in writes that do not return, and in exceptions that are not errors; the caller sets the `subject` of each write.
-
-    `tell_user_error` says at which record an error was raised.
-    """
-    return PluginCall(sink, "write", note="")
-
-
-def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
-    """Return the snapshots that a sink's `open` or `flush` has returned.
-
-    Raises: PluginError if it is not a mapping or a sequence of them; StateError if one cannot be read. Both name the sink's method.
-    """
-    found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
-    name = f"`{type(sink).__name__}.{method}`"
-    if (
-        isinstance(found, (str, bytes))
-        or not isinstance(found, Sequence)
-        or not all(isinstance(each, Mapping) for each in found)
-    ):
-        raise PluginError(f"{name} returned {repr_of(returned)}: return None, or the state that the sink has stored")
-    try:
-        for each in found:
-            checked_snapshot(each)
-    except StateError as error:
-        raise StateError(f"{name} returned a state that cannot be used: {error}") from error
-    return list(found)
-
-
-async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
-    """Close a sink, but wait no longer than `seconds` for it. Raises: the error of its `close`, with a note that names the sink."""
-    await close_or_leave(sink, seconds, _note(sink, "close", kind))
-
-
-def _note(sink: Sink, method: str, kind: str) -> str:
-    return f"the {kind} {type(sink).__name__} failed in `{method}`"

@@ -1,4 +1,7 @@
-"""RetentionGaps checks at each read whether records between the last read and this one expired unread (S5)."""
+"""Checks at each read whether records between the last read and this one expired unread (`RetentionGaps`, S5).
+
+`ShardObservation` is what one read observed of a shard, in addition to its records.
+"""
 
 from __future__ import annotations
 

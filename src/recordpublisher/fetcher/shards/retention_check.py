@@ -14,7 +14,8 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
-from .shard_reading import ShardState, latest
+from .shard_reading import latest
+from .shard_state import ShardState
 
 log = logging.getLogger("recordpublisher.fetcher")
 

@@ -1,4 +1,7 @@
-"""ShardEntry: one shard of a worker, with what was read and emitted of it, and how it counts for watermarks."""
+"""One shard of a worker (`ShardEntry`): its stage, what was read and emitted of it, and how it counts for watermarks.
+
+`ShardStage` names the stages, and `ShardEmission` keeps how far the shard was emitted.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,9 @@ from recordpublisher.publishers.shards import Shard
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_rules import is_active, shard_watermark
-from .shard_reading import (
-    IdlenessTimer,
-    ReadMoment,
-    ReadProgress,
-    ReadReservation,
-    ShardReading,
-    ShardState,
-    WatermarkStatus,
-    latest,
-)
+from .idleness import IdlenessTimer, WatermarkStatus
+from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading, latest
+from .shard_state import ShardState
 
 
 class ShardStage(Enum):
@@ -118,7 +114,7 @@ class ShardEntry:
 
     def end_of_reading(self, children: Sequence[Shard]) -> None:
         """Record that the shard was read to its end (called by ReadIntake), or that its stream was deleted (called by ShardLifecycle)."""
-        self._check(self.stage is ShardStage.READING, "is read to its end")
+        self._check(self.is_reading, "is read to its end")
         self.reading.end(children)
         self._on_progress()
 
@@ -205,27 +201,42 @@ class ShardEntry:
     @property
     def stage(self) -> ShardStage:
         """The shard's stage, which follows from what was read and what was emitted."""
-        if self.emission.state.ended:
+        if self.has_ended:
             return ShardStage.ENDED
         if self.reading.has_reached_end:
             return ShardStage.DRAINING
         return ShardStage.READING if self.reading.has_started else ShardStage.WAITING
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the shard waits until its parents are finished (S2)."""
+        return self.stage is ShardStage.WAITING
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a publisher reads the shard."""
+        return self.stage is ShardStage.READING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the shard's last record was emitted."""
+        return self.emission.state.ended
+
+    @property
     def snapshot_state(self) -> ShardState:
         """The state that a snapshot stores: the emitted state, when a read last was at the tip, and whether the shard is waiting (S5)."""
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
-        return replace(self.state, tip_ms=tip_ms, waiting=self.stage is ShardStage.WAITING)
+        return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting)
 
     @property
     def is_open(self) -> bool:
         """Whether the shard may still emit records: it is being read, or has records queued."""
-        return self.reading.has_started and not self.emission.state.ended
+        return self.reading.has_started and not self.has_ended
 
     @property
     def needs_reader(self) -> bool:
         """Whether the shard must be read, now and by this worker."""
-        return self.stage is ShardStage.READING and not self.reading.needs_no_more
+        return self.is_reading and not self.reading.needs_no_more
 
     @property
     def is_active(self) -> bool:

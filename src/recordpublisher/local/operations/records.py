@@ -10,20 +10,9 @@ from recordpublisher.publishers.service_limits import GET_RECORDS_BYTES, PUT_REC
 
 from .. import requests
 from ..account import Account
+from ..errors import ApiError, check_dry_run, in_use, invalid_argument, invalid_input, not_found, throughput_exceeded
 from ..faults import FaultKind
-from ..requests import (
-    ApiError,
-    GetRecords,
-    GetShardIterator,
-    SubscribeToShard,
-    check_dry_run,
-    in_use,
-    invalid_argument,
-    invalid_input,
-    not_found,
-    throughput_exceeded,
-    violation,
-)
+from ..requests import GetRecords, GetShardIterator, SubscribeToShard, violation
 from ..shard import Shard, ShardIterator, explicit_hash, hash_of, start_counter
 from ..stream import Stream
 from ..subscriptions import Subscription, millis_behind

@@ -1,4 +1,4 @@
-"""The parts of an archive that the readers of all its shards share: its files, its documents (one for each shard), and the live stream."""
+"""Keeps what the readers of all shards of an archive share: its files and documents (`FileCatalogue`), and the live stream."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import msgspec
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.conditional_store import ConditionalStore, read_document
-from recordpublisher.fetcher.leases.group_store import PositionPart
+from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
+from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -29,21 +30,10 @@ from recordpublisher.publishers.shards import OldestRecord, Shard, shard_from_js
 from ..sinks.archived_shards import HIDDEN, RANGES, SHARDS, ShardDocument
 from ..sinks.files.staged_files import ENTRIES
 from ..stores.by_location import OBJECT_STORES, back_end_of, conditional_store_of
-from ..stores.folder_store import FolderStore, path_of
-from .rows import (
-    ArchivedRows,
-    DecodeBuffer,
-    JsonRows,
-    MergedFiles,
-    NoRows,
-    OrderedFile,
-    OrderOf,
-    ParquetRows,
-    Place,
-    RangeFile,
-    place_of,
-    ranges_of,
-)
+from ..stores.durable_files import path_of
+from ..stores.folder_store import FolderStore
+from .next_step import OrderOf, Place, RangeFile, place_of, ranges_of
+from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
 """For how long documents are used before they are read again (seconds). At the end of a shard's files they are always read again."""
@@ -401,8 +391,9 @@ class _Folder:
 
 class _Objects:
     def __init__(self, uri: str, properties: Properties, order_of: OrderOf) -> None:
-        from recordpublisher.plugins.stores.aws_stores import SCHEMES
         from recordpublisher.plugins.stores.object_storage import ObjectLocation
+
+        from ..stores.s3_store import SCHEMES
 
         self.place = uri.rstrip("/")
         self._properties, self._order_of = properties, order_of

@@ -1,4 +1,7 @@
-"""Makes the publishers of an archive, and wraps the factory of the live stream (`flink.stream.recordpublisher=ARCHIVE`)."""
+"""Makes the publishers of an archive, and wraps the factory of the live stream (`flink.stream.recordpublisher=ARCHIVE`).
+
+It also says whether an archive can be read back, and from when, for `recordpublisher doctor`.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ from recordpublisher.publishers.shards import Shard
 from ..host.manager import publisher_class
 from ..runtime.stream_lister import StreamLister, stream_names
 from .archive import DELTA, ICEBERG, Archive, Catalogue, FileCatalogue, LiveLister, files_at
+from .next_step import OrderOf, Place, RangeFile, is_complete
 from .publisher import ArchivePublisher, arrived, text_of_early_end, text_of_missing_shard
-from .rows import OrderOf, Place, RangeFile, is_complete
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis import KinesisClient

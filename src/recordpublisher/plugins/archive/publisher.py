@@ -21,14 +21,11 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
 from .archive import Archive
-from .rows import (
-    ArchivedRows,
-    DecodedRows,
+from .next_step import (
     Place,
     RangeFile,
     Seam,
     Step,
-    first_behind,
     is_complete,
     next_step,
     place_before,
@@ -36,6 +33,7 @@ from .rows import (
     position_from,
     starting_place,
 )
+from .rows import ArchivedRows, DecodedRows, first_behind
 
 log = logging.getLogger("recordpublisher.archive")
 MOST_RECORDS = 10_000

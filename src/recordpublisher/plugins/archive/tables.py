@@ -25,10 +25,12 @@ from recordpublisher.publishers.properties.sink_properties import DELTA_STORAGE
 
 from ..sinks.archived_shards import RANGES, SHARDS, position_text
 from ..sinks.tables.staged_data_files import RangeProof, file_id
-from ..sinks.tables.table import LakeTable, NoTableError, TableFolder
+from ..sinks.tables.table import LakeTable, NoTableError
+from ..sinks.tables.table_folder import TableFolder
 from ..stores.by_location import conditional_store_of
 from .archive import DELTA, GETS_AT_ONCE, Files
-from .rows import ArchivedRows, MergedFiles, OrderedFile, OrderOf, ParquetRows, Place, RangeFile, ranges_of
+from .next_step import OrderOf, Place, RangeFile, ranges_of
+from .rows import ArchivedRows, MergedFiles, OrderedFile, ParquetRows
 
 log = logging.getLogger("recordpublisher.archive")
 T = TypeVar("T")
@@ -54,7 +56,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
     kind, _, name = uri.partition(":")
     if f"{kind}:" == DELTA:
         from ..sinks.tables.delta import ENTRIES, DeltaLakeTable
-        from ..sinks.tables.staged_data_files import TableStorage
+        from ..sinks.tables.table_storage import TableStorage
 
         storage = TableStorage(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
         delta = DeltaLakeTable(storage, "FIXED")

@@ -10,7 +10,7 @@ from typing import Self
 import msgspec
 
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
-from recordpublisher.fetcher.sink import Rejected, SinkContext
+from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
@@ -151,7 +151,7 @@ class JobTarget:
     async def _reject_one(self, record: RecordBatch, reason: str) -> None:
         await self._reject([(record, reason)], False)
 
-    async def _reject(self, rejected: Rejected, is_logged: bool) -> None:
+    async def _reject(self, rejected: Sequence[RejectedRecord], is_logged: bool) -> None:
         for batch, reason in rejected:
             self._fail(batch, batch.sequence_numbers[0], batch.sub_sequence_numbers[0], reason)
 

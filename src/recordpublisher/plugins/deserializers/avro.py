@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, Generic, Literal
 from uuid import UUID
 
-from recordpublisher.consumer.deserialization import converter_into
+from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import COLUMN, decimal_digits, exact_decimal_converter
+from recordpublisher.consumer.typed_values import COLUMN, decimal_digits, exact_decimal_converter
 
 ROW = "row of the schema"
 """The name of the type in messages about values that do not fit it."""

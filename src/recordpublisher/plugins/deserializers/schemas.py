@@ -18,12 +18,8 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import (
-    Deserializer,
-    JsonDeserializer,
-    PreparedDeserializer,
-    converter_into,
-)
+from recordpublisher.consumer.deserialization import Deserializer, JsonDeserializer, PreparedDeserializer
+from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA, SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
@@ -49,7 +45,7 @@ _MOST_LEVELS = 32
 def schema_type(properties: Properties) -> Any:
     """Return the type of the schema, or None if none is set. Raises: ConfigurationError, which names the place, if it is wrong."""
     if is_inferred(properties):
-        return InferredRow
+        return InferColumns
     if (given := properties.value(SCHEMA)) is None:
         return None
     try:
@@ -129,14 +125,14 @@ class ConvertedValues:
             await self._values.prepare(batch)
 
 
-class InferredRow(dict[str, Any]):
+class InferColumns(dict[str, Any]):
     """The type that tells a sink to infer its columns from the data. The values themselves are dicts."""
 
 
 class InferredJson(JsonDeserializer):
     """Decodes JSON objects, from which a sink infers its columns."""
 
-    makes = InferredRow
+    makes = InferColumns
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the objects. Raises: ValueError if a document is not an object."""

@@ -6,8 +6,9 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, Json, deserializer_of
+from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
 from recordpublisher.consumer.event_time import WatermarkStrategy
+from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, of_dead_letter_sink
@@ -31,7 +32,7 @@ from recordpublisher.publishers.properties.properties import Properties, unknown
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 
-from ..deserializers.schemas import ConvertedValues, InferredJson, InferredRow, schema_type
+from ..deserializers.schemas import ConvertedValues, InferColumns, InferredJson, schema_type
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -246,8 +247,8 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:
     name = (properties.value(DESERIALIZER) or "").lower() if properties.is_set(DESERIALIZER) else "json"
     if name == "json":
-        return InferredJson(properties) if rows is InferredRow else Json(rows)
-    if rows is InferredRow:
+        return InferredJson(properties) if rows is InferColumns else Json(rows)
+    if rows is InferColumns:
         reason = "columns can only be inferred from JSON; name the columns"
         raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", value="INFER", reason=reason)
     if name in ("bytes", "text", "protobuf") or ":" in name:

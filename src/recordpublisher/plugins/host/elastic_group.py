@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.group_store import SHARDS_PER_PART
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
+from recordpublisher.fetcher.leases.position_documents import SHARDS_PER_PART
 from recordpublisher.fetcher.sink import CommittingSink, Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, LOOKAHEAD, STATE_URI

@@ -20,7 +20,7 @@ from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
-from . import hookspecs
+from . import built_ins, hookspecs
 from .registry import Claim, NameTable, Owner, PluginStatus, Registry, hidden_by_folder
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
 
     The result is cached, because searching a few hundred distributions takes milliseconds.
     """
-    built_in = _Candidate(Owner("builtins", hookspecs.PROJECT), lambda: hookspecs.plugin)
+    built_in = _Candidate(Owner("builtins", hookspecs.PROJECT), lambda: built_ins.plugin)
     has_other_finders = any(
         hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder
     )

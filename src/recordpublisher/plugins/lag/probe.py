@@ -1,4 +1,7 @@
-"""Finds out how far each shard of a job is behind, or without positions what arrives in it, with at most two reads for each shard."""
+"""Reads how far each shard of a job is behind, with at most two reads for each shard.
+
+Without stored positions it measures what arrives in a shard, near its tip.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec.structs import replace
 
 from recordpublisher.fetcher.monitoring.stuck_shards import LineageProgress
 from recordpublisher.fetcher.settings import IdleIntervals
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_rules import is_idle
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
@@ -31,7 +34,8 @@ from recordpublisher.publishers.records import UserRecord, to_millis
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 
-from .job_state import JobState, JobStateReader, ShardSnapshot
+from .job_snapshot import ShardSnapshot
+from .job_state import JobState, JobStateReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class LagProbe:
     def of(cls, properties: Properties, service: Service, stream: str, store: JobStateReader | None) -> LagProbe:
         """Return a probe with the intervals, start and retries of a job's properties. Raises: ConfigurationError if one is invalid."""
         # Imported here because it loads the AWS SDK.
-        from recordpublisher.publishers.initial_position import initial_position
+        from recordpublisher.publishers.start_from_properties import initial_position
 
         return cls(
             service,

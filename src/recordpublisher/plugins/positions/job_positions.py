@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay
 from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
-from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.owned_leases import seal_worker
-from recordpublisher.fetcher.leases.position_store import seal_part, seal_parts
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent, seal_part, seal_parts, seal_worker
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError

@@ -1,6 +1,6 @@
 """Moves positions between a job and a lease table of the KCL: reads both sides twice, plans, then writes.
 
-A plan alone is the dry run.
+A plan alone is the dry run. Pure functions convert the KCL's leases to the shard states of a job, and back.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import Children
+from recordpublisher.fetcher.shards.lineage import Children
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -25,8 +24,10 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
+from recordpublisher.publishers.start_from_properties import initial_position
 
-from ..stores.aws_stores import ConditionFailedError, NotFoundError, StoreService, create_table
+from ..stores.dynamodb_store import create_table
+from ..stores.store_service import ConditionFailedError, NotFoundError, StoreService
 from .job_positions import ImportedPosition, JobPositions, imported_states
 
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.leases.owned_leases import seal_worker
-from recordpublisher.fetcher.leases.position_store import seal_part
+from recordpublisher.fetcher.leases.position_documents import PositionPart
+from recordpublisher.fetcher.leases.sealing import seal_part, seal_worker
 from recordpublisher.fetcher.sink import CommittingSink, Leftover, Sink, Staged, entry_store_of
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.config_fields import values_of
@@ -25,8 +25,8 @@ from ..stores.by_location import missing_folder
 from .job_positions import end_group
 
 
-class Unpublished(NamedTuple):
-    """The commits that a worker's stored positions (its entry) name and that are not published."""
+class UnpublishedCommits(NamedTuple):
+    """The commits of an entry that are not published."""
 
     sink: CommittingSink
     store: ConditionalStore
@@ -65,7 +65,7 @@ class JobLeftovers:
         """
         return [(sink, await self._find(sink, before)) for sink in self._sinks]
 
-    async def unpublished(self) -> Sequence[Unpublished]:
+    async def unpublished(self) -> Sequence[UnpublishedCommits]:
         """Return the commits that stored positions name and that the destination provably lacks. A running job publishes them soon.
 
         Raises: StoreUnavailableError if a store does not answer; StateError if it cannot be read.
@@ -74,7 +74,7 @@ class JobLeftovers:
             each for sink in self._sinks for store in self._stores[sink] for each in await _unpublished_in(store, sink)
         ]
 
-    async def take_back(self, found: Unpublished) -> None:
+    async def take_back(self, found: UnpublishedCommits) -> None:
         """Make the destination refuse the commits in `found`, and set the positions back to before them.
 
         Workers of a group that have been silent get the lease duration to show that they are running.
@@ -112,7 +112,7 @@ class JobLeftovers:
         return [left for left in listed if left.written < before and left in still]
 
 
-async def take_back(found: Unpublished) -> None:
+async def take_back(found: UnpublishedCommits) -> None:
     """Make the destination refuse commits that are not published, and set the positions back to before them.
 
     If a process of the job still runs, it can no longer commit. The caller has checked that no worker of a group is running
@@ -128,7 +128,7 @@ async def take_back(found: Unpublished) -> None:
         await found.sink.discard(lives.__contains__, ())
 
 
-async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
+async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
     """Take back the commits of a worker.
 
     The worker still has all shards of these rows: it releases a shard, and others acquire one, only after its rows are published.
@@ -153,9 +153,9 @@ def _of_others(staged: Sequence[Staged], taken: Sequence[Staged]) -> tuple[Stage
     return tuple(each for each in staged if each.number.writer not in writers)
 
 
-async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list[Unpublished]:
+async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list[UnpublishedCommits]:
     return [
-        Unpublished(sink, store, name, found)
+        UnpublishedCommits(sink, store, name, found)
         for name, staged in (await _named_in(store, sink.target())).items()
         if (found := await sink.unpublished(staged))
     ]

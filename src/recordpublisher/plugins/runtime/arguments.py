@@ -18,12 +18,11 @@ from recordpublisher.consumer.event_time import (
 )
 from recordpublisher.consumer.shard_consumer import BatchDecorator, log
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
     FUTURE_LIMIT,
@@ -36,12 +35,14 @@ from recordpublisher.publishers.properties.job_properties import (
     STREAMS_FUNCTION,
     OnBadRecord,
 )
+from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
 from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
-from recordpublisher.publishers.properties.settings import ReadSettings
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.shard_metrics import ShardMetrics, SkippedRecordsLog
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
+from recordpublisher.publishers.start_from_properties import passed_initial_position
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..deserializers.decompression import decompressor_for

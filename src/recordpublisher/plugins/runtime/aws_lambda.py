@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import SinkContext, Traced
 from recordpublisher.plugins.host.build_from_properties import check_properties
 from recordpublisher.plugins.host.manager import load_registry

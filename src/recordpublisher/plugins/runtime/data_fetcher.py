@@ -14,7 +14,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StateError
@@ -28,8 +28,8 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import V
 from recordpublisher.publishers.user_code import add_note
 

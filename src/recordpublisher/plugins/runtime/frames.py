@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
-from recordpublisher.publishers.initial_position import check_end, initial_position, named_start, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import MAX_MS, iso_time
 from recordpublisher.publishers.properties.job_properties import (
@@ -29,10 +28,17 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     OnBadRecord,
 )
+from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
-from recordpublisher.publishers.properties.settings import ReadSettings
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.start_from_properties import (
+    check_end,
+    initial_position,
+    named_start,
+    refuse_future,
+    time_ms,
+)
 
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, made_type
@@ -51,7 +57,8 @@ except ImportError as error:
 from recordpublisher.plugins.columns.record_fields import DATA
 
 from ..columns.file_columns import FileColumns, no_columns
-from ..columns.record_columns import RECORD_SCHEMA, CheckedValues, FrameColumns, frame_columns
+from ..columns.record_columns import RECORD_SCHEMA
+from ..columns.typed_columns import CheckedValues, FrameColumns, frame_columns
 
 if TYPE_CHECKING:
     import pandas

@@ -17,14 +17,13 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import CommittingSink, Sink, entry_store_of, stores_positions
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
@@ -37,6 +36,7 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.start_from_properties import passed_initial_position
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import (

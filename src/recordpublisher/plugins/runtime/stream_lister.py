@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers import kinesis
-from recordpublisher.publishers.base import RecordPublisherFactory, own_shards, with_unlisted
+from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by, with_unlisted
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -98,7 +98,9 @@ class StreamLister:
         return await self._list(stream, None)
 
     async def _list(self, stream: str, after: str | None) -> list[Shard]:
-        own = await (self._own_shards_again if self._is_own else partial(own_shards, self._factory))(stream, after)
+        own = await (self._own_shards_again if self._is_own else partial(shards_listed_by, self._factory))(
+            stream, after
+        )
         self._is_own[stream] = own is not None
         if own is not None:
             return own
@@ -119,7 +121,7 @@ class StreamLister:
         async def listed() -> list[Shard] | None:
             foreign.clear()
             try:
-                return await own_shards(self._factory, stream, after)
+                return await shards_listed_by(self._factory, stream, after)
             except RecordPublisherError:
                 raise
             except Exception as error:
@@ -238,7 +240,7 @@ class StreamLister:
     async def _has_own_source(self, stream: str) -> bool:
         """Return whether the publisher lists the stream itself. This is determined once for each stream."""
         if stream not in self._is_own:
-            self._is_own[stream] = await own_shards(self._factory, stream, None) is not None
+            self._is_own[stream] = await shards_listed_by(self._factory, stream, None) is not None
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:

@@ -15,26 +15,26 @@ from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, make_publisher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.initial_position import from_the_oldest
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, LOOKAHEAD, ON_BAD_RECORD, STATE_URI
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties, with_short_outages
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, stream_name
+from recordpublisher.publishers.start_from_properties import from_the_oldest
 from recordpublisher.publishers.user_code import close_or_leave
 
 from ..host.build_from_properties import build_source, checked_publisher_class

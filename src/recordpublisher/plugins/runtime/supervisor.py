@@ -19,7 +19,7 @@ import msgspec
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.publishers.errors import ConfigurationError, FencedError
 from recordpublisher.publishers.log_fields import counted
@@ -33,7 +33,8 @@ from recordpublisher.publishers.user_code import ForeignExitError, exits_as_erro
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
 from ..host.manager import load_registry
-from ..lag.job_state import Rates, without_positions
+from ..lag.job_snapshot import Rates
+from ..lag.job_state import without_positions
 from ..metrics.export import FetchersHere, exporters_opened
 from .arguments import OF_COMMAND, CommandOptions
 from .data_fetcher import DataFetcher

@@ -1,4 +1,4 @@
-"""A sink that passes each batch to a function of the user."""
+"""A sink that passes each batch to a function of the user, and one that keeps all records in memory (`MemorySink`)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, ShardOutcome
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, ShardOutcome
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError, TransientError
-from recordpublisher.publishers.initial_position import check_end
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.start_from_properties import check_end
 
 from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, SparkOptions

@@ -57,7 +57,8 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 
 
 async def _deregister(streams: list[str], properties: Properties) -> None:
-    from recordpublisher.publishers.fanout.registration import FanOutConfig, RegistrationCalls
+    from recordpublisher.publishers.fanout.config import FanOutConfig
+    from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with kinesis.KinesisClient(properties, streams) as client:

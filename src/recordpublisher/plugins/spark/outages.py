@@ -68,7 +68,7 @@ def is_outage(error: BaseException | None) -> bool:
     return isinstance(error, StoreUnavailableError)
 
 
-def service_of(error: object) -> str:
+def failing_service(error: object) -> str:
     """Return the name of the service that has an outage, for messages. The error itself names the call, and the place of a store."""
     while isinstance(error, RetriesExhaustedError | ConfigurationError):
         error = error.__cause__
@@ -132,7 +132,7 @@ class OutageWatch:
 
         Raises: OutageError if the outage has lasted for `max_ms`, or too long for a service that was never reached.
         """
-        now, service = self._clock.monotonic(), service_of(error)
+        now, service = self._clock.monotonic(), failing_service(error)
         with self._lock:
             is_known = self._is_down(service)
             outage = self._down.setdefault(key, Outage(service, self._clock.now_ms() - round(took * 1000), now - took))

@@ -21,7 +21,7 @@ from recordpublisher.publishers.properties.config_fields import imported_functio
 from recordpublisher.publishers.properties.job_properties import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

@@ -5,7 +5,7 @@ Start at `publisher.py`. `registration.py` has the stream consumers and the sett
 Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or where it reads it from.
 """
 
+from .config import FanOutConfig
 from .publisher import FanOutRecordPublisher, FanOutRecordPublisherFactory, FanOutService, register_eagerly
-from .registration import FanOutConfig
 
 __all__ = ["FanOutConfig", "FanOutRecordPublisher", "FanOutRecordPublisherFactory", "FanOutService", "register_eagerly"]

@@ -32,7 +32,8 @@ from h2.settings import SettingCodes, Settings
 from ..errors import ConfigurationError
 from ..properties.config_fields import of_property
 from ..properties.reading_properties import HTTP_PROTOCOL, REQUEST_TIMEOUT
-from .access import client_tls, host_header, proxy_for, tls_name
+from .access import client_tls, proxy_for
+from .endpoints import host_header, tls_name
 from .error_mapping import StreamLostError
 
 _HTTP1_ONLY_HEADERS = {"host", "connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection"}

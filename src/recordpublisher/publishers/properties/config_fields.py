@@ -1,6 +1,7 @@
 """Defines fields of configuration classes that are values of properties: `window_ms: int = of_property(WINDOW)`.
 
-`values_of` reads them. So a setting is declared in its group, and named in the class that uses it.
+`values_of` reads them. So a setting is declared in its group, and named in the class that uses it. `imported` imports a function or
+a type of the user that a property names as module:function.
 """
 
 import importlib

@@ -1,4 +1,7 @@
-"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1)."""
+"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1).
+
+`epoch_ms` parses a time as every setting and argument accepts it.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from .retry_properties import JOB, MAX_OUTAGE
 from .sink_properties import FILES_AND_TABLES, KINESIS_SINK, SINKS
 
 if TYPE_CHECKING:
-    from .settings import Settings
+    from .keyword_arguments import Settings
 
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ import pytest
 
 from recordpublisher.cli.commands.lag import silence_ms
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.lag.job_state import ShardSnapshot
+from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

@@ -1,6 +1,6 @@
 """Where a read that ends at positions ends."""
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.frames import until
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

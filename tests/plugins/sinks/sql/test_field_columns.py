@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql
 import recordpublisher as rp
 from recordpublisher.plugins.deserializers.schemas import schema_type
 from recordpublisher.plugins.sinks.sql import SqlSink
-from recordpublisher.plugins.sinks.sql.rows import conversion_of
+from recordpublisher.plugins.sinks.sql.column_types import conversion_of
 from recordpublisher.plugins.sinks.sql.target_table import why_no_column
 
 from fakes.batches import batch

@@ -14,12 +14,12 @@ from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS, checked_snapshot
-from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart, store_as_group
-from recordpublisher.fetcher.leases.owned_leases import seal_worker
-from recordpublisher.fetcher.leases.position_store import seal_parts
-from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
+from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
+from recordpublisher.fetcher.leases.position_documents import PositionPart
+from recordpublisher.fetcher.leases.sealing import seal_parts, seal_worker
+from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
-from recordpublisher.plugins.sinks.tables.table import TableFolder
+from recordpublisher.plugins.sinks.tables.table_folder import TableFolder
 
 from .lake_tables import Delta, Iceberg, number, opened
 from fakes.batches import batch
@@ -248,7 +248,7 @@ class Job:
         for name, part in (await self.parts()).items():
             if staged := await sink.unpublished(part.staged):
                 await seal_worker(GroupStore(self.store), part.worker)
-                await take_back(Unpublished(sink, self.store, name, staged))
+                await take_back(UnpublishedCommits(sink, self.store, name, staged))
 
     async def seal(self):
         group = GroupStore(self.store)

@@ -209,7 +209,7 @@ async def test_a_file_of_a_shard_that_goes_and_cannot_be_dropped_ends_the_life(k
         raise OSError("503 Slow Down")
 
     with monkeypatch.context() as patched:
-        patched.setattr("recordpublisher.plugins.sinks.tables.table.TableFolder.delete", away)
+        patched.setattr("recordpublisher.plugins.sinks.tables.table_folder.TableFolder.delete", away)
         sink.revoked(["orders/shardId-0"])
         with pytest.raises(rp.SinkError, match="503 Slow Down"):
             await sink.stage(number(1))

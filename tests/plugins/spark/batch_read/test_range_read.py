@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange
 from recordpublisher.plugins.spark.read_range import EndPosition

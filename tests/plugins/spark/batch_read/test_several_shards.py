@@ -8,9 +8,9 @@ from concurrent.futures import Future
 import pytest
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.spark.batch_read import (
     RangeRead,

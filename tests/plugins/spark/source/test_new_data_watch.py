@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.source.new_data_watch import Look, NewDataWatch, watch_properties
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult

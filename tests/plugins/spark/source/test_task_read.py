@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import ReadClaim

@@ -9,12 +9,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
-from recordpublisher.publishers.fanout.registration import (
-    ConsumerKey,
-    ConsumerRefCounts,
-    ConsumerRegistrar,
-    FanOutConfig,
-)
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.registration import ConsumerKey, ConsumerRefCounts, ConsumerRegistrar
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import fields_of_model, with_all_fields
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
+from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.install_commands import install_command
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import describe_error
 
-from .sink import FileSink, Rejected
+from .sink import FileSink
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.columns.file_columns import InferredColumns
@@ -53,7 +53,7 @@ class JsonlSink(FileSink):
         if self.keeps_archive and context.value_type not in (None, bytes):
             raise _no_archive_of_values()
         await super().open(context)
-        if context.value_type is InferredRow:
+        if context.value_type is InferColumns:
             try:
                 from recordpublisher.plugins.columns.file_columns import no_columns
             except ImportError as error:
@@ -83,7 +83,9 @@ class JsonlSink(FileSink):
             raise _no_archive_of_values()
         return super().prepare(batch)
 
-    def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+    def file_writers(
+        self, contents: Sequence[RecordBatch], rejected: list[RejectedRecord]
+    ) -> Mapping[str, Callable[[Path], None]]:
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
         for batch in contents if self._inferred is None else self._inferred.fitting(contents, rejected):

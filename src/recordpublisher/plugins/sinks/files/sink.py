@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, check_document
-from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
+from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
-from recordpublisher.plugins.stores.folder_store import path_of
+from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from .staged_objects import StagedObjects
 
 log = logging.getLogger("recordpublisher.files")
-Rejected = list[tuple[RecordBatch, str]]
-"""Records that cannot be written, each as a batch of one record, with the reason."""
 MOST_NAME_BYTES = 255
 """Longest name of one folder or file on the usual file systems (bytes)."""
 _MOST_PATH_BYTES, _MOST_KEY_BYTES = 4096, 1024
@@ -98,7 +96,9 @@ class FileSink(ArchivingSink):
         """
 
     @abstractmethod
-    def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+    def file_writers(
+        self, contents: Sequence[Any], rejected: list[RejectedRecord]
+    ) -> Mapping[str, Callable[[Path], None]]:
         """Return for each folder a function that writes the file of one shard into it. Called in a thread.
 
         The folder is `""` without partitions. The result is empty if no record is valid. Invalid records are added to `rejected`.
@@ -240,7 +240,7 @@ class FileSink(ArchivingSink):
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)
         self._context.resume_writing()
 
-    def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
+    def _files(self, parts: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> Files:
         files: dict[str, Callable[[Path], None]] = {}
         for together in files_of(parts):
             contents = [part.content for part in together if part.content is not None]

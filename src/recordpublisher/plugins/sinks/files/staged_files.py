@@ -14,7 +14,8 @@ import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Leftover
-from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error, make_folder, sync, why_not_writable
+from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_not_writable
+from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
 from ..archived_shards import HIDDEN, SHARDS

@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.sink import Leftover
-from recordpublisher.plugins.stores.aws_stores import SCHEMES
-from recordpublisher.plugins.stores.by_location import conditional_store_of, side_by_side
+from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
+from recordpublisher.plugins.stores.object_store import side_by_side
+from recordpublisher.plugins.stores.s3_store import SCHEMES
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -22,8 +22,8 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import stream_name, written_hash_key

@@ -21,7 +21,7 @@ from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 from recordpublisher.publishers.user_code import describe_error, raised_line
 
 from .records import PendingRecord
-from .sink_settings import QueueLimit, SinkMetrics, SinkStatistics
+from .sink_settings import KinesisSinkCounters, QueueLimit, SinkStatistics
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ class FifoWaiters:
     A completion wakes the first. A write that leaves the queue, served or cancelled, wakes the next, so no notification is lost (R3).
     """
 
-    def __init__(self, clock: Clock, check_interval_seconds: float, metrics: SinkMetrics) -> None:
+    def __init__(self, clock: Clock, check_interval_seconds: float, metrics: KinesisSinkCounters) -> None:
         self._clock = clock
         self._check_interval_seconds = check_interval_seconds
         self._metrics = metrics

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties.settings import JobSettings
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 
 from .kinesis_sink import KinesisSink, stream_and_properties
 from .records import FailedRecord

@@ -16,8 +16,8 @@ from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
-from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
 from recordpublisher.publishers.shards import Shard, hash_key_from
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.publishers.user_code import (
     check_user_function,
     describe_error,
@@ -25,7 +25,7 @@ from recordpublisher.publishers.user_code import (
     refuse_unrun_results,
 )
 
-from .sink_settings import SinkMetrics
+from .sink_settings import KinesisSinkCounters
 
 log = logging.getLogger("recordpublisher.producer")
 KEY_CHARACTERS = 60
@@ -159,7 +159,7 @@ class FailedRecords:
         stream: str,
         fails_on_error: bool,
         callback: Callable[[FailedRecord], None] | None,
-        metrics: SinkMetrics,
+        metrics: KinesisSinkCounters,
         decided_by: str = "",
         unacknowledged: Callable[[], int] = lambda: 0,
     ) -> None:

@@ -32,14 +32,14 @@ from .shard_queues import (
     KeyOrder,
     KplAggregator,
     MisroutedRecord,
-    ShardListing,
     ShardMap,
-    ShardQueue,
     ShardQueues,
+    TargetShardListing,
+    TargetShardQueue,
     removed_while,
     split_aggregate,
 )
-from .sink_settings import KinesisSinkSettings, SinkMetrics
+from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
@@ -90,7 +90,7 @@ class RecordSending:
         clock: Clock,
         outstanding: OutstandingRecords,
         failures: FailedRecords,
-        metrics: SinkMetrics,
+        metrics: KinesisSinkCounters,
         on_change: Callable[[], None],
     ) -> None:
         aggregates, retries = settings.aggregates, settings.retries
@@ -110,7 +110,7 @@ class RecordSending:
         self.limit = RecordLimit(port, stream, retries, clock)
         self._order = KeyOrder(aggregator) if settings.keeps_key_order else None
         self._queues = ShardQueues(NO_SHARDS, rate_limit, aggregator)
-        self._listing = ShardListing(port, stream, aggregates, retries, clock, metrics)
+        self._listing = TargetShardListing(port, stream, aggregates, retries, clock, metrics)
         self._queued_since_wake = 0
         self._wakeup = Notifier()
         self._next_check_at = NEVER
@@ -119,7 +119,7 @@ class RecordSending:
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
-        self._failing: dict[ShardQueue, float] = {}
+        self._failing: dict[TargetShardQueue, float] = {}
         self._failing_since: float | None = None
         self._failed_at = -NEVER
         self._probing: asyncio.Task[None] | None = None
@@ -338,7 +338,7 @@ class RecordSending:
             self._give_up_waiting(expired, held, own[0])
         self._on_progress()
 
-    def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
+    def _log_outage(self, queue: TargetShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
         """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
         policy, waiting, now = self._settings.retries, outcome.to_retry, self._clock.monotonic()
         given_up = [each.record for each in outcome.given_up if each.error_code != VALIDATION_EXCEPTION]
@@ -437,7 +437,7 @@ class RecordSending:
             queue.next_send_at = max(queue.next_send_at, now + backoff)
             queue.consecutive_failures += 1
 
-    def _complete_batch(self, queue: ShardQueue, outcome: PutOutcome) -> None:
+    def _complete_batch(self, queue: TargetShardQueue, outcome: PutOutcome) -> None:
         self._metrics.add("kinesisRecords", len(outcome.acknowledged))
         self._metrics.add("retries", len(outcome.to_retry))
         self._metrics.add("throttles", outcome.throttles)
@@ -470,7 +470,7 @@ class RecordSending:
         ):  # Otherwise the sink has ended, and a later record of the key must not be put.
             self._release_next_of_keys(user_records)
 
-    def _put_back(self, queue: ShardQueue, failed: list[PendingRecord]) -> None:
+    def _put_back(self, queue: TargetShardQueue, failed: list[PendingRecord]) -> None:
         if not failed:
             return
         if queue in self._queues:
@@ -567,7 +567,7 @@ class RecordSending:
 class ShardBatch:
     """The records of one shard in a call, and the seconds that the shard needs for them at its rate limit."""
 
-    queue: ShardQueue
+    queue: TargetShardQueue
     records: list[PendingRecord]
     limit_seconds: float
 
@@ -625,7 +625,9 @@ class SendPermission:
         return self._aggregator.aggregate(parts)
 
 
-def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest | float:
+def take_next_request(
+    queues: Iterable[TargetShardQueue], now: float, limits: KinesisSinkSettings
+) -> PutRequest | float:
     """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
 
     A call is due when it can be filled, or when a record has waited for the linger.
@@ -642,7 +644,7 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisS
     return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
 
 
-def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
+def _ready(queues: Iterable[TargetShardQueue], now: float) -> tuple[list[TargetShardQueue], float]:
     """Return the queues that may send now, and the time when the next of the other queues may send."""
     waiting = [queue for queue in queues if queue.records and queue.may_send]
     ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
@@ -650,14 +652,16 @@ def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], 
     return ready, min(later, default=NEVER)
 
 
-def _fills_a_call(ready: list[ShardQueue], limits: KinesisSinkSettings) -> bool:
+def _fills_a_call(ready: list[TargetShardQueue], limits: KinesisSinkSettings) -> bool:
     return (
         sum([queue.sendable_estimate for queue in ready]) >= limits.request_count
         or sum([queue.sendable_bytes for queue in ready]) >= limits.request_bytes
     )
 
 
-def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest:
+def _take_batches(
+    ready: list[TargetShardQueue], due: set[TargetShardQueue], now: float, limits: KinesisSinkSettings
+) -> PutRequest:
     batches: PutRequest = []
     records, size = limits.request_count, limits.request_bytes
     for queue in ready:
@@ -772,12 +776,14 @@ def with_unsent(
     ]
 
 
-def _expected_shards(queue: ShardQueue) -> tuple[str, ...]:
+def _expected_shards(queue: TargetShardQueue) -> tuple[str, ...]:
     """Return the ids of the shards that may take a record of the queue."""
     return tuple(queue.known_shards or ()) or (queue.shard.shard_id,)
 
 
-def _misrouted(queue: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]) -> list[MisroutedRecord]:
+def _misrouted(
+    queue: TargetShardQueue, records: list[PendingRecord], results: Sequence[PutResult]
+) -> list[MisroutedRecord]:
     expected = _expected_shards(queue)
     if ANY_SHARD in expected or all([result.shard_id in expected for result in results]):  # noqa: C419 - a list is faster
         return []

@@ -24,7 +24,7 @@ from recordpublisher.publishers.shards import HashRange, Shard, first_unlisted_r
 
 from .limits import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, Notifier, ShardRateLimit
 from .records import PendingRecord, size_of
-from .sink_settings import SinkMetrics
+from .sink_settings import KinesisSinkCounters
 
 log = logging.getLogger(__name__)
 ANY_SHARD = "any shard"
@@ -61,14 +61,14 @@ class ShardQueues:
     def __init__(self, shard_map: ShardMap, rate_limit: ShardRateLimit, aggregator: KplAggregator | None) -> None:
         self._rate_limit = rate_limit
         self._aggregator = aggregator
-        self._queues: dict[str, ShardQueue] = {}
-        self._by_key: dict[str, ShardQueue] = {}
+        self._queues: dict[str, TargetShardQueue] = {}
+        self._by_key: dict[str, TargetShardQueue] = {}
         self.update(shard_map, 0.0)
 
-    def __iter__(self) -> Iterator[ShardQueue]:
+    def __iter__(self) -> Iterator[TargetShardQueue]:
         return iter(self._queues.values())
 
-    def __contains__(self, queue: ShardQueue) -> bool:
+    def __contains__(self, queue: TargetShardQueue) -> bool:
         return self._queues.get(queue.shard.shard_id) is queue
 
     def update(self, shard_map: ShardMap, now: float) -> None:
@@ -91,7 +91,7 @@ class ShardQueues:
             queue.add(record, now)
             queue.mark_due()
 
-    def queue_for(self, record: PendingRecord) -> ShardQueue:
+    def queue_for(self, record: PendingRecord) -> TargetShardQueue:
         """Return the queue of the shard that takes this record, by the current map."""
         if record.explicit_hash_key is not None:
             return self._queues[self.map.shard_of(record.hash_key).shard_id]
@@ -104,11 +104,11 @@ class ShardQueues:
             self._by_key[key] = queue
         return queue
 
-    def by_queue(self, records: Sequence[PendingRecord]) -> Iterable[tuple[ShardQueue, Sequence[PendingRecord]]]:
+    def by_queue(self, records: Sequence[PendingRecord]) -> Iterable[tuple[TargetShardQueue, Sequence[PendingRecord]]]:
         """Return the records that each queue gets, in order."""
         if len(self._queues) == 1:
             return [(next(iter(self)), records)]
-        found: dict[ShardQueue, list[PendingRecord]] = {}
+        found: dict[TargetShardQueue, list[PendingRecord]] = {}
         for record in records:
             found.setdefault(self.queue_for(record), []).append(record)
         return found.items()
@@ -118,10 +118,10 @@ class ShardQueues:
         for queue in self:
             queue.mark_due()
 
-    def _new_queue(self, shard: Shard) -> ShardQueue:
+    def _new_queue(self, shard: Shard) -> TargetShardQueue:
         rate_limit = self._rate_limit_of(shard)
         if self._aggregator is None:
-            return ShardQueue(shard, rate_limit)
+            return TargetShardQueue(shard, rate_limit)
         return AggregatingShardQueue(shard, rate_limit, self._aggregator)
 
     def _rate_limit_of(self, shard: Shard) -> ShardRateLimit:
@@ -132,7 +132,7 @@ class ShardQueues:
         return replace(limit, records_per_second=records, bytes_per_second=size)
 
 
-class ShardQueue:
+class TargetShardQueue:
     """Owns one shard's queue, its records in flight, its rate and the time of its next send."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit) -> None:
@@ -280,7 +280,7 @@ class ShardQueue:
         return bool(self.records)
 
 
-class AggregatingShardQueue(ShardQueue):
+class AggregatingShardQueue(TargetShardQueue):
     """A queue whose user records are sent as aggregates: full ones at once, and the rest when the linger has passed (K1)."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit, aggregator: KplAggregator) -> None:
@@ -462,7 +462,7 @@ NO_SHARDS = ShardMap((), (), 0, {})
 """The map before the shards are listed."""
 
 
-class ShardListing:
+class TargetShardListing:
     """Lists the shards again after a reshard, or after a switch to AUTO record distribution and back (K4).
 
     It owns misrouted aggregates from their acknowledgement until a listing shows which of their parts readers will accept.
@@ -475,7 +475,7 @@ class ShardListing:
         aggregates: bool,
         retries: RetryPolicy,
         clock: Clock,
-        metrics: SinkMetrics,
+        metrics: KinesisSinkCounters,
     ) -> None:
         self._port = port
         self._stream = stream

@@ -142,7 +142,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
 }
 
 
-class SinkMetrics:
+class KinesisSinkCounters:
     """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the durations of its calls."""
 
     def __init__(self) -> None:

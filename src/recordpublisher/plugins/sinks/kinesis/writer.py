@@ -28,7 +28,7 @@ from .records import (
     size_of,
 )
 from .sending import RecordSending, SendPermission
-from .sink_settings import KinesisSinkSettings, SinkMetrics
+from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: put inside 'async with sink:'"
@@ -60,7 +60,7 @@ class KinesisWriter:
         self._clock = clock
         self._fails_on_error = settings.fails_on_error
         self._keeps_key_order = settings.keeps_key_order
-        self._metrics = SinkMetrics()
+        self._metrics = KinesisSinkCounters()
         self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
         self._failures = FailedRecords(
             stream,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from recordpublisher.fetcher.shards.shard_table import reachable
+from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State, UnfinishedShard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis

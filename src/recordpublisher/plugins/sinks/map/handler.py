@@ -13,7 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from recordpublisher.consumer.deserialization import name_of, without_name
+from recordpublisher.consumer.typed_values import name_of, without_name
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -95,7 +95,7 @@ class Handler:
                 self._hint = ""
             raise
         finally:
-            if isinstance(records, list) and not self._is_closed and is_cancelled():
+            if isinstance(records, list) and not self._is_closed and is_current_task_cancelled():
                 # A list that failed is handled again in halves, by the same task. A cancellation that asyncio has not delivered yet
                 # must arrive here, because it would otherwise fail the first half.
                 with contextlib.suppress(asyncio.CancelledError):
@@ -194,7 +194,7 @@ def make_handler(
     return StreamHandlers({stream: one(function) for stream, function in given.items()})
 
 
-def is_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
+def is_current_task_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
     """Return whether the current task was cancelled, by a handler or from outside, so that it must end soon.
 
     `loop`: the running event loop, if the caller knows it. This is faster.

@@ -33,11 +33,11 @@ from recordpublisher.publishers.properties.sink_properties import (
     MAP_TIMEOUT,
 )
 from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
-from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
 
 from .handled_positions import HandledPositions
-from .handler import Handler, StreamHandlers, is_cancelled
+from .handler import Handler, StreamHandlers, is_current_task_cancelled
 from .key_order import Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
 
 E = TypeVar("E", bound=Enum)
@@ -189,7 +189,7 @@ class RecordHandling:
                 self._wakes_next = True
                 loop.call_soon(self._wake)
             await handle_next()
-            if is_cancelled(loop):
+            if is_current_task_cancelled(loop):
                 return  # A handler cancelled its own task. `_on_task_ended` starts another one.
             handled += 1
             if not handled % _CHECK_EVERY and loop.time() - turn_began > _TURN_SECONDS:

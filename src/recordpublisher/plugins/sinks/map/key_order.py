@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from recordpublisher.fetcher.shards.shard_table import reachable
+from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis

@@ -28,29 +28,16 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import CompileError, DBAPIError, IdentifierError, IntegrityError, StatementError
 from sqlalchemy.schema import CreateColumn
 
-from recordpublisher.consumer.deserialization import has_fields
+from recordpublisher.consumer.typed_values import has_fields
 from recordpublisher.plugins.databases import is_about_the_row, is_missing_table_or_column, lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
+from .column_types import FieldColumns, cannot_take, columns_of_type, columns_of_values, is_narrower
 from .latest_by_key import LatestByKey
-from .rows import (
-    IDENTITY,
-    METADATA,
-    RECORD_COLUMNS,
-    FieldColumns,
-    Row,
-    RowBuilder,
-    cannot_take,
-    columns_of_type,
-    columns_of_values,
-    is_keyed_by_record,
-    is_narrower,
-    is_of_fields,
-    record_columns,
-)
+from .rows import IDENTITY, METADATA, RECORD_COLUMNS, Row, RowBuilder, is_keyed_by_record, is_of_fields, record_columns
 
 log = logging.getLogger("recordpublisher.database")
 columns_log = logging.getLogger("recordpublisher.columns")

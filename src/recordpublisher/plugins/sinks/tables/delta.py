@@ -30,7 +30,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.folder_store import make_folder, sync
+from recordpublisher.plugins.stores.durable_files import make_folder, sync
 from recordpublisher.publishers.errors import ConfigurationError, StateError, without_colours
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import (
@@ -44,18 +44,19 @@ from recordpublisher.publishers.properties.sink_properties import (
 from ..archived_shards import HIDDEN
 from ..unfinished_uploads import UnfinishedUploads
 from .sink import TableSink
-from .staged_data_files import FORMS, TableStorage, staged_data_files
+from .staged_data_files import staged_data_files
 from .table import (
     ConflictingCommitError,
     LakeTable,
     NoTableError,
-    TableFolder,
     check_columns,
     chosen_evolution,
     differing,
     is_column_or_part,
     types_by_path,
 )
+from .table_folder import TableFolder
+from .table_storage import FORMS, TableStorage
 
 ENTRIES = "_recordpublisher/positions"
 """Where the table's folder has the positions of jobs."""

@@ -17,10 +17,11 @@ import msgspec
 import pyarrow as pa
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
-from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, ParquetOptions, Rejected
+from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
+from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
@@ -46,7 +47,8 @@ from ..archived_shards import (
 )
 from ..unfinished_uploads import UnfinishedUploads
 from .staged_data_files import OpenFiles, StagedDataFiles, folder_of, mark_of, staged_data_files
-from .table import DATA, STAGED, ConflictingCommitError, LakeTable, NoTableError, TableFolder
+from .table import ConflictingCommitError, LakeTable, NoTableError
+from .table_folder import DATA, STAGED, TableFolder
 
 log = logging.getLogger("recordpublisher.lake")
 T = TypeVar("T")
@@ -116,7 +118,7 @@ class TableSink(ArchivingSink):
         self._retired: set[str] = set()
         self._waiting: list[WaitingBatch] = []
         self._waiting_bytes = 0
-        self._rejected: Rejected = []
+        self._rejected: list[RejectedRecord] = []
 
     def destination(self) -> str:
         """Return the sink's class and the table, as text."""
@@ -170,7 +172,7 @@ class TableSink(ArchivingSink):
         return columns
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
-        if not self._takes_fields or context.value_type is not InferredRow:
+        if not self._takes_fields or context.value_type is not InferColumns:
             columns = FileColumns(context.value_type if self._takes_fields else None, check)
             if self.keeps_archive and columns.schema != FileColumns().schema:
                 raise no_archive_of_fields()
@@ -279,7 +281,7 @@ class TableSink(ArchivingSink):
         taken = [
             each
             for writer, commits in _by_writer(staged)
-            for each in await self._retried(partial(self._take_back_once, writer, commits))
+            for each in await self._retried_after_conflict(partial(self._take_back_once, writer, commits))
         ]
         # The entry will not name the other commits, which are published, and a stage with a mark but without an entry would be deleted.
         await self._delete_marks([each for each in staged if each not in taken])
@@ -404,7 +406,7 @@ class TableSink(ArchivingSink):
             grown.tell_change(self._place, columns)
             break
 
-    def _write_all(self, waiting: Sequence[WaitingBatch], rejected: Rejected) -> None:
+    def _write_all(self, waiting: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> None:
         """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread of files."""
         if not (self._is_in_group or self.keeps_archive):
             rejected += self._opened.write([part.content for part in waiting], None)
@@ -459,7 +461,7 @@ class TableSink(ArchivingSink):
 
     async def _publish(self, writer: str, commits: list[Staged]) -> None:
         try:
-            await self._retried(partial(self._publish_once, writer, commits))
+            await self._retried_after_conflict(partial(self._publish_once, writer, commits))
         except (StateError, NoTableError) as error:
             if isinstance(error, StoreUnavailableError):
                 raise
@@ -469,7 +471,7 @@ class TableSink(ArchivingSink):
                 "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` returns the positions to before it"
             ) from error
 
-    async def _retried(self, call: Callable[[], T]) -> T:
+    async def _retried_after_conflict(self, call: Callable[[], T]) -> T:
         for attempt in range(_MOST_ATTEMPTS):
             try:
                 return await self._called(call)

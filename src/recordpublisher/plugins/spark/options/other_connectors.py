@@ -13,7 +13,6 @@ from typing import Any
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties.declaration import (
     MAX_MS,
@@ -34,6 +33,7 @@ from recordpublisher.publishers.properties.properties import (
     reason_of_flink,
 )
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION, uses_fan_out
+from recordpublisher.publishers.start_from_properties import refuse_future
 
 from ..python_worker import log_to_stderr
 from .start_by_shard import AT_TIME, VALID_START, option_time_ms

@@ -12,8 +12,9 @@ import msgspec
 from recordpublisher.fetcher import watermark_rules
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
-from recordpublisher.fetcher.shards.shard_table import finished_ancestors, parent_keys, parents_ended
+from recordpublisher.fetcher.shards.lineage import finished_ancestors, parent_keys, parents_ended
+from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_rules import inherited_watermark
 from recordpublisher.fetcher.watermarks import lowest_active
 from recordpublisher.publishers.positions import StartingPosition

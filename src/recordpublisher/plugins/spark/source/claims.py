@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore, read_claim_store_of
 from recordpublisher.publishers.errors import StateError
 

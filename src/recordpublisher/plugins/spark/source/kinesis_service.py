@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.alarm_monitor import RetentionPeriods
+from recordpublisher.fetcher.shards.discovery import MissingShards, ShardExists
+from recordpublisher.fetcher.shards.lineage import parent_keys
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import MissingShards, ShardExists, parent_keys
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from enum import Enum
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError

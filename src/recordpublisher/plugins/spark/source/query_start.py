@@ -16,7 +16,7 @@ from recordpublisher.fetcher.checkpoints.starts import (
     shards_with_unread_children,
 )
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, time_to_loss_ms
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, RecordPublisherError
 from recordpublisher.publishers.shards import Shard, stream_name

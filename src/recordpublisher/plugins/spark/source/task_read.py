@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
