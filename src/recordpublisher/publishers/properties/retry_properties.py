@@ -14,6 +14,7 @@ MAX_OUTAGE = JOB.integer(
     "commands other than `run` and `put`. Retry properties of Flink that are set take precedence for their call.",
     900_000,
     unit="ms",
+    bare_from=1_000,
     aliases=("maxOutage",),
     argument="max_outage",
 )

@@ -19,7 +19,7 @@ from fakes.stored_job import store_alone
 from processes.command_line import command
 
 IDS = ["shardId-000000000000", "shardId-000000000001"]
-QUICK = ("-p", "flink.alarm.interval=300")
+QUICK = ("-p", "flink.alarm.interval=300ms")
 
 
 @pytest.fixture(scope="module")

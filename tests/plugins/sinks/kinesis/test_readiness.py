@@ -98,7 +98,7 @@ def test_a_sink_that_puts_into_one_shard_is_ready_while_another_shard_fails():
     assert run_virtual(job()) == []
 
 
-def test_a_sink_is_not_ready_while_records_wait_although_some_have_been_given_up():
+def test_a_sink_is_not_ready_while_records_wait_although_some_have_been_given_up(caplog):
     async def job():
         fake, found = FakeKinesis(), []
         async with a_sink(fake, {"flink.job.max.outage": "5s"}, on_failure=lambda failed: None) as sink:
@@ -112,6 +112,9 @@ def test_a_sink_is_not_ready_while_records_wait_although_some_have_been_given_up
             return found, sink.reasons_not_ready()
 
     found, after = run_virtual(job())
+    lines = [text for text in caplog.messages if text.startswith("calls to Kinesis have failed for")]
+    assert 3 <= len(lines) <= 12, "the pause between two lines grows, however short each record is retried"
+    assert ", for -" not in caplog.text
     assert all(found[5:]), "the outage is longer than records are retried"
     assert after == [], "nothing is put, and the service responds to other calls"
 

@@ -7,6 +7,7 @@ import atexit
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from functools import partial
@@ -68,6 +69,7 @@ class Producer:
         self._lock = threading.RLock()
         self._thread: _SinkThread | None = None
         self._is_closed = False
+        self._has_warned = False
 
     def __enter__(self) -> Self:
         """Open the connection. Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix."""
@@ -84,11 +86,14 @@ class Producer:
     ) -> None:
         """Accept one record like `KinesisSink.put`. While the limit is reached, wait for up to `timeout` seconds (by default without end).
 
-        If an interruption (Ctrl-C) ends the call, the record may have been accepted.
+        If an interruption (Ctrl-C) ends the call, the record may have been accepted. In a thread that runs an event loop it blocks the
+        loop, and warns once (RuntimeWarning).
 
         Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a number, and the errors of
         `KinesisSink.put`.
         """
+        if not self._has_warned:
+            self._warn_in_event_loop("put")
         try:
             self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), timeout)
         except TimeoutError as error:
@@ -104,6 +109,8 @@ class Producer:
         """
         if self._thread is None and not self._is_closed:
             return
+        if not self._has_warned:
+            self._warn_in_event_loop("flush")
         try:
             self._run(lambda thread: thread.flush(), timeout)
         except TimeoutError as error:
@@ -163,6 +170,18 @@ class Producer:
             return thread.loop.run(work(thread), timeout)
         except asyncio.CancelledError:  # The call still waited when the loop ended.
             raise SinkError("the producer is closed") from None
+
+    def _warn_in_event_loop(self, method: str) -> None:
+        """Warn once of a call that blocks an event loop. It is not refused, because in a notebook, whose cells run in a loop, nothing else waits."""
+        if asyncio._get_running_loop() is None:
+            return
+        if (running := self._thread) is not None:
+            running.loop.refuse_own_thread()
+        self._has_warned = True
+        words = f"`rp.Producer.{method}` blocks the event loop of this thread while it waits"
+        use = f"`async with rp.KinesisSink(...) as sink` and `await sink.{method}(...)`"
+        thread = f"`await asyncio.to_thread(producer.{method}, ...)`"
+        warnings.warn(f"{words}: use {use}, or {thread}", RuntimeWarning, stacklevel=3)
 
     def _start(self) -> _SinkThread:
         if self._is_closed:

@@ -194,7 +194,7 @@ def test_at_the_limit_a_put_that_times_out_names_the_cause(served):
         producer.put(b"1", "key")
         wait_until(lambda: producer.metrics()["failingMs"])
         for call in (lambda: producer.put(b"2", "key", timeout=0.05), lambda: producer.flush(timeout=0.05)):
-            with pytest.raises(TimeoutError, match=r"puts have failed for \d+ s: .*InternalFailure"):
+            with pytest.raises(TimeoutError, match=r"puts have failed for \d+ m?s: .*InternalFailure"):
                 call()
         served.call(served.endpoint.faults._calls.clear)
 
@@ -483,3 +483,29 @@ def test_an_exit_in_an_outage_ends_after_the_drain_timeout_and_reports_each_reco
     assert ended.stdout.splitlines() == ["exits", "lost 0", "lost 1", "lost 2"], ended.stderr
     assert time.monotonic() - began < 30
     assert "gives up 3 records: no record was acknowledged for 1 s (flink.job.drain.timeout)" in ended.stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_call_in_an_event_loop_warns_once_with_the_callers_line(served, recwarn):
+    async def handler():
+        with rp.Producer("out", properties(served)) as producer:
+            for number in range(3):
+                producer.put(str(number).encode(), "key")
+            producer.flush()
+            await asyncio.to_thread(producer.put, b"3", "key")
+
+    asyncio.run(handler())
+    (warning,) = recwarn.list
+    assert (warning.category, warning.filename) == (RuntimeWarning, __file__)
+    assert "use `async with rp.KinesisSink(...) as sink` and `await sink.put(...)`" in str(warning.message)
+    assert payloads(arrived(served)) == [0, 1, 2, 3]
+
+
+def test_a_thread_without_an_event_loop_is_not_warned(served, recwarn):
+    async def handler():
+        with rp.Producer("out", properties(served)) as producer:  # as in a lifespan of FastAPI
+            await asyncio.to_thread(producer.put, b"1", "key")
+            await asyncio.to_thread(producer.flush)
+
+    asyncio.run(handler())
+    assert recwarn.list == []
