@@ -5,12 +5,16 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
+from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
 from recordpublisher.publishers.errors import (
+    ConfigurationError,
     FatalKinesisError,
+    PluginError,
     RetriesExhaustedError,
     StreamNotFoundError,
     ThrottledError,
 )
+from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.shard_entries import shard
@@ -74,6 +78,42 @@ def test_a_failed_listing_is_logged_and_repeated(error, caplog):
     assert not over
     assert len(found) == 1
     assert "shards of s" in caplog.text
+
+
+class Plugin(RecordPublisherFactory):
+    def __init__(self, result):
+        self.result = result
+
+    async def create(self, shard, starting_position, metrics):
+        raise NotImplementedError
+
+    async def discover(self, stream, after):
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    async def list_shards(self, stream, after=None):
+        return await own_shards(self, stream, after)
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "words"),
+    [
+        (7, PluginError, r"Plugin\.discover returned 7"),
+        (ConfigurationError("a.b", 1, "2"), ConfigurationError, "property 'a.b' is 1"),
+    ],
+)
+def test_a_plugin_that_is_wrong_ends_the_job_at_once(result, error, words):
+    with pytest.raises(error, match=words) as raised:
+        discover_for(10, Plugin(result))
+    assert "Plugin.discover" in " ".join([str(raised.value), *getattr(raised.value, "__notes__", ())])
+
+
+def test_credentials_that_are_missing_now_do_not_end_the_job():
+    over, found, _ = discover_for(2.5, Lister(NoCredentialsError(), [shard()]))
+
+    assert not over
+    assert len(found) == 1
 
 
 def test_discovery_ends_with_the_last_deleted_stream():

@@ -11,7 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
-from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher, own_shards
+from recordpublisher.publishers.base import (
+    DELETED_SECONDS,
+    RecordPublisherFactory,
+    RunResult,
+    is_fault_of_plugin,
+    make_publisher,
+    own_shards,
+)
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError, PluginError, StreamNotFoundError
 from recordpublisher.publishers.log_fields import about, key_fields, log_fields
@@ -630,21 +637,28 @@ class ShardEnds:
     async def check(self, shard: Shard) -> None:
         """Check that a shard may have ended without children, and return. Failed listings are repeated until one succeeds.
 
-        Raises: PluginError if the listing still shows it as open and without children; StreamNotFoundError if the stream is gone.
+        Raises: PluginError if the listing still shows it as open and without children, or is not a list of shards; ConfigurationError of
+        the plugin; StreamNotFoundError if the stream was deleted.
         """
         factory = self._factory
         if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
             return
         shown = failed = 0
+        missing_since: float | None = None
         while True:
             try:
                 if shard.key not in await self._listed_open(shard.stream):
                     return
-                shown, failed = shown + 1, 0
-            except StreamNotFoundError as error:
-                raise ListedAsGoneError(error.stream) from error
+                shown, failed, missing_since = shown + 1, 0, None
             except Exception as error:  # The periodic listing ends the job if `discover` fails for long.
+                if is_fault_of_plugin(error):
+                    raise
                 failed += 1
+                if isinstance(error, StreamNotFoundError):
+                    now = self._clock.monotonic()
+                    missing_since = now if missing_since is None else missing_since
+                    if now - missing_since >= DELETED_SECONDS:
+                        raise ListedAsGoneError(error.stream) from error
                 line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
                 discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
             if shown == LISTINGS_OF_AN_END:
