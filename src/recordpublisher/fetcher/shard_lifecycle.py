@@ -231,6 +231,7 @@ class ShardLifecycle(ShardListener):
         self.complete_without_streams()
 
     def complete_without_streams(self) -> None:
-        """Complete the run if every stream was deleted (S8)."""
-        if self._job.discovery.all_deleted:
+        """Complete the run, with a warning, if every stream was deleted (S8)."""
+        if self._job.discovery.all_deleted and self._completion.is_running:
+            log.warning("the run ends, because every stream of the job was deleted")
             self._completion.complete(EndReason.STREAMS_DELETED)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from .errors import ConfigurationError, PluginError, causes_of
 from .log_fields import about, notes_of, repr_of, text_of
@@ -384,7 +384,7 @@ class PluginCall:
     - An error that the plugin's code has raised or passed on gets a note, whatever its class.
     - An exception that would end the task without a word becomes a PluginError (`as_plugin_error`).
 
-    It may be used again for the next call of the method, in the same event loop.
+    It may be used again for the next call of the method, in the same event loop (`about`).
 
     - `subject`: the stream or the shard of the call.
     - `note`: the note of an error; "" for no note. Default: the name of the method.
@@ -401,6 +401,11 @@ class PluginCall:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._frame: types.FrameType | None = None
+
+    def about(self, subject: str) -> Self:
+        """Return this call, to be used again with another subject."""
+        self.subject = subject
+        return self
 
     def __enter__(self) -> None:
         if self._is_watched:

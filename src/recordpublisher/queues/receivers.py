@@ -290,8 +290,7 @@ class Receivers:
         if len(batch):
             if self._sink.tells_done:
                 self._in_flight.gave(batch.sequence_numbers)  # before the write, because the sink may report during it
-            self._write_call.subject = receiver.shard.key
-            with self._write_call:
+            with self._write_call.about(receiver.shard.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:

@@ -29,11 +29,11 @@ from recordpublisher.publishers.base import (
     shards_listed_by,
     with_unlisted,
 )
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import describe_error, end_or_leave, waiting_line
 
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import OldestRecord, Shard
@@ -275,7 +275,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
-        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one."""
+        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one.
+
+        A stream that does not exist has no shards, or an error of this library.
+        """
         listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None:
             return
@@ -287,6 +290,15 @@ class PublisherContract(Contract[PublisherCase]):
         assert later == [], (
             f"`discover` after the last shard '{listed[-1].shard_id}' returned {repr_of(later, 200)}: nothing comes after it"
         )
+        unknown = f"{case.shard.stream}-that-does-not-exist"
+        try:
+            await case.factory.discover(unknown, None)
+        except RecordPublisherError:
+            pass
+        except Exception as error:
+            raise AssertionError(
+                f"`discover` of a stream that does not exist raised {describe_error(error)}: raise StreamNotFoundError"
+            ) from error
 
     @on_case
     async def test_a_shard_that_is_listed_as_open_does_not_end(self, case: PublisherCase) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
+from recordpublisher.publishers.base import is_fault_of_plugin
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     RecordPublisherError,
@@ -220,13 +221,16 @@ class LeasedOwnership(ShardOwnership):
     async def _list_again(self) -> Sequence[Shard]:
         """List all shards.
 
-        Raises: StreamNotFoundError if a stream does not exist; StoreUnavailableError for any other failure, so that the caller tries again.
+        Raises: StreamNotFoundError if a stream does not exist; the error of a plugin that is wrong; StoreUnavailableError for any other
+        failure, after which the caller tries again.
         """
         try:
             return await self._job.discovery.list_all()
         except StreamNotFoundError:
             raise
         except RecordPublisherError as error:
+            if is_fault_of_plugin(error):
+                raise
             raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
 
 

@@ -279,8 +279,7 @@ class Emitter:
                 return False
         if len(batch):
             self.records_in_write = len(batch)
-            self._write_call.subject = entry.key
-            with self._write_call:
+            with self._write_call.about(entry.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:

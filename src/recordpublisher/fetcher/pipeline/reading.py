@@ -9,7 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
-from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
+from recordpublisher.publishers.base import (
+    RecordPublisherFactory,
+    RunResult,
+    make_publisher,
+)
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError, PluginError
 from recordpublisher.publishers.log_fields import key_fields, log_fields

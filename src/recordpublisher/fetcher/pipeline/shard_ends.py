@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
 
-from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by
+from recordpublisher.publishers.base import (
+    DELETED_SECONDS,
+    RecordPublisherFactory,
+    is_fault_of_plugin,
+    shards_listed_by,
+)
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, StreamNotFoundError
 from recordpublisher.publishers.log_fields import about
@@ -17,11 +21,6 @@ from recordpublisher.publishers.user_code import (
 )
 
 from ..shards.lineage import parent_keys
-
-if TYPE_CHECKING:
-    # imported only for its type, because a job that runs alone does not load the code of groups
-    pass
-
 
 discovery_log = logging.getLogger("recordpublisher.discovery")
 LISTINGS_OF_AN_END = 5
@@ -51,21 +50,28 @@ class ShardEnds:
     async def check(self, shard: Shard) -> None:
         """Check that a shard may have ended without children, and return. Failed listings are repeated until one succeeds.
 
-        Raises: PluginError if the listing still shows it as open and without children; StreamNotFoundError if the stream is gone.
+        Raises: PluginError if the listing still shows it as open and without children, or is not a list of shards; ConfigurationError of
+        the plugin; StreamNotFoundError if the stream was deleted.
         """
         factory = self._factory
         if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
             return
         shown = failed = 0
+        missing_since: float | None = None
         while True:
             try:
                 if shard.key not in await self._listed_open(shard.stream):
                     return
-                shown, failed = shown + 1, 0
-            except StreamNotFoundError as error:
-                raise ListedAsGoneError(error.stream) from error
+                shown, failed, missing_since = shown + 1, 0, None
             except Exception as error:  # The periodic listing ends the job if `discover` fails for long.
+                if is_fault_of_plugin(error):
+                    raise
                 failed += 1
+                if isinstance(error, StreamNotFoundError):
+                    now = self._clock.monotonic()
+                    missing_since = now if missing_since is None else missing_since
+                    if now - missing_since >= DELETED_SECONDS:
+                        raise ListedAsGoneError(error.stream) from error
                 line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
                 discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
             if shown == LISTINGS_OF_AN_END:

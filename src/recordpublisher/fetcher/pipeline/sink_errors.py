@@ -19,7 +19,7 @@ def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
 
 
 def naming_writes(sink: Sink) -> PluginCall:
-    """Name the sink in writes that do not return, and in exceptions that are not errors; the caller sets the `subject` of each write.
+    """Name the sink in writes that do not return, and in exceptions that are not errors; each write is `about` a shard.
 
     `tell_user_error` says at which record an error was raised.
     """

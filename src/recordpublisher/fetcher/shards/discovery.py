@@ -9,8 +9,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, overload
 
+from recordpublisher.publishers.base import is_fault_of_plugin
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    PluginError,
+    RecordPublisherError,
+    StreamNotFoundError,
+)
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
@@ -90,7 +97,7 @@ class ShardDiscovery:
         return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
-        """List periodically. A failed listing never ends the job (S3). Return when the last stream was deleted.
+        """List periodically. A failed listing never ends the job (S3), but a plugin that is wrong does. Return when no stream is left.
 
         - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. The streams of
           a list that may change are looked for whenever the list is read again.
@@ -111,6 +118,10 @@ class ShardDiscovery:
         except StreamNotFoundError:
             log.warning("stream %s was deleted", stream, extra=about(stream))
             self.on_deleted(stream)
+        except (ConfigurationError, PluginError) as error:
+            if is_fault_of_plugin(error):
+                raise
+            self._log_failure(stream, error)
         except FatalKinesisError as error:
             log.warning(
                 "shards of %s may not be listed, reshards are found by ChildShards only: %s",
@@ -119,8 +130,11 @@ class ShardDiscovery:
                 extra=about(stream),
             )
         except RecordPublisherError as error:
-            line = "listing the shards of %s failed, next attempt in %g s: %s"
-            log.warning(line, stream, self._interval, error, extra=about(stream))
+            self._log_failure(stream, error)
+
+    def _log_failure(self, stream: str, error: RecordPublisherError) -> None:
+        line = "listing the shards of %s failed, next attempt in %g s: %s"
+        log.warning(line, stream, self._interval, error, extra=about(stream))
 
 
 Look = Callable[[], Awaitable[Iterable[str]]]
