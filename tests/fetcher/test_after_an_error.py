@@ -226,6 +226,37 @@ def test_a_checkpoint_that_waited_for_a_failing_write_does_not_cover_the_rows_th
     assert kept.kept[-1]["shards"].get("s/a", {}).get("position") is None
 
 
+class OnceFailingSink(BufferingSink):
+    """Its first flush of rows fails after five seconds and loses them. The next ones succeed."""
+
+    async def flush(self, checkpoint=None):
+        if self.buffered and not self.rows:
+            await asyncio.sleep(5)
+            self.buffered = []
+            raise SinkError("the rows are lost")
+        await super().flush(checkpoint)
+
+
+@pytest.mark.parametrize("sink", [SlowlyFailingSink(bad=7), OnceFailingSink()], ids=["write", "flush"])
+def test_a_call_of_the_sink_that_fails_while_the_job_stops_is_no_clean_stop(sink):
+    """The flush that follows succeeds, but without the rows that were lost."""
+    kept = KeptSnapshots()
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *range(20))
+
+    async def job():
+        fetcher = make_fetcher(source, sink, {"flink.state.checkpoint.interval": 10_000}, alone=kept.start())
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(12, fetcher.stop)
+        with pytest.raises(SinkError, match="the rows are lost"):
+            await fetcher.run()
+        await fetcher.close()
+
+    run_virtual(job())
+
+    assert kept.kept[-1]["shards"].get("s/a", {}).get("position") is None
+
+
 def test_a_group_reads_again_what_a_failing_write_has_lost():
     async def story():
         group = ElasticProcesses(shards=1)

@@ -153,6 +153,9 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
 
     `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
     exist. If several files have the same range, each is complete.
+
+    Ranges without records before the first file are left out if files between them and that file are missing. Somebody who deletes old
+    files may leave them there, and the shard then begins with the first file that is left.
     """
     whole: dict[tuple[str, str], RangeFile] = {}
     parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
@@ -173,7 +176,20 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
             if len(found) == int(count) and key not in whole:
                 whole[key] = _range_file(key, tuple(path for paths in found.values() for path in paths), order_of, True)
     first = (-inf,)
-    return sorted(whole.values(), key=lambda file: (first if file.after is None else (0, *file.after), file.through))
+    return _from_first_file(
+        sorted(whole.values(), key=lambda file: (first if file.after is None else (0, *file.after), file.through))
+    )
+
+
+def _from_first_file(ranges: list[RangeFile]) -> list[RangeFile]:
+    begin, reached = 0, None
+    for index, file in enumerate(ranges):
+        if reached is not None and not file.follows(reached):
+            begin = index
+        reached = file.through if reached is None else max(reached, file.through)
+        if file.paths:
+            return ranges[begin:]
+    return ranges
 
 
 def _range_file(key: tuple[str, str], paths: tuple[str, ...], order_of: OrderOf, is_proven: bool) -> RangeFile:
