@@ -63,7 +63,7 @@ def test_a_worker_that_does_not_give_a_planned_shard_is_an_alarm_of_one_other_wo
         worker, counted, text = run_virtual(story())
     assert counted == [0, 2]
     assert text.count(f"{TEXT}{worker}, for ") == 1
-    assert f"`recordpublisher group drain JOB {worker} --force` takes them away" in text
+    assert f"run `recordpublisher group drain JOB {worker} --force`" in text
     assert f"over: {TEXT}{worker}" in caplog.text
 
 

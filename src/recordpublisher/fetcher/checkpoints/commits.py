@@ -1,4 +1,4 @@
-"""Commits the rows that a sink has staged, together with the positions, by one write of an entry (S6, E1)."""
+"""Commits the rows that a `CommittingSink` has staged: one conditional write stores the positions and names the staged items (S6, E1)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from ..sink import CommitNumber, CommittingSink, Staged
 
 
 class Commits:
-    """Owns the entry of one run of a worker (its life): the stored document that has the positions and names the staged items.
+    """Commits what a `CommittingSink` has staged, for one run of a worker.
 
-    This includes the entry's version, the number of the last commit, the write without an answer (undecided), and the commits
-    that are not published yet.
+    It owns the *entry*: the stored document of this worker, which has the positions and names the staged items that belong to them. Staged
+    items are durable and not visible yet; writing the entry commits them, and the sink then publishes them (makes them visible).
 
-    A write without an answer may have taken effect, or may still do so. It is repeated unchanged until its outcome is known: it
-    finds either its own value or the value of another process. So nothing is committed twice, and nothing of an ended life is
-    committed later. If the write were abandoned and its rows written with the next commit, rows could be written twice.
+    A write of the entry that got no answer is undecided: it may have taken effect, or may still do so. It is repeated unchanged until its
+    outcome is known: it finds either its own value or the value of another process. So nothing is committed twice, and nothing of an
+    earlier worker is committed late. If the write were abandoned and its rows written with the next commit, rows could be written twice.
 
     `settle` and `commit` must not overlap; `stage` and `publish` may be called while they run.
 
+    - `name`: the name of the entry in `store`.
+    - `writer`: the first part of the numbers of commits (`CommitNumber.writer`).
     - `version`: version of the stored entry, or None if there is none.
-    - `number`: the last number that was used before; the commits of this life have higher numbers.
+    - `number`: the last number that was used before; the commits of this worker have higher numbers.
     - `positions`: the positions in the stored entry.
     """
 
@@ -63,19 +65,19 @@ class Commits:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it is unknown if the last commit was stored."""
+        """Whether a commit got no answer, so that it is not known whether it was stored."""
         return self._undecided is not None
 
     @property
     def has_staged(self) -> bool:
-        """Whether the sink has staged items that the entry does not name yet."""
+        """Whether the sink has staged items that the stored entry does not name yet."""
         return bool(self._staged)
 
     async def settle(self) -> None:
-        """Prepare for the next commit: repeat an undecided write, and publish if too many commits are unpublished.
+        """Find out the outcome of a commit that got no answer, by repeating it. Then publish, if too many commits are unpublished.
 
-        Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
-        if waiting does not help.
+        Call this before each commit. Raises: FencedError if another process has written the entry; StoreUnavailableError if the store
+        cannot be reached now; StateError if waiting does not help.
         """
         if self._undecided is not None:
             await self._decide(self._undecided)
@@ -94,17 +96,17 @@ class Commits:
             self._staged.append(staged)
 
     async def commit(self, value_of: ValueOf, positions: Any, *, names_staged: bool = True) -> None:
-        """Write the entry. `settle` must have returned before.
+        """Write the entry, which commits the staged items that it names. `settle` must have returned before.
 
-        - `value_of`: returns the content of the entry. It is called before the first await, so that the entry contains the state
-          at the time of the call.
+        - `value_of`: returns the content of the entry. It is called before the first await, so that the entry contains the state at the
+          time of the call.
         - `positions`: the positions as plain JSON, in the format of the entry.
         - `names_staged`: if False, the entry names only items that were committed before.
 
         Raises: the errors of `settle`.
         """
         if self._undecided is not None:
-            raise AssertionError("a commit is undecided")
+            raise AssertionError("the outcome of the last commit is not known: call `settle` first")
         self._number += 1
         staged = tuple(self._staged) if names_staged else ()
         if self._sink.can_take_back:
@@ -117,7 +119,7 @@ class Commits:
         await self._decide(write)
 
     async def publish(self) -> None:
-        """Make the committed items visible, in the order of their numbers.
+        """Make the items that are committed and not visible yet visible, in the order of their numbers.
 
         Raises: FencedError if another process has written the entry; StoreUnavailableError if the destination cannot be reached now;
         StateError if a staged item is missing.
@@ -143,8 +145,8 @@ class Commits:
 
     def _fenced(self) -> FencedError:
         return FencedError(
-            f"another process owns {self._name} in {self._store.place}; this one must stop, what it had not committed is dropped; a "
-            "reset of the positions does that too"
+            f"{self._name} in {self._store.place} was written by another process, which has replaced this one, or "
+            "by a reset of the positions. This process stops; the other one reads again what it had not committed"
         )
 
     async def _decide(self, write: _Write) -> None:
@@ -163,12 +165,13 @@ class Commits:
 
 
 class CommitCounts(msgspec.Struct):
-    """Numbers on the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after another.
+    """Counts and times of the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after
+    another.
 
     - `files`, `size`: number of files of the last commit that had records, and their bytes.
     - `age_ms`: time since that commit was stored.
-    - `records`: number of records written to the sink before its last commit staged them.
-    - `undecided`: the entry and its place, while the write of the entry has no answer; otherwise None.
+    - `records`: number of records that were written to the sink when it staged the items of its last commit.
+    - `undecided`: the name and place of the entry, while a write of it has no answer; otherwise None.
     """
 
     clock: Clock = msgspec.field(default_factory=SystemClock)
@@ -184,11 +187,15 @@ class CommitCounts(msgspec.Struct):
         return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
 
     def begun(self, entry: str) -> None:
-        """Remember that an entry is being written."""
+        """Remember that a write of this entry (name and place) has begun and has no answer yet."""
         self.undecided = entry
 
     def decided(self, staged: Sequence[Staged], records: int) -> None:
-        """Remember that the entry which names `staged` is stored. `records` had been written when it was staged."""
+        """Count a commit that is stored.
+
+        - `staged`: the items that it has committed.
+        - `records`: number of records that were written to the sink when these items were staged.
+        """
         self.undecided, self.records = None, records
         if staged:
             self.files, self.size = sum(each.files for each in staged), sum(each.size for each in staged)
@@ -197,9 +204,9 @@ class CommitCounts(msgspec.Struct):
 
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
-"""With this many unpublished commits, the next commit publishes them first, because an entry has room for only a few."""
+"""If this many commits are not published yet, they are published before the next commit, because an entry has room to name only a few."""
 ValueOf = Callable[[int, Sequence[Staged]], bytes]
-"""Returns the stored form of the entry, from the number of the write, which makes it unique, and the staged items that it names."""
+"""Returns the content of the entry, from the number of the write, which makes each content unique, and the staged items that it names."""
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -210,31 +217,32 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 async def tell_of_others(sink: CommittingSink, place: str) -> None:
-    """Warn if the positions in `place` are new, but the sink has rows that belong to other positions."""
+    """Warn if this job has no positions in `place` yet, but the sink has rows of other writers, whose positions must be elsewhere."""
     if writers := await sink.writers():
         log.warning(
-            "the positions in %s are new, but %s has rows of %s: other positions belong to them, and this job may read the same records "
-            "again",
+            "no positions are stored in %s yet, but %s has rows of %s, so their positions are in another place. "
+            "This job may write the same records again. To continue at those positions, start with their "
+            "flink.state.uri and flink.job.name",
             place,
             sink.destination(),
             ", ".join(sorted(writers)),
         )
 
 
-# Decides when a checkpoint is taken.
+# CheckpointScheduler decides when a checkpoint is taken.
 
 MIN_PAUSE_SECONDS = 0.1
-"""Seconds between a checkpoint and the next requested one.
+"""The shortest pause between a checkpoint and one that was requested (seconds).
 
-Without this pause a thousand shards that end together would cause a thousand snapshots of a thousand shards each.
+Without it, a thousand shards that end together would cause a thousand snapshots of a thousand shards each.
 """
 
 
 class CheckpointScheduler:
     """Takes a checkpoint after each interval, and on request. With an interval of -1 it takes them on request only.
 
-    Requests made soon after a checkpoint share the next one. The scheduler is stopped and never cancelled, so that no flush or store is
-    interrupted.
+    Requests made soon after a checkpoint share the next one. To end it, call `stop` and wait for `run`; it is never cancelled, so no flush
+    and no write to the store is interrupted.
     """
 
     def __init__(self, interval_ms: int) -> None:
@@ -243,13 +251,13 @@ class CheckpointScheduler:
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
-        """Prepare for a run."""
+        """Make `run` possible again after `stop`."""
         self._stopping.clear()
 
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        A sink requests one, and so does the end of a shard whose children in other workers wait for the checkpoint (S2).
+        A sink requests one, and so does the end of a shard, because its children in other workers wait until the end is stored (S2).
         """
         self._requested.set()
 
@@ -270,11 +278,11 @@ class CheckpointScheduler:
                 earliest = asyncio.get_running_loop().time() + MIN_PAUSE_SECONDS
 
 
-# Measures how old the last stored checkpoint is, and since when storing one has been unsuccessful.
+# CheckpointAge measures how old the last stored checkpoint is, and since when no checkpoint could be stored.
 
 
 class CheckpointAge:
-    """Owns when a worker's checkpoints began and were stored. Only one is taken at a time. `CheckpointScheduler` decides when."""
+    """Remembers when a worker's last checkpoint was stored, and since when one is in progress. Only one is taken at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -283,7 +291,7 @@ class CheckpointAge:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure the block, which takes and stores a checkpoint. The checkpoint counts as stored if the block does not raise."""
+        """Measure the `with` block, which takes and stores a checkpoint. If the block raises, the checkpoint does not count as stored."""
         self._started = self._clock.monotonic() if self._started is None else self._started
         yield
         self._stored, self._started = self._clock.monotonic(), None
@@ -295,9 +303,9 @@ class CheckpointAge:
 
     @property
     def running_ms(self) -> int:
-        """Time since the current checkpoint began (ms); 0 if the last checkpoint is stored.
+        """Time since the checkpoint in progress began (ms); 0 if the last checkpoint is stored.
 
-        If checkpoints before it were not stored, the time counts from the first of them.
+        If checkpoints before it could not be stored, the time counts from the first of them.
         """
         return self._since(self._started) or 0
 

@@ -1,4 +1,4 @@
-"""Emitter writes batches to the sink and advances the position in one step (S1), and passes the watermark on to the sink."""
+"""Emits records: writes batches to the sink, moves the position in the same step (S1), and passes the watermark on to the sink."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ from .retention_gaps import ShardObservation
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
-"""How long the emitter runs before it yields to the readers if the sink never waits: as long as their last turn, within these limits."""
+"""The shortest and the longest time for which the emitter runs before it lets the readers run (seconds). In between, it runs for as long
+as they did.
+"""
 PERMISSION_POLL_SECONDS = 0.1
 
 
 class Emitter:
-    """The only caller of the sink, apart from checkpoints. Both take turns, so that calls never overlap.
+    """Emits records: gives batches to the sink, one at a time, and moves the position of a shard when `write` returns.
 
-    It is stopped and never cancelled, so that a write is never cut off.
+    Only the emitter and checkpoints call the sink. They take turns, so that calls never overlap. The emitter is stopped and never
+    cancelled, so that no write is cut off.
 
     `may_write_now` is asked before each write, because a worker that others may replace needs a permission (E4).
     """
@@ -73,7 +76,7 @@ class Emitter:
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
         self._sink_turn = _SinkTurn()
-        """Held around every call of the sink."""
+        """The lock that is held during every call of the sink."""
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0
@@ -82,12 +85,15 @@ class Emitter:
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start(self, run: TerminationCondition) -> None:
-        """Start a run, with its bounds."""
+        """Prepare for a run with these bounds."""
         self._run = run
         self._is_stopping = False
 
     async def run(self, on_bounds_reached: Callable[[EndReason], None]) -> None:
-        """Emit until stopped. Call `on_bounds_reached` when the run has reached its bounds."""
+        """Emit until stopped.
+
+        `on_bounds_reached`: called with the reason when the run has reached its bounds.
+        """
         while not self._is_stopping:
             if (reason := self._run.end_reason()) is not None:
                 on_bounds_reached(reason)
@@ -102,13 +108,14 @@ class Emitter:
             await self._emit_watermark()
             if self._select_next() is None:
                 await self._wake.wait()
-                self._suspension.check()  # idleness must be judged again after a suspension, before anything is emitted (W7)
+                # After a suspension of the process it must be decided again which shards are idle, before anything is emitted (W7).
+                self._suspension.check()
                 self._turn_began = self._clock.monotonic()
         self._last_watermark_at = float("-inf")
         await self._emit_watermark()
 
     def stop(self) -> None:
-        """Return from `run` after the current write."""
+        """Make `run` return after the current write."""
         self._is_stopping = True
         self._wake.set()
 
@@ -119,13 +126,13 @@ class Emitter:
     # --- shards -----------------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Check again what may be emitted, because something changed."""
+        """Check again which shard may emit, because something has changed."""
         self._wake.set()
 
     def on_added(self, entry: ShardEntry) -> None:
-        """Count an added shard for watermarks from now on.
+        """Count a shard that was added for watermarks from now on.
 
-        It does not count for the run, because a shard that had ended before was not finished by this run.
+        It is not counted for the bounds of the run yet: if it had ended before the run, this run has not finished it.
         """
         self._alignment.update(entry)
         self.local_watermark.update(entry)
@@ -139,7 +146,9 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Count an emitted batch towards the bounds of the run, and towards the turn of its shard. The caller calls `on_changed` next."""
+        """Count an emitted batch towards the bounds of the run, and towards the turn of its shard. The caller calls `on_changed` after
+        this.
+        """
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 
@@ -151,30 +160,32 @@ class Emitter:
         self._wake.set()
 
     def on_heartbeat(self) -> None:
-        """Refresh the global watermark, even while idle or held back (W7), and let the emitter pass it to the sink."""
+        """Update the global watermark, even while no record is emitted (W7), and let the emitter pass it to the sink."""
         self._alignment.report()
         self._wake.set()
 
     # --- the sink ---------------------------------------------------------------------------------------------------------------
 
     def between_writes(self) -> AbstractAsyncContextManager[None]:
-        """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this."""
+        """Return a context manager in whose block no other call of the sink runs; the block itself may call the sink. Checkpoints use
+        this.
+        """
         return self._sink_turn
 
     @property
     def has_sink_failed(self) -> bool:
-        """Whether a call of the sink has raised: the sink may have lost what it had not made durable."""
+        """Whether a call of the sink has raised an error. The sink may then have lost records that it had not made durable."""
         return self._sink_turn.has_failed
 
     async def wait_for_write(self) -> None:
-        """Wait until the write in progress has ended, and its position is counted."""
+        """Wait until the write in progress has ended and the position has moved past it."""
         async with self._sink_turn:
             pass
 
     def _select_next(self) -> tuple[ShardEntry, int] | None:
-        """Return the shard that emits next, and how many records of its first batch.
+        """Return the shard that emits next, and how many records of its first queued batch. Alignment and the bounds of the run decide.
 
-        Alignment and the bounds choose it. Return None if there is no such shard, or the sink has no room.
+        Return None if no shard may emit, or if the sink has no room.
         """
         selected = self._alignment.select_next() if self._sink.has_room() else None
         if selected is None:
@@ -183,11 +194,12 @@ class Emitter:
         return entry, self._run.max_emittable(entry, count)
 
     async def _emit(self, entry: ShardEntry, count: int) -> bool:
-        """Write the next `count` records of a shard's first batch. Return whether the shard's position has moved. There are three cases:
+        """Write the next `count` records of a shard's first queued batch. Return whether the shard's position has moved. There are three
+        cases:
 
         1. The batch has no records: only the position moves.
-        2. The batch was written: the position moves in the same step (S1), still under the lock.
-        3. The shard was removed while the batch waited or was written: the batch only frees its memory (P6).
+        2. The batch was written: the position moves in the same step (S1), before another task can call the sink.
+        3. The shard was removed while the batch waited or was written: the position does not move, and the batch's memory is freed (P6).
         """
         batch, freed = entry.take(count)
         if batch.after_gap:
@@ -202,9 +214,9 @@ class Emitter:
         return is_emitted
 
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
-        """Wait for the permission to write (E4). Return False if the run stops, or the shard is no longer read here.
+        """Wait until this process may write (E4). Return False if the run stops, or if the shard is no longer read here.
 
-        If `was_begun`, a shard that is abandoned after the write began still waits for the permission.
+        `was_begun`: whether the write has begun already. Then a shard that is no longer read here waits for the permission too.
         """
         while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():
@@ -219,13 +231,16 @@ class Emitter:
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
-            # If this worker was replaced, others may have deleted the target of its writes, and they read its records again. Until
-            # that is known, the error waits. It counts once a heartbeat is confirmed, or if the run ends before. Otherwise the last
-            # checkpoint would store positions of records that the sink has lost with the error.
+            # If this worker was replaced, other workers may have deleted what it writes to, and they read its records again. Then the error
+            # does not matter. So it is raised only when a heartbeat is confirmed, or when the run ends. If the error were forgotten in the
+            # second case, the last checkpoint could store positions of records that the sink has lost.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
-                self._sink_turn.fail()  # even with StoreUnavailableError, because no write is repeated
+                self._sink_turn.fail()  # Even StoreUnavailableError counts as a failure here, because a write is not repeated.
                 raise
-            lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
+            lost = (
+                "the sink failed at %s of %s. This process may have lost its shards, so the error does not end the "
+                "job, and the records are read again: %s"
+            )
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
             is_written = False
         finally:
@@ -240,8 +255,8 @@ class Emitter:
     async def _write_to_sinks(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         if batch.poisoned:
             await self._handle_undeserialized(batch)
-            # The target of dead letters may be slow, so the permission may be gone by now. A hand-over waits for a write that has
-            # begun.
+            # Writing the dead letters may have taken long, so the permission is checked again. A write that has begun delays the transfer
+            # of its shard.
             if len(batch) and not await self._may_write(entry, was_begun=True):
                 return False
         if len(batch):
@@ -257,7 +272,8 @@ class Emitter:
     async def _yield_to_readers(self) -> None:
         """Let the readers run, even if the sink never waits (F1).
 
-        The emitter's next turn is as long as the readers' turn was. With a shorter one, many readers would fill the queues.
+        The emitter's next turn is as long as this turn of the readers. If it were shorter, many readers would fill the queues faster than
+        the emitter empties them.
         """
         yielded_at = self._clock.monotonic()
         if yielded_at - self._turn_began < self._turn_seconds:
@@ -270,8 +286,8 @@ class Emitter:
         if self._clock.monotonic() - self._last_watermark_at < self._emit_interval:
             return
         self._last_watermark_at = self._clock.monotonic()
-        # Decided while holding the lock, because a shard may become active again during a flush. An earlier value would be too high
-        # (W1).
+        # Computed while no other call of the sink runs, because a shard may become active again during a flush. A value computed before
+        # would then be too high (W1).
         async with self._sink_turn:
             value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
@@ -283,18 +299,21 @@ class Emitter:
 
 
 class _SinkTurn(asyncio.Lock):
-    """A lock that remembers whether its block has raised. A context manager around a lock would take four times as long for each batch."""
+    """A lock that remembers whether its block has raised an error.
+
+    It is a lock itself, because a context manager around a lock would cost four times as much for each batch.
+    """
 
     has_failed = False
 
     def fail(self) -> None:
-        """Remember a failure that its block did not raise, or that counts although its kind does not."""
+        """Remember a failure, even one that the block did not raise, or a StoreUnavailableError."""
         self.has_failed = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # With StoreUnavailableError a checkpoint has lost nothing, and is repeated.
+        # StoreUnavailableError does not count: the checkpoint that raised it has lost nothing, and is repeated.
         if isinstance(error, Exception) and not isinstance(error, StoreUnavailableError):
             self.has_failed = True
         self.release()
@@ -303,7 +322,7 @@ class _SinkTurn(asyncio.Lock):
 def tell_user_error(error: Exception, batch: RecordBatch) -> None:
     """Log an error of a sink that is user code, with its traceback and the record at which it was raised.
 
-    Errors of our own sinks need no such line, and MapSink has already logged the error of a handler.
+    Errors of built-in sinks are not logged here. `MapSink` has already logged the error of its handler.
     """
     if for_log(error) is not None and not was_logged(error):
         first = batch.sequence_numbers[0]
@@ -312,15 +331,14 @@ def tell_user_error(error: Exception, batch: RecordBatch) -> None:
         log_user_error(log, error, where, batch.shard.key, first)
 
 
-# TerminationCondition decides whether a bounded run has reached its bounds (S8). RunCompletion: the end of a run,
-# with its reason.
+# TerminationCondition decides whether a bounded run has reached its bounds (S8). RunCompletion keeps how a run has ended.
 
 
 class TerminationCondition:
-    """Owns how much a run has emitted, and which of its shards have reached their bounds.
+    """Decides whether a run has reached its bounds: counts what it has emitted, and keeps which shards have reached their bounds.
 
-    `has_leases`: whether shards come with leases. Then a run has no shards at first, and children follow their parent only later
-    (E7).
+    `has_leases`: whether shards are added as their leases are acquired. Then a run has no shards at first, and the children of a shard come
+    later than its end (E7).
     """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
@@ -351,10 +369,10 @@ class TerminationCondition:
         return limit is None or self._per_shard.get(entry.key, 0) < limit
 
     def needs_more_reads(self, entry: ShardEntry) -> bool:
-        """Return whether the run may emit more of a shard than was read so far.
+        """Return whether the run may emit more of a shard than was read so far. If not, reading stops.
 
-        Reading stops at the first tip. A busy shard has new records by the time the last of a thousand shards reaches
-        its tip, so the shards would never all be at their tips together.
+        With `stop_at_tip` a shard is read until it is at its tip once. Otherwise the shards would never all be at their tips together: a
+        busy shard has new records by the time the last of a thousand shards reaches its tip.
         """
         return self.may_emit(entry) and not self._has_reached_tip(entry) and not self.is_past_event_time(entry)
 
@@ -365,7 +383,7 @@ class TerminationCondition:
         self._per_shard[entry.key] = self._per_shard.get(entry.key, 0) + len(batch)
 
     def update(self, entry: ShardEntry) -> None:
-        """Check again whether a shard has reached its bounds."""
+        """Decide again whether a shard has reached its bounds, because it has changed."""
         if entry.stage is ShardStage.WAITING:
             return
         self._started.add(entry.key)
@@ -382,7 +400,7 @@ class TerminationCondition:
     def holds_watermark(self, entry: ShardEntry) -> bool:
         """Return whether watermarks wait for the shard.
 
-        A bounded run does not wait for records that it will not read. W2 is for unbounded runs.
+        They do not wait for records that a bounded run will not read. In an unbounded run every silent shard holds them back (W2).
         """
         return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
@@ -399,7 +417,7 @@ class TerminationCondition:
 
     @property
     def ends_without_open_shards(self) -> bool:
-        """Whether the run is over when this worker has no open shard."""
+        """Whether the run is over when this worker has no open shard. In a group it is not, because further shards may come."""
         return self.has_shard_bounds and not self._has_leases
 
     def is_past_event_time(self, entry: ShardEntry) -> bool:
@@ -408,10 +426,9 @@ class TerminationCondition:
         return until is not None and watermark is not None and watermark > until
 
     def _fair_share(self, entry: ShardEntry, max_bytes: int) -> int:
-        """Return how many records a shard may emit at once, so that every shard can emit before `max_bytes` is reached.
+        """Return how many records a shard may emit at once, so that every shard emits some before `max_bytes` is reached.
 
-        One read of a busy shard may be larger than the whole bound. Without this, that shard would be the only one in
-        every run.
+        One read of a busy shard may be larger than `max_bytes`. Without this limit, each run would emit that shard only.
         """
         head = entry.reading.queue[0]
         return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
@@ -424,9 +441,9 @@ class TerminationCondition:
         return self._has_reached_tip(entry) and not entry.reading.queue and not entry.emission.is_writing
 
     def _has_reached_tip(self, entry: ShardEntry) -> bool:
-        """Return whether the run has seen the shard's tip.
+        """Return whether a read of this run was at the shard's tip.
 
-        A shard that was closed when listed has no tip, only an end, because its children wait for the end (S2).
+        A shard that was listed as closed has an end instead of a tip. It is read to its end, because its children wait for that (S2).
         """
         return self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
 
@@ -437,13 +454,13 @@ class TerminationCondition:
 
 
 class RunCompletion:
-    """Owns how a run ends: with a reason or an error, whichever comes first. An error of a background task ends the run."""
+    """Keeps how a run ends: with a reason or an error, whichever comes first. An error of a background task ends the run."""
 
     def __init__(self) -> None:
         self._reason: asyncio.Future[EndReason] | None = None
         self._is_stopped = False
         self.ending = asyncio.Event()
-        """Set while a run ends, and after it."""
+        """Set when a run begins to end, until the next run starts."""
 
     @property
     def is_running(self) -> bool:
@@ -463,7 +480,7 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """Start a run. After `stop` it ends at once."""
+        """Start a run. If `stop` was called before, it ends at once."""
         self._reason = asyncio.get_running_loop().create_future()
         self.ending.clear()
         if self._is_stopped:
@@ -481,7 +498,7 @@ class RunCompletion:
             self.ending.set()
 
     def stop(self) -> None:
-        """End the run, and each later one as soon as it starts."""
+        """End the run, and make each later run end as soon as it starts."""
         self._is_stopped = True
         self.complete(EndReason.STOPPED)
 
@@ -504,17 +521,17 @@ class RunCompletion:
         return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if task in LEFT_BEHIND:  # a task that an earlier run has left behind
+        if task in LEFT_BEHIND:  # An earlier run has left this task behind, because it did not end in time.
             return
         if task.cancelled():
-            # At the end of a run we cancel tasks ourselves; then this changes nothing. Before the end, a sink has let a
-            # cancellation of its own escape. Then the run must fail instead of waiting for ever.
+            # At the end of a run its tasks are cancelled, and this call changes nothing. Before the end, a task is cancelled only if a sink
+            # cancels itself by mistake. Then the run must fail instead of waiting for ever.
             self.fail(ImpossibleStateError(f"a background task of the run was cancelled: {task.get_coro()}"))
         elif (error := task.exception()) is not None:
             self.fail(error)
 
 
-# Bounded runs: the bounds that may end a run, and its result.
+# Bounds, EndReason and BoundedResult: what may end a run, and its result.
 
 
 class EndReason(Enum):
@@ -540,17 +557,15 @@ def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds that end a run. Every bound is optional; the first one reached ends the run.
+    """The bounds of a run. Every bound is optional; the first one that is reached ends the run.
 
     - `max_time`: seconds.
     - `max_records`: the number of records over all shards, exact.
-    - `max_bytes`: payload bytes over all shards. The batch that crosses the bound is the last.
-    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is
-      above it has finished.
+    - `max_bytes`: payload bytes over all shards. The batch that reaches the bound is the last.
+    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
-    - `shard_limits`: exactly this many records of each shard (by `Shard.key`), then the shard has finished. Shards not
-      named have no limit. The run asks the mapping after each write, so with `stop_at_tip` its sink may end a shard by
-      adding it.
+    - `shard_limits`: the exact number of records to emit of each shard (by `Shard.key`), then the shard has finished. A shard that is not
+      named has no limit. The run reads the mapping after each write, so with `stop_at_tip` its sink may end a shard by adding it.
     """
 
     max_time: float | None = None
@@ -577,9 +592,9 @@ class Bounds:
 class ShardOutcome:
     """How far a run emitted a shard.
 
-    - `state`: the shard's emitted state.
+    - `state`: how far the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: how much was emitted in this run.
-    - `seen`: the run's other observations of the shard.
+    - `seen`: what else the run observed of the shard.
     """
 
     shard: Shard
@@ -591,9 +606,9 @@ class ShardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BoundedResult:
-    """The reason why a run ended, and the outcome of each shard, by `Shard.key`.
+    """The result of a run: the reason why it ended, and the outcome of each shard by `Shard.key`.
 
-    - `records`: how many records the sink got, including those that it has rejected.
+    - `records`: how many records the sink received, including those that it has rejected.
     """
 
     reason: EndReason
@@ -609,8 +624,8 @@ def shard_outcome(
 ) -> ShardOutcome:
     """Return the outcome of one shard.
 
-    - `before`: records and bytes that were emitted before the run.
-    - `past_event_time`: the next watermark of each shard that is past the bound.
+    - `before`: number of records and bytes that were emitted before the run.
+    - `past_event_time`: the shards whose next record is above the bound `until_event_time`, each with the watermark of that record.
     """
     is_past, behind_ms = entry.key in past_event_time, entry.metrics.millis_behind_latest
     failure = entry.metrics.last_failure

@@ -1,4 +1,4 @@
-"""Reads the shards of a job: a task for each shard, the batches that it queues, and the memory that they may hold."""
+"""Reads the shards of a job: a task for each shard, the queues of its batches, and the memory that they may hold."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from .retention_gaps import RetentionGaps
 if TYPE_CHECKING:
     from ..leases.heartbeat import WritePermission
 
-    # imported only for its type, because a job that runs alone does not load the code of groups
+    # Imported only for its type, because a job that runs alone does not load the code of groups.
     from ..leases.worker import Worker
 
 log = logging.getLogger("recordpublisher.fetcher")
 
 
 class ReadTasks:
-    """Owns the reading tasks of a run."""
+    """Starts and ends the readers of a run: one task for each shard that is read."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class ReadTasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
         self._cancelled: set[asyncio.Task[None]] = set()
-        """Readers of this run that were cancelled. A reader that ends as cancelled without being in this set has failed."""
+        """Readers of this run that were cancelled by this class. If another reader ends as cancelled, its publisher has failed."""
 
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
-        """Start a reader for each of these shards that may be read and has none. Return those shards.
+        """Start a reader for each of these shards that may be read and has none. Return the shards that have started.
 
-        A shard that was stopped while it waited starts without a reader. Otherwise its stored position would say that
-        it waits.
+        A shard that was abandoned while it waited for its parents counts as started, but gets no reader. Its stored position must not say
+        that it still waits.
         """
         started: list[ShardEntry] = []
         for entry in entries:
@@ -96,11 +96,11 @@ class ReadTasks:
         """Read no more of a shard in this run. Records that are already queued are still emitted."""
         if entry.needs_reader:
             entry.finish_reading()
-            if entry.key in self._tasks:  # otherwise its reader has failed
+            if entry.key in self._tasks:  # The task is missing if its reader has failed.
                 self._cancel(self._tasks[entry.key])
 
     def abandon(self, entry: ShardEntry) -> None:
-        """Read no more of a shard, and drop its queue, because another process has the shard, or will have it."""
+        """Read no more of a shard, and drop its queued records, because another process reads the shard now or soon."""
         task = self._tasks.pop(entry.key, None)
         if task is not None:
             self._abandoned.add(task)
@@ -114,7 +114,7 @@ class ReadTasks:
 
     @property
     def hung(self) -> list[str]:
-        """The readers that have not ended although they were cancelled, with the line at which each of them waits."""
+        """The readers that have not ended although they were cancelled, each with the line of code at which it waits."""
         return [self._words_of(task).rstrip(",") for task in self._cancelled if not task.done()]
 
     def cancel(self) -> None:
@@ -125,8 +125,8 @@ class ReadTasks:
     async def stop(self) -> None:
         """Cancel every reader, and drop the records that were read but not emitted.
 
-        The job continues without a publisher that does not end within `flink.job.drain.timeout`: its consumer accepts nothing
-        more.
+        If a publisher does not end within `flink.job.drain.timeout`, the job continues without it. Batches that it still produces are
+        ignored.
         """
         self.cancel()
         await self._end_or_leave([*self._tasks.values(), *self._abandoned])
@@ -151,13 +151,13 @@ class ReadTasks:
         return f"the publisher of {type(self._factory).__name__} for {shard}, which waits at {waiting_line(task)},"
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
-        # Cancel only once, because a second cancellation would cut off the work that the first one began.
+        # A reader is cancelled only once, because a second cancellation would interrupt what it does to end properly.
         if task not in self._cancelled:
             self._cancelled.add(task)
             task.cancel()
 
     def _started(self, entry: ShardEntry) -> list[ShardEntry]:
-        """Start the reader, unless the run needs no more of the shard, or the shard was abandoned."""
+        """Start the reader of a shard if the run still needs one. Return the shard in a list, or an empty list if it was abandoned."""
         if entry.needs_reader:
             self._start(entry)
         return [] if entry.reading.is_abandoned else [entry]
@@ -195,7 +195,7 @@ class ReadTasks:
         except Exception as error:
             name_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
             raise
-        except asyncio.CancelledError:  # `on_done` knows whether it was asked for.
+        except asyncio.CancelledError:  # `on_done` decides whether this cancellation was requested.
             raise
         except BaseException as error:
             name = f"the publisher of {type(self._factory).__name__} for {entry.key}"
@@ -215,7 +215,8 @@ class ReadTasks:
                 if not self._gaps.accept(entry, error):
                     raise
                 if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
-                    # The shard has not even an oldest record, so the whole shard is past retention. Its children, if any, are listed.
+                    # The shard does not even have an oldest record, so the whole shard is past retention. Its children, if there are any,
+                    # are listed.
                     self._intake.end(entry, ())
                     return RunResult.COMPLETE
                 position = StartingPosition.trim_horizon()
@@ -240,11 +241,11 @@ class ReadTasks:
         return await consumer.run()
 
 
-# ReadIntake queues the batches of the readers, settles their memory, and decides when the next read may start.
+# ReadIntake queues the batches of the readers, accounts for their memory, and decides when the next read may start.
 
 
 class ReadIntake:
-    """The receiving side of every shard reader."""
+    """Receives the batches of all readers, and queues them by shard."""
 
     def __init__(
         self,
@@ -263,7 +264,7 @@ class ReadIntake:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes queued or reserved, as held in memory."""
+        """Bytes of memory held by queued batches, or reserved for reads."""
         return self._budget.used
 
     def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
@@ -271,11 +272,11 @@ class ReadIntake:
         return self._budget.why_blocked(entry)
 
     def output_for(self, entry: ShardEntry) -> ShardIntake:
-        """Return the ShardOutput of one shard."""
+        """Return the object through which the reader of one shard delivers its batches (a `ShardOutput`)."""
         return ShardIntake(self, entry)
 
     def share_among(self, readers: int) -> None:
-        """Set how many shards are read from now on, and share the memory."""
+        """Divide the memory between this many shards from now on."""
         self._budget.share_among(readers)
 
     def reserve_first_read(self, entry: ShardEntry) -> int:
@@ -285,7 +286,7 @@ class ReadIntake:
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
         """Queue a batch, then wait until the next read may start. Return how many bytes that read may bring.
 
-        Raises: DataLossError if records before the batch passed the retention unread, and the job does not accept that.
+        Raises: DataLossError if records before the batch expired unread, and the job does not accept that.
         """
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
@@ -296,27 +297,27 @@ class ReadIntake:
         self._gaps.on_read(entry, batch)
         self._budget.settle_read(entry, 0 if batch.is_empty_read else batch.held_bytes)
         self._budget.release(entry.on_read(batch, at))
-        del batch  # so that its memory is freed as soon as it is emitted (P6)
+        del batch  # Without this, the local name would keep the batch's memory after it was emitted (P6).
         if entry.reading.needs_no_more:
-            # There is no further read. The reader does not wait, because it may still have to report the shard's end.
+            # The reader does not wait for another read, because there is none, and it may still have to report the shard's end.
             return 0
         read_bytes = self._budget.reserve_read(entry) or await self._pending_reads.wait(entry)
         self._gaps.on_request(entry)
         return read_bytes
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
-        """Remember that a shard was read to its end. It has ended if nothing is queued, and drains otherwise."""
+        """Mark a shard as read to its end. It has ended now if nothing is queued, otherwise when its queue is emitted."""
         self._budget.settle_read(entry, 0)
         self._on_children_found(children)
         entry.end_of_reading(children)
 
     def on_emitted(self, entry: ShardEntry, freed_bytes: int) -> None:
-        """Start reads that wait for memory, because a shard has emitted and freed bytes."""
+        """Free this many bytes, which the shard has emitted, and start reads that wait for memory."""
         self._budget.release(freed_bytes)
         self._pending_reads.on_emitted(entry)
 
     def retry_pending_reads(self) -> None:
-        """Try every read that waits for memory. Called at each heartbeat."""
+        """Start the reads that wait for memory, where it is free by now. Called at each heartbeat."""
         self._pending_reads.retry_all()
 
     def drop(self, entry: ShardEntry) -> None:
@@ -326,7 +327,7 @@ class ReadIntake:
 
 
 class ShardIntake:
-    """The ShardOutput of one shard."""
+    """The `ShardOutput` of one shard: it passes the batches of the shard's reader to `ReadIntake`."""
 
     def __init__(self, intake: ReadIntake, entry: ShardEntry) -> None:
         self._intake = intake
@@ -341,24 +342,25 @@ class ShardIntake:
         return self._intake.put(self._entry, batch)
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Remember that the shard was read to its end, with its child shards."""
+        """Mark the shard as read to its end. `children`: its child shards, as far as its last read names them."""
         self._intake.end(self._entry, children)
 
 
-# MemoryBudget reserves memory before a read and settles it after the read, so that queues stay bounded (P6).
+# MemoryBudget reserves memory before a read, and replaces the reservation after it by the bytes that arrived, so that queues stay bounded
+# (P6).
 #
-# PendingReads holds the reads that wait for memory.
+# PendingReads keeps the reads that wait for memory.
 
 MIN_READ_BYTES = 64 * 1024
 
 
 class MemoryBudget:
-    """Owns how many bytes a worker has queued or reserved, and decides which shard may read next.
+    """Counts how many bytes a worker has queued or reserved, and decides which shard may read next.
 
     - A shard with an empty queue may always read one batch, even if that exceeds the budget.
     - The rest of the budget goes to the shard with the lowest next watermark first.
-    - A shard that alignment holds back gets none of the rest. Otherwise the shards ahead would use up the budget, and
-      the shard that they wait for could never read.
+    - A shard that alignment holds back gets none of the rest. If it did, the shards ahead would use up the budget, and the shard that they
+      wait for could never read.
     """
 
     def __init__(self, limits: BudgetLimits) -> None:
@@ -367,7 +369,10 @@ class MemoryBudget:
         self._readers = 1
 
     def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """Replace the reservation of a read that returned by the bytes that arrived. After each empty read a shard reserves less."""
+        """Replace the reservation of a read that has returned by the bytes that arrived.
+
+        After each empty read the shard reserves less for its next one.
+        """
         self.used += arrived_bytes - entry.reservation.bytes
         entry.reservation.settle(arrived_bytes)
 
@@ -376,7 +381,7 @@ class MemoryBudget:
         self.used -= freed_bytes
 
     def cancel_read(self, entry: ShardEntry) -> None:
-        """Release the reservation of a shard's next read, which does not take place."""
+        """Release the reservation for a shard's next read, because the shard is not read any further."""
         self.used -= entry.reservation.bytes
         entry.reservation.reserve(0)
 
@@ -387,10 +392,9 @@ class MemoryBudget:
     def reserve_read(self, entry: ShardEntry) -> int:
         """Reserve memory for a shard's next read. Return how many bytes it may read, or 0 if it must wait.
 
-        The reservation is twice the expected size of the read, so that the same memory is not granted to many reads. A
-        shard with queued records or dead letters may read only what is reserved. A shard with an empty queue may read
-        at least a fair share, because after a silence it may have much to read. A first read reserves its fair share,
-        because a thousand shards may start at once.
+        The reservation is twice the expected size of the read, so that the same memory is not promised to many reads. A shard with queued
+        records or dead letters may read only what is reserved. A shard with an empty queue may read at least its fair share, because after
+        a silence it may have much to read. A first read reserves its fair share, because a thousand shards may start at once.
         """
         queue, reservation = entry.reading.queue, entry.reservation
         has_queue = bool(queue.unhandled)
@@ -408,11 +412,11 @@ class MemoryBudget:
         return reservation.bytes if has_queue else max(reservation.bytes, fair_share)
 
     def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
-        """Return why a shard's next read waits, by the limits of this budget; None if it does not wait."""
+        """Return why a shard's next read waits under the limits of this budget, or None if it does not wait."""
         return why_blocked(entry, self._limits)
 
     def is_over_shard_limits(self, entry: ShardEntry) -> bool:
-        """Return whether a shard must emit before it may read more, however much memory is free."""
+        """Return whether a shard must emit records before it may read more, however much memory is free."""
         return self.why_blocked(entry) in LIMITS_OF_THE_SHARD
 
     def _may_queue_more(self, entry: ShardEntry) -> bool:
@@ -424,11 +428,11 @@ BEFORE_ALL_WATERMARKS = float("-inf")
 
 
 class PendingReads:
-    """Owns which shards wait for memory before their next read.
+    """Keeps which shards wait for memory before their next read.
 
-    A shard over a limit of its own (held back, too much queued) is tried again when it has emitted. The others wait for
-    memory of the worker and get it in the order of their next watermarks. So an emission costs the same with one shard
-    held back as with a thousand.
+    A shard over a limit of its own (held back by alignment, or too much queued) is tried again only when it has emitted. The other shards
+    wait for memory of the worker, and get it in the order of their next watermarks. So an emission costs the same with one shard held back
+    as with a thousand.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -448,7 +452,7 @@ class PendingReads:
             self._remove(entry)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Try the read of a shard that has emitted, then the reads of other shards."""
+        """Try the read of this shard, which has emitted, and then the reads of other shards, which may get its memory."""
         if entry.key in self._waiting:
             self._try_to_grant(entry)
         self._grant_in_order()
@@ -472,7 +476,7 @@ class PendingReads:
             self._update_order(entry)
 
     def _grant_in_order(self) -> None:
-        """Grant free memory to the lowest next watermark first, until one read does not fit."""
+        """Give free memory to the shard with the lowest next watermark first, until one read does not fit."""
         while (lowest := self._waiting_for_memory.lowest()) is not None:
             entry = self._waiting[lowest[1]]
             if not entry.reservation.is_requested:
@@ -494,11 +498,11 @@ class PendingReads:
             self._waiting_for_memory.set(entry.key, None)
 
 
-# why_blocked finds why the next read of a shard waits, for memory, metrics, alarms and log.
+# why_blocked finds out why the next read of a shard waits. Memory, metrics, alarms and log use it.
 
 
 class ReadBlock(Enum):
-    """The condition that must end before the shard's next read."""
+    """The reason why a shard's next read waits."""
 
     PARENTS = "it waits for the end of its parents"
     ALIGNMENT = "held back by alignment"
@@ -527,18 +531,20 @@ def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
     return ReadBlock.MEMORY if entry.reservation.is_requested else None
 
 
-# CurrentWorker holds the worker of this process that runs now, or ran last. LeaseGate decides whether it may write
-# now (E4).
+# CurrentWorker keeps the worker of this process in its group. LeaseGate decides whether that worker may write now (E4).
 
 
 class CurrentWorker:
-    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it."""
+    """Keeps which worker of a group this process is now, or was last. A process is one worker after another (E1).
+
+    `WorkerLives` sets the worker, and others only read it.
+    """
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
     def become(self, worker: Worker) -> None:
-        """Set the new worker."""
+        """Replace the worker, because the process joins its group under a new name."""
         self._worker = worker
 
     @property
@@ -548,17 +554,17 @@ class CurrentWorker:
 
     @property
     def name(self) -> str | None:
-        """Name of the worker of this process, or None if it has not joined."""
+        """Name of the current worker, or None if the process has not joined its group."""
         return None if self._worker is None else self._worker.name
 
     @property
     def group_watermark(self) -> int | None:
-        """The group's global watermark as far as the worker knows it (epoch ms)."""
+        """The global watermark of the group, as far as this process knows it (epoch ms)."""
         return None if self._worker is None else self._worker.group_watermark
 
     @property
     def group_maximum(self) -> int | None:
-        """The highest watermark of a shard of the group, as far as the worker knows it (epoch ms)."""
+        """The highest watermark of any shard of the group, as far as this process knows it (epoch ms)."""
         return None if self._worker is None else self._worker.group_maximum
 
     @property
@@ -567,13 +573,13 @@ class CurrentWorker:
         return None if self._worker is None else self._worker.permission
 
     def on_suspension(self) -> None:
-        """Withdraw the permission until a heartbeat is confirmed: during the suspension others may have replaced the worker."""
+        """Forbid writing until a heartbeat is confirmed, because others may have replaced the worker during the suspension."""
         if self._worker is not None:
             self._worker.permission.on_suspension()
 
 
 class LeaseGate:
-    """Owns the permission that was last found given, and the millisecond in which that was."""
+    """Decides whether the process may write to the sink. Keeps the last positive answer, and the millisecond in which it was given."""
 
     def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
         self._current = current
@@ -583,11 +589,11 @@ class LeaseGate:
         self._given_ms = -1
 
     def may_write_now(self) -> bool:
-        """Return whether a heartbeat was confirmed lately, and since the last suspension.
+        """Return whether a heartbeat was confirmed lately, and since the last suspension of the process.
 
-        A sink that sends from a queue may ask before each record. The answer is reused while the wall clock shows the
-        same millisecond. The wall clock continues while a process is stopped or its machine sleeps, so after either the
-        permission is checked again.
+        A sink that sends from a queue may ask before each record, so the answer is reused while the wall clock shows the same millisecond.
+        That is safe, because the wall clock continues while a process is stopped or its machine sleeps, so the permission is checked again
+        afterwards.
         """
         now_ms, permission = self._clock.now_ms(), self._current.permission
         if now_ms == self._given_ms and permission is self._given:
@@ -599,24 +605,26 @@ class LeaseGate:
         return True
 
 
-# ShardEnds checks the end of a shard that a publisher reports against the listing of the publisher's own source.
+# ShardEnds checks the end of a shard that a plugin's publisher reports against the listing of the same source.
 
 LISTINGS_OF_AN_END = 5
-"""How many listings must show an ended shard as open, about one a second. A source may report an end before its listing does."""
+"""How many listings, about one a second, may show an ended shard as open before that is an error. A source may report an end before its
+listing shows it.
+"""
 LONGEST_PAUSE = 30.0
-"""The most seconds between two listings that fail."""
+"""The longest pause between two attempts to list (seconds)."""
 discovery_log = logging.getLogger("recordpublisher.discovery")
 
 
 class ListedAsGoneError(StreamNotFoundError):
-    """The listing of a source says that the stream was deleted. An error of its publisher does not say that."""
+    """The listing of a source shows that the stream was deleted, which an error of its publisher does not prove."""
 
 
 class ShardEnds:
-    """Owns the last listing of each stream that was made for an end. Shards that end together share it.
+    """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
 
-    A shard that is stored as ended is never read again. So the end of a shard whose publisher names no children must show in the listing
-    of a source that lists its shards itself. The shards of Kinesis are not checked: the service names the children with the end (R4, F2).
+    A shard that is stored as ended is never read again. So if a publisher ends a shard and names no children, the listing of its source
+    must show the end too. The shards of Kinesis are not checked, because the service names the children with the end (R4, F2).
     """
 
     def __init__(self, factory: RecordPublisherFactory, clock: Clock) -> None:
@@ -627,9 +635,10 @@ class ShardEnds:
         """The last listing of each stream: when it began, and the keys of the shards that it shows as open and without children."""
 
     async def check(self, shard: Shard) -> None:
-        """Check that a shard may have ended without children, and return. Failed listings are repeated until one succeeds.
+        """Return when the listing confirms that a shard has ended without children. Failed listings are repeated until one succeeds.
 
-        Raises: PluginError if the listing still shows it as open and without children; StreamNotFoundError if the stream is gone.
+        Raises: PluginError if several listings still show the shard as open and without children; StreamNotFoundError if the stream is
+        gone.
         """
         factory = self._factory
         if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
@@ -642,22 +651,24 @@ class ShardEnds:
                 shown, failed = shown + 1, 0
             except StreamNotFoundError as error:
                 raise ListedAsGoneError(error.stream) from error
-            except Exception as error:  # The periodic listing ends the job if `discover` fails for long.
+            except Exception as error:
+                # An error of `discover` that lasts ends the job elsewhere, in the periodic listing.
                 failed += 1
-                line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
+                line = "%s was read to its end, but the listing that must confirm this failed; listing again: %s"
                 discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
             if shown == LISTINGS_OF_AN_END:
                 name = type(factory).__name__
                 raise PluginError(
                     f"the publisher of {name} for {shard.key} returned COMPLETE, and {name}.discover still lists the shard as open and "
-                    "without children: later records would never be read. Let `discover` list it with closed=True once nothing more "
-                    "comes, name its `child_shards` in the last batch, or let `run` wait for records instead of returning COMPLETE"
+                    "without children. If the shard counted as ended, later records would never be read. Let `discover` list it with "
+                    "closed=True once nothing more comes, name its `child_shards` in the last batch, or let `run` wait for "
+                    "records instead of returning COMPLETE"
                 )
             pause = min(LONGEST_PAUSE, 2.0**failed)
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 (jitter)
 
     async def _listed_open(self, stream: str) -> set[str]:
-        """Return the shards that a listing which begins from now on shows as open and without children."""
+        """Return the shards that are open and have no children, according to a listing that began after this call."""
         asked = self._clock.monotonic()
         async with self._listing:
             began, found = self._open.get(stream, (asked, None))

@@ -1,4 +1,4 @@
-"""ShardTable: the shards of a worker, and the order that reshards impose on them (S2)."""
+"""ShardTable: the shards that a worker knows and reads, and the order in which parents and children are read (S2)."""
 
 import asyncio
 import logging
@@ -24,7 +24,9 @@ ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 
 
 class ShardTable:
-    """Every listed shard. The worker's own shards have an entry; the others are remembered as listed."""
+    """Every shard that a listing or a parent has shown. A shard that this worker reads (owns) has a `ShardEntry`; of others only the
+    listing is kept.
+    """
 
     def __init__(
         self,
@@ -40,22 +42,22 @@ class ShardTable:
         """The children of listed shards."""
         self._last_listing: dict[str, set[str]] = {}
         self._unlisted: set[str] = set()
-        """Shards that dropped out of the listing and cannot be removed yet."""
+        """Shards that the last listing no longer has, and that cannot be removed from the table yet."""
         self._finished_before: set[str] = set()
         """Shards that were read to their end and no longer have an entry. They are never added again."""
         self._removed: Counter[str] = Counter()
-        """The totals of shards that were removed."""
+        """The sums of `TOTALS` over shards that were removed."""
         self._has_others = has_others
         """Whether other processes read shards of the job.
 
-        A parent without an entry then counts as ended, because its child has a lease (E7).
+        If so, a parent without an entry counts as ended, because a child has a lease only after its parents have ended (E7).
         """
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
 
     def tell(self, listener: ShardListener) -> None:
-        """Notify this listener of events of the shards that are added from now on."""
+        """Set the listener that is notified of events of the shards that are added from now on."""
         self._listener = listener
 
     def __iter__(self) -> Iterator[ShardEntry]:
@@ -75,31 +77,37 @@ class ShardTable:
         return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
 
     def count(self, key: str, counter: str) -> None:
-        """Count a record that was left out. A sink may reject records whose shard is gone already."""
+        """Add 1 to a counter of a shard (`Shard.key`). It is counted even if the shard was removed, because a sink may reject its
+        records late.
+        """
         if key in self._entries:
             self._entries[key].metrics.add(counter)
         else:
             self._removed[counter] += 1
 
     def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
-        """Remember listed shards of any owner. Return the new ones. A shard that was read to its end before is not new."""
+        """Add listed shards, whichever worker owns them. Return the new ones. A shard that was read to its end before is not new."""
         fresh = [shard for shard in shards if shard.key not in self._listed and shard.key not in self._finished_before]
         for shard in fresh:
             self._remember(shard)
         return fresh
 
     def listed_shards(self) -> dict[str, Shard]:
-        """Return every listed shard by key, of any owner."""
+        """Return every listed shard by key, whichever worker owns it."""
         return self._listed
 
     def children_of(self, parent: str) -> list[Shard]:
-        """Return the listed children of a shard (`Shard.key`), of any owner."""
+        """Return the listed children of a shard (`Shard.key`), whichever worker owns them."""
         return self._children.of(parent)
 
     def add(
         self, shard: Shard, state: ShardState, *, owned_since_ms: int | None = None, taken_over_below: int | None = None
     ) -> ShardEntry:
-        """Add a shard that this worker owns."""
+        """Add a shard that this worker reads from now on.
+
+        - `owned_since_ms`: when this worker got the shard (epoch ms).
+        - `taken_over_below`: see `ShardEmission`.
+        """
         entry = ShardEntry(
             shard,
             replace(state, parents=shard.parents),
@@ -118,32 +126,33 @@ class ShardTable:
         return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
 
     def may_start(self, entry: ShardEntry) -> bool:
-        """Return whether the shard waits, and its parents are finished (after a merge: both) (S2)."""
+        """Return whether the shard waits for its parents and need not any longer, because they were read to their ends (S2)."""
         return entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:
         """Return whether the last record of every parent was emitted.
 
-        A parent past retention counts as finished. A parent that is only missing from the last listing does not, nor
-        does a parent that no listing has shown yet: after a merge, the end of one parent may name the child before the
-        other parent was listed.
+        A parent past retention counts as emitted. A parent that is missing only from the last listing does not count, nor does a parent
+        that no listing has shown yet: after a merge, the end of one parent may name the child before the other parent was listed.
         """
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
     def inherited_watermark(self, shard: Shard) -> int | None:
-        """Return the watermark at which a child starts: the lowest of its parents here (W5)."""
+        """Return the watermark at which a child starts: the lowest one of its parents that this worker has read (W5)."""
         return inherited_watermark(
             self._entries[key].state.watermark for key in parent_keys(shard) if key in self._entries
         )
 
     def mark_finished(self, keys: Iterable[str]) -> None:
-        """Remember shards that were read to their end before, by the restored state, and have no entry here."""
+        """Note that these shards (`Shard.key`) were read to their end before, according to the restored state. They have no entry."""
         self._finished_before.update(keys)
 
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
-        """Apply a complete listing of a stream. Return the shards that it lacks and that must not count as expired for that alone (S5).
+        """Apply a complete listing of a stream. Return the shards that it lacks and that may have expired, for `MissingShards.check`
+        (S5).
 
-        These are this worker's shards that have ended, and the parents for which its shards wait.
+        These are this worker's shards that have ended, and the parents for which its shards wait. A single listing does not prove that they
+        are past retention.
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
@@ -153,8 +162,8 @@ class ShardTable:
                 self._listener.on_listed(shard, is_in_listing=True)
             self._update_closed(shard)
         missing = self._last_listing.get(stream, set()) - now
-        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
-        # it were removed, the next listing would find it again, and it would be read from its start.
+        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone. If it were removed, the
+        # next listing would show it as new, and it would be read again from its start.
         young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
         self._unlisted = (self._unlisted | missing) - now - young
         self._last_listing[stream] = now | young
@@ -165,13 +174,12 @@ class ShardTable:
         return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
 
     def removable(self) -> list[str]:
-        """Return the unlisted shards that may be removed now (S5).
+        """Return the shards that may be removed from the table now (S5). There are three cases:
 
-        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have
-        started: the children prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
-
-        A shard that this worker owns may be removed once it has ended and expired and its children in this worker have started. A
-        shard of another worker may be removed at once, because it does not decide whether its children may start.
+        - A shard of another worker that the listing lacks: at once, because it does not decide whether its children may start.
+        - A shard of this worker that the listing lacks: when it has ended, is past retention, and no child here waits for it.
+        - A shard of this worker that only the publisher has, because it reads an archive: when it has ended and its children have started,
+          which proves to a restart that it was read. If such shards stayed, snapshots would grow with the age of the archive.
         """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
@@ -180,11 +188,9 @@ class ShardTable:
     def is_exhausted(self, streams: Collection[str]) -> bool:
         """Return whether no more records of these streams can come.
 
-        That is so when listings have shown every shard as closed, and the own ones were read to their ends. A stream
-        without shards may get some.
-
-        A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
-        finite size become exhausted.
+        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. A stream without
+        shards may still get some. A Kinesis stream always has an open shard: if a listing shows none, it is older than a reshard. So only
+        other sources, of a finite size, become exhausted.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
         if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
@@ -197,7 +203,7 @@ class ShardTable:
         return {entry.key: entry.snapshot_state for entry in self}
 
     def remove(self, key: str) -> None:
-        """Remove a shard, whether this worker owns it or it is only listed."""
+        """Remove a shard, whether this worker reads it or it is only listed."""
         if key in self._entries:
             if self._entries[key].stage is ShardStage.ENDED:
                 self._finished_before.add(key)
@@ -207,7 +213,7 @@ class ShardTable:
         self._unlisted.discard(key)
 
     def remove_stream(self, stream: str) -> dict[str, ShardState]:
-        """Forget every shard of a stream that is no longer read. Return the states of those that this worker owns."""
+        """Remove every shard of a stream that is no longer read. Return how far each shard of this worker was emitted."""
         states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
         for key in states:
             self._remove_entry(key)
@@ -217,7 +223,9 @@ class ShardTable:
         return states
 
     def forget_finished(self, stream: str) -> None:
-        """Forget the finished shards of a deleted stream, because the shards of a later stream of its name are different."""
+        """Forget which shards of a deleted stream were read to their end, because a later stream of the same name has other shards with
+        the same ids.
+        """
         self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:
@@ -227,7 +235,7 @@ class ShardTable:
             self._listener.on_listed(shard, is_in_listing=False)
 
     def _update_closed(self, listed: Shard) -> None:
-        """Remember that a shard was closed since it was listed first. A listing that shows it as open again is an older one."""
+        """Remember that a shard was closed since it was listed first. A listing that shows it as open again is older, and is ignored."""
         known = self._listed.get(listed.key)
         if listed.closed and known is not None and not known.closed:
             self._listed[listed.key] = closed = replace(known, closed=True)
@@ -244,7 +252,7 @@ class ShardTable:
         return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
 
     def _is_succeeded(self, entry: ShardEntry) -> bool:
-        """Return whether a shard has ended and each of its children is read here. Others may not know yet that it has ended."""
+        """Return whether a shard has ended and this worker reads each of its children. Other workers may not know yet that it has ended."""
         children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
         are_read = [child is not None and child.stage is not ShardStage.WAITING for child in children]
         return entry.stage is ShardStage.ENDED and bool(are_read) and all(are_read)
@@ -267,9 +275,9 @@ class ShardLister(Protocol):
 
 
 class ShardDiscovery:
-    """Lists shards. Owns which streams are read, and which of them are known to be deleted.
+    """Lists the shards of the job's streams. Keeps which streams are read, and which of them are known to be deleted.
 
-    `streams` is a list that may change (S10), or names that stay the same.
+    `streams` is a `StreamList`, which may change while the job runs (S10), or a sequence of names, which stay the same.
     """
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
@@ -278,19 +286,20 @@ class ShardDiscovery:
         self._interval = interval_ms / 1000
         self.deleted: set[str] = set()
         self.opened = set(self.streams)
-        """Streams that are read. Other streams of the list do not exist yet, could not be listed, or were added a moment ago."""
+        """The streams that are read. A stream of the list may be missing here: it does not exist yet, could not be listed, or was added
+        a moment ago.
+        """
         self._has_listed = False
         self.not_found: set[str] = set()
-        """Streams that the last listing of all streams did not find, and of which a warning was logged."""
+        """Streams that the last listing of all streams did not find. One warning was logged for each."""
 
     async def list_all(self) -> list[Shard]:
         """Return every shard of every stream.
 
-        Streams that do not exist are left out, with one warning, if the list may change or a fixed list was listed
-        before: such a stream was deleted, and the job continues to read the others.
+        A stream that does not exist is left out, with one warning, if the list of streams may change, or if all streams of a fixed list
+        existed at an earlier call. Such a stream was deleted, and the job continues to read the others.
 
-        Raises: StreamNotFoundError if no stream exists, or a stream of a fixed list has never existed; any other error
-        of a listing.
+        Raises: StreamNotFoundError if no stream exists, or a stream of a fixed list has never existed; any other error of a listing.
         """
         found: list[Shard] = []
         missing: list[StreamNotFoundError] = []
@@ -312,24 +321,26 @@ class ShardDiscovery:
         return found
 
     def on_deleted(self, stream: str) -> None:
-        """Remember that a stream was deleted. It is read again when a stream of the same name exists again."""
+        """Mark a stream as deleted. It is read again when a stream of the same name exists."""
         self.deleted.add(stream)
         self.opened.discard(stream)
 
     async def list_stream(self, stream: str) -> list[Shard]:
-        """Return every shard of one stream. Raises: StreamNotFoundError if it does not exist, KinesisError if the listing fails."""
+        """Return every shard of one stream. Raises: StreamNotFoundError if the stream does not exist; KinesisError if the listing fails."""
         return await self._lister.list_shards(stream)
 
     @property
     def all_deleted(self) -> bool:
-        """Whether no stream is left, and none can be added."""
+        """Whether every stream of a fixed list was deleted, so that no stream is left to read."""
         return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
-        """List periodically. A failed listing never ends the job (S3). Return when the last stream was deleted.
+        """List the shards of every stream periodically. A failed listing never ends the job (S3). Return when the last stream was
+        deleted.
 
-        - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. The streams of
-          a list that may change are looked for whenever the list is read again.
+        - `on_listing`: called with a stream and its shards.
+        - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. Streams of a list that may change
+          are looked for whenever the list is read again.
         """
         while not self.all_deleted:
             if self._interval < 0:
@@ -345,11 +356,16 @@ class ShardDiscovery:
         try:
             await on_listing(stream, await self._lister.list_shards(stream))
         except StreamNotFoundError:
-            log.warning("stream %s was deleted", stream, extra=about(stream))
+            log.warning(
+                "stream %s was deleted: it is read again if a stream of that name is created",
+                stream,
+                extra=about(stream),
+            )
             self.on_deleted(stream)
         except FatalKinesisError as error:
             log.warning(
-                "shards of %s may not be listed, reshards are found by ChildShards only: %s",
+                "shards of %s cannot be listed, so new shards are found only when the last read of their parent "
+                "names them (ChildShards): %s",
                 stream,
                 error,
                 extra=about(stream),
@@ -359,7 +375,7 @@ class ShardDiscovery:
             log.warning(line, stream, self._interval, error, extra=about(stream))
 
 
-# Finds parents, ancestors and children of shards.
+# Functions that find parents, ancestors and children of shards.
 
 
 def parent_keys(shard: Shard) -> list[str]:
@@ -370,35 +386,31 @@ def parent_keys(shard: Shard) -> list[str]:
 def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
     """Return whether a shard with these parents (`Shard.key`) may start (S2).
 
-    It may start when the last record of each parent was emitted (after a merge: of both). `finished_ancestors` says
-    what follows for the ancestors of a shard that has started. `is_ended` decides for one parent. An unknown parent
-    means different things, so each caller decides:
+    It may start when the last record of each parent was emitted (after a merge: of both). It follows that all ancestors of a shard that has
+    started were read to their ends (`finished_ancestors`). `is_ended` decides for one parent. What it returns for an unknown parent depends
+    on the caller:
 
-    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker
-      says so.
+    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
-    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past
-      retention.
+    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past retention.
     """
     return all(map(is_ended, parents))
 
 
 def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """Return `Shard.key` of every ancestor of shards that have begun.
+    """Return `Shard.key` of every ancestor of shards that have begun. Each ancestor was read to its end, otherwise they would wait (S2).
 
-    Each was read to its end, because `parents_ended` let them begin (S2).
-
-    The parents of a shard that is not `listed` are unknown. What a caller itself knows of an ancestor takes precedence
-    over this.
+    A shard that is not in `listed` has unknown parents, so its ancestors are missing. If a caller knows more of an ancestor, that takes
+    precedence.
     """
     parents = (parent for shard in begun for parent in parent_keys(shard))
     return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
 
 
 def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
-    """Return `start`, and everything that steps of `following` lead to.
+    """Return `start`, and everything that can be reached from it by repeated steps of `following`.
 
-    Each key is visited once, and without recursion, because 2^n paths lead to a shard behind n splits and merges.
+    Each key is visited once, and without recursion, because after n splits and merges 2^n paths lead to a shard.
     """
     visited: set[str] = set()
     to_visit = [*start]
@@ -411,7 +423,7 @@ def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -
 
 
 class Children:
-    """The children among known shards, by their parents, so that no caller searches all shards for them."""
+    """The children of each parent, among the shards that were added. It saves each caller a search through all shards."""
 
     def __init__(self, shards: Iterable[Shard] = ()) -> None:
         self._by_parent: dict[str, dict[str, Shard]] = {}
@@ -436,14 +448,18 @@ class Children:
         return list(self._by_parent.get(parent, {}).values())
 
 
-# StreamList holds the streams that a job reads now. The list may be read again while the job runs (S10).
+# StreamList has the names of the streams that a job reads now. The names may be read again while the job runs (S10).
 
 Look = Callable[[], Awaitable[Iterable[str]]]
-"""Returns the names of the streams that should be read from now on. It keeps the last good list itself, and raises nothing."""
+"""Returns the names of the streams that should be read from now on. If they cannot be read, it returns the last names, and raises
+nothing.
+"""
 
 
 class StreamList(Sequence[str]):
-    """Owns the names of the streams that are read now. Without `look` they stay the same."""
+    """The names of the streams that are read now. Without `look` they stay the same; otherwise `look` returns them again at each
+    interval.
+    """
 
     def __init__(self, names: Iterable[str], look: Look | None = None, interval_seconds: float = 60.0) -> None:
         self._names = tuple(names)
@@ -456,7 +472,10 @@ class StreamList(Sequence[str]):
         return self._look is None
 
     async def run(self, on_look: Callable[[], Awaitable[None]]) -> None:
-        """Read the list again and again. `on_look` is called each time, so that failed steps are tried again."""
+        """Read the names again at each interval, until cancelled.
+
+        `on_look` is called each time, even if the names have not changed, so that steps that have failed are tried again.
+        """
         while self._look is not None:
             await asyncio.sleep(self._interval)
             self._names = tuple(await self._look())
@@ -484,28 +503,27 @@ TOTALS: dict[str, Callable[[ShardEntry], int]] = {
     "late_after_idle": attrgetter("emission.late_after_idle"),
     "late_after_takeover": attrgetter("emission.late_after_takeover"),
 }
-"""Counters whose sum since the worker's start is reported."""
+"""The counters of a shard that are also summed over all shards since the worker's start."""
 
 
-# MissingShards finds out whether a shard that a listing lacks has expired, or is only missing in that listing (S2,
-# S5).
+# MissingShards finds out whether a shard that a listing lacks is past retention, or only missing in that listing (S2, S5).
 
 ShardExists = Callable[[Shard], Awaitable[bool | None]]
-"""Returns whether the source still has a shard, by asking for the shard and not for a listing; None if the source does not tell."""
+"""Asks the source for one shard, and returns whether it still has the shard; None if the source cannot tell."""
 
 LISTINGS_UNTIL_EXPIRED = 3
-"""If the source does not tell, a shard has expired when it was missing in this many listings in a row."""
+"""If the source cannot tell, a shard counts as past retention after this many listings in a row without it."""
 PARALLEL_CALLS = 8
 
 log = logging.getLogger("recordpublisher.discovery")
 
 
 class MissingShards:
-    """Owns what is known about the shards that the last listing of their stream lacked.
+    """Decides which of the shards that a listing lacks are past retention.
 
-    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it
-    shows. Such a shard does not count as expired until the service cannot find it. Otherwise its children would be read
-    too early, and the shard itself twice.
+    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. So a shard
+    counts as past retention only when the service cannot find the shard itself. If that were decided too early, its children would be read
+    before it, and it would be read twice.
     """
 
     def __init__(self, exists: ShardExists | None = None) -> None:
@@ -519,9 +537,9 @@ class MissingShards:
         return key in self._expired
 
     async def check(self, missing: Collection[str], streams: Iterable[str]) -> None:
-        """Check the shards `missing` (`Shard.key`) that new listings of `streams` lack.
+        """Decide for the shards `missing` (`Shard.key`), which new listings of `streams` lack, whether they are past retention.
 
-        Shards already found to be expired are not checked again.
+        Shards that were already found to be past retention are not checked again.
         """
         checked = {f"{stream}/" for stream in streams}
         self._expired = {key for key in self._expired if key in missing or _prefix(key) not in checked}
@@ -548,13 +566,15 @@ def _prefix(key: str) -> str:
     return key[: key.rfind("/") + 1]
 
 
-# OwnedShards adds the new shards that this process reads, and removes those that are gone (S3, S5).
+# OwnedShards keeps the table up to date: it adds the new shards that this process reads, removes those that are gone, and keeps the states
+# of shards that are not read now (S3, S5).
 
 
 class OwnedShards:
-    """Owns what is known of shards that this worker does not read now.
+    """Adds the shards that this process reads to the table, and removes them.
 
-    These are shards that a listing lacks, and shards of streams that left the list of streams.
+    It also keeps the states of shards that are not read now, because they may be read later: shards that a listing lacks, and shards of
+    streams that left the list of streams.
     """
 
     def __init__(
@@ -577,16 +597,17 @@ class OwnedShards:
 
     @property
     def kept_states(self) -> dict[str, ShardState]:
-        """The states of shards that are not read now, which all snapshots contain: they may be read later (S5, S10)."""
+        """The states of shards that are not read now. Every snapshot contains them, because the shards may be read later (S5, S10)."""
         unlisted = self._unlisted_states.items()
         return {**{key: state for key, state in unlisted if not self._missing.is_expired(key)}, **self._kept_states}
 
     def add_initial(
         self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
-        """Add the shards of a first listing, each with its state. `unlisted` are restored states of shards that the listing lacks.
+        """Add the shards of a first listing, each with its state.
 
-        If such a shard's stream is not read, its state is used when the stream comes into the list.
+        `unlisted`: the restored states of shards that the listing lacks. If the stream of such a shard is not read, its state is used when
+        the stream is added to the list of streams.
         """
         self._unlisted_states |= unlisted
         opened = self._discovery.opened
@@ -599,20 +620,20 @@ class OwnedShards:
             self._add_if_ours(shard, states[shard.key])
 
     def add_new(self, shards: Iterable[Shard]) -> None:
-        """Add shards that were found later. They are read from TRIM_HORIZON (S3), unless they have restored state."""
+        """Add shards that were found while the job runs. They are read from TRIM_HORIZON (S3), unless they have restored state."""
         fresh = ShardState(StartingPosition.trim_horizon())
         for shard in self._table.add_listed(shards):
             self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
 
     def known_states(self, stream: str) -> dict[str, ShardState]:
-        """Return the known states of a stream that is not read, by `Shard.key`."""
+        """Return the kept states of the shards of a stream that is not read, by `Shard.key`."""
         known = {**self._unlisted_states, **self._kept_states}
         return {key: state for key, state in known.items() if stream_of(key) == stream}
 
     def add_stream(
         self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
-        """Add the shards of a stream that was not read, as `add_initial` does."""
+        """Add the shards of a stream that is read from now on. The arguments are those of `add_initial`."""
         gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
         self._kept_states = {key: state for key, state in self._kept_states.items() if key not in gone}
         self.add_initial(listed, states, unlisted)
@@ -630,7 +651,7 @@ class OwnedShards:
             self._kept_states.pop(key, None)
 
     async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
-        """Apply a complete listing of a stream: add new shards, remove expired ones (S5)."""
+        """Apply a complete listing of a stream: add new shards, and remove shards that are past retention (S5)."""
         self.add_new(listed)
         await self._missing.check(self._table.update_listing(stream, listed), (stream,))
         for key in self._table.removable():
