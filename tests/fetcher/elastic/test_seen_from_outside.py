@@ -9,7 +9,7 @@ from fakes.scripted_source import RecordingSink
 
 ALARMS = {"flink.alarm.interval": 60_000}
 NO_PERIODIC_CHECKPOINTS = {"flink.state.checkpoint.interval": -1}
-TEXT = "a worker of the group sends heartbeats and does not give up shards that others should read: worker "
+TEXT = "a worker of the group sends heartbeats and does not release shards that others should read: worker "
 
 
 class StuckSink(RecordingSink):
