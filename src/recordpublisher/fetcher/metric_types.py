@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class MetricType(StrEnum):
-    """The kind of values of a metric."""
+    """The kind of a metric's values."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -122,9 +122,9 @@ class SinkMetric(msgspec.Struct, frozen=True):
 
 
 class Metric(Generic[V]):
-    """One metric of a worker or a shard. `read` returns its value from a view `V`.
+    """One metric of a worker or a shard. `read` returns its value from a view, which has the values at one moment.
 
-    A class attribute of `V` that has this type is one of the metrics of `V`. `attribute` is the name of the metric in snake_case.
+    A class attribute with this type is a metric of that class. `attribute` is the name of the metric in snake_case.
     """
 
     def __init__(self, attribute: str, kind: MetricType, unit: str, description: str, read: Callable[[V], Any]) -> None:

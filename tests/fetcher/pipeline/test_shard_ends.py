@@ -121,7 +121,7 @@ def test_listings_that_fail_are_repeated_and_prove_nothing(caplog):
     error, ended, _ = run(source)
 
     assert (error, ended, source.listings) == (None, {"s/0"}, 5)
-    lines = [line for line in caplog.messages if "must confirm it failed" in line]
+    lines = [line for line in caplog.messages if "must confirm this failed" in line]
     assert len(lines) == 4
     assert lines[0].startswith("s/0 was read to its end")
     assert lines[0].endswith("no answer")

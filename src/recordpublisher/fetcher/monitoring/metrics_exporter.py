@@ -15,9 +15,10 @@ from ..sink import Sink
 
 
 class MetricsExporter(AsyncPort, ABC):
-    """Takes the metrics of a machine's workers out of the process. Selected by `flink.metrics.exporters`, built with the properties.
+    """Sends the metrics of a machine's workers to a monitoring system. Selected by `flink.metrics.exporters`, and built with the
+    properties.
 
-    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged.
+    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged, and do not end the job.
     """
 
     @abstractmethod
@@ -30,8 +31,10 @@ class MetricsExporter(AsyncPort, ABC):
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one worker at one moment, as in `DataFetcher.metrics()`, or of a producer, which has only those of its sink.
+    """The metrics of one worker or producer at one moment, as `DataFetcher.metrics()` returns them. A producer has only those of its
+    sink.
 
+    - `process`: the number of the process on its machine.
     - `values`: the metrics of the worker by name.
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
@@ -46,7 +49,12 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
 
 
 class WorkerHealth(msgspec.Struct, frozen=True):
-    """Whether the event loop of a worker or producer responds, and why it is not ready. It is ready if there is no reason."""
+    """Whether the event loop of a worker or producer responds, and why it is not ready.
+
+    - `process`: the number of the process on its machine.
+    - `not_ready`: the reasons, as sentences for people. It is ready if there is none.
+    - `producer`: the name of the producer; empty for a worker.
+    """
 
     process: int
     responds: bool
@@ -55,7 +63,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The worker or producer, for messages."""
+        """The name that messages use."""
         return f"producer {self.producer}" if self.producer else f"worker {self.process}"
 
     @property
@@ -74,20 +82,20 @@ class MetricsSource(Protocol):
         """Return the current health of every worker."""
 
 
-# Reads the metrics that a sink exports. A sink that fails to give them does not end its job.
+# SinkMetrics reads the metrics that a sink exports. A sink that raises there does not end its job.
 
 log = logging.getLogger("recordpublisher.metrics")
 
 
 class SinkMetrics:
-    """Calls `exported_metrics` of a sink. Owns whether it has warned of a sink that raises there."""
+    """Calls `exported_metrics` of a sink. Remembers whether it has warned of an error there."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._has_warned = False
 
     def read(self) -> list[SinkMetric]:
-        """Return the metrics of the sink, or [] if the sink raises; the first such error is logged as a warning."""
+        """Return the metrics of the sink, or an empty list if the sink raises. The first such error is logged as a warning."""
         try:
             return [_checked(each) for each in self._sink.exported_metrics()]
         except Exception as error:

@@ -24,7 +24,9 @@ from .workers_wanted import WorkersWanted
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher that these metrics are read from. Without a group (ALONE), the lease metrics are 0 or not known."""
+    """The parts of a fetcher from which the metrics of its worker are computed. For a job that runs alone, the metrics of leases are 0
+    or null.
+    """
 
     table: ShardTable
     tracker: WatermarkTracker
@@ -42,7 +44,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @property
     def records_read(self) -> int:
-        """Records that the sink got, and those that could not be deserialised."""
+        """Records that were given to the sink, and records that could not be deserialised."""
         return self.emitter.records + self.skipped_records + self.dead_letters - self.dead_letter_handler.rejected
 
     @property
@@ -51,7 +53,7 @@ class WorkerView(msgspec.Struct, frozen=True):
         return list(self.table)
 
     def collect(self, clock: Clock, unfinished: Unfinished | None) -> dict[str, Any]:
-        """Return `{"worker": {...}, "shards": {"stream/shard-id": {...}}}`. Makes no call to the service."""
+        """Return all metrics as `{"worker": {...}, "shards": {"stream/shard-id": {...}}}`, without a call to the service."""
         now_ms, now, alarms = clock.now_ms(), clock.monotonic(), self.alarm_monitor.active_alarms
         shards: dict[str, Any] = {}
         of_shards = {} if unfinished is None else unfinished.shards
@@ -65,11 +67,11 @@ class WorkerView(msgspec.Struct, frozen=True):
         return {"worker": {metric.name: metric.read(self) for metric in WORKER_METRICS}, "shards": shards}
 
     def undecided_commit(self) -> str | None:
-        """Return the entry of a commit without an answer, or None."""
+        """Return the name and place of the entry whose write has no answer, so that the commit is undecided; None if there is none."""
         return None if self.commits is None else self.commits.undecided
 
     def observe_load(self, now_ms: int, unfinished: Unfinished | None) -> None:
-        """Observe, in a group, how far the shards of this process are behind, and how many records it has written."""
+        """Register how far the shards of this process are behind, and how many records it has written, for `workers_wanted` of a group."""
         if self.tracker.worker is None:
             return
         of_shards = {} if unfinished is None else unfinished.shards
@@ -163,7 +165,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def idle_shards(self) -> int:
-        """Open shards that are idle."""
+        """Open shards that had no records for the idle interval, so that watermarks do not wait for them."""
         return sum(entry.is_open and entry.reading.is_idle for entry in self.entries)
 
     @metric(GAUGE, "shards")
@@ -201,7 +203,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """GROUP: records below the global watermark read again because a dead worker had not stored their position."""
+        """GROUP: records below the global watermark that were read again because a dead worker had not stored their position."""
         return self.table.total("late_after_takeover")
 
     @metric(GAUGE, "alarms")
@@ -273,15 +275,16 @@ WORKER_METRICS: tuple[Metric[WorkerView], ...] = metrics_of(WorkerView)
 """All metrics of a worker. The reference page is generated from them, and exporters export them."""
 
 
-# The few figures of a worker that a progress line shows. They cost a fraction of the cost of all metrics (A1).
+# WorkerProgress has the few figures of a worker that a progress line shows. They cost a fraction of what all metrics cost (A1).
 
 
 class WorkerProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """One worker's report.
+    """The figures of one worker for a progress line.
 
-    - `records`: records that were read, which the sink got or which were left out (`skipped`, `dead_letters`).
+    - `process`: the number of the process on its machine.
+    - `records`: number of records that were read: those that the sink received, `skipped` and `dead_letters`.
     - `lag_ms`: age of the oldest unfinished record (ms), of the shard that is furthest behind. None if it is not known.
-    - `unfinished`: number of records that were read and that the sink has not finished. None if it is not known.
+    - `unfinished`: number of records that the sink received and has not finished. None if it is not known.
     - `unread_ms`: the longest time for which a shard that should be read was not read (ms). None if every shard is read.
     - `read_failure`: the error of that shard's last call. None if the call has not returned.
     - `left`: number of records that the sink has dropped, and that the next start reads again.
@@ -302,7 +305,7 @@ class WorkerProgress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def progress_of(view: WorkerView, unfinished: Unfinished | None, now_ms: int) -> WorkerProgress:
-    """Return a report, from one pass over the shards."""
+    """Return the figures of a worker for a progress line, from one pass over its shards."""
     open_shards = idle = held = 0
     most_ms, longest_ms, failure = -1, -1, None
     of_shards = {} if unfinished is None else unfinished.shards

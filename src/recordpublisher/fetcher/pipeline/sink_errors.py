@@ -27,9 +27,10 @@ def naming_writes(sink: Sink) -> PluginCall:
 
 
 def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
-    """Return the snapshots that a sink's `open` or `flush` has returned.
+    """Return the snapshots that a sink's `open` or `flush` has returned, as a list.
 
-    Raises: PluginError if it is not a mapping or a sequence of them; StateError if one cannot be read. Both name the sink's method.
+    Raises: PluginError if the result is neither a mapping nor, from `open`, a sequence of mappings; StateError if a snapshot cannot be
+    read. Both name the sink's method.
     """
     found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
     name = f"`{type(sink).__name__}.{method}`"
@@ -48,7 +49,10 @@ def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
 
 
 async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
-    """Close a sink, but wait no longer than `seconds` for it. Raises: the error of its `close`, with a note that names the sink."""
+    """Close a sink, but wait no longer than `seconds` for it.
+
+    Raises: the error of its `close`, with a note that names the sink.
+    """
     await close_or_leave(sink, seconds, _note(sink, "close", kind))
 
 

@@ -66,7 +66,7 @@ async def test_another_table_under_the_same_job_name_is_refused_and_replaces_nob
     first = await started(sink_on(path, **{"flink.sink.sql.table": "a"}))
     await first.checkpoint(STATE)
 
-    with pytest.raises(rp.ConfigurationError, match=r"belong to rows in table a: .*another flink.job.name"):
+    with pytest.raises(rp.ConfigurationError, match=r"belong to rows in table a, .*another flink.job.name"):
         await started(sink_on(path, **{"flink.sink.sql.table": "b"}))
 
     await first.checkpoint(STATE)
@@ -81,7 +81,7 @@ async def test_a_start_that_was_replaced_commits_nothing(path):  # S6
     await sleeper.sink.write(batch(b"old"))
     successor = await started(sink_on(path))
 
-    with pytest.raises(rp.FencedError, match="another process owns group/positions/"):
+    with pytest.raises(rp.FencedError, match=r"group/positions/.* was written by another process"):
         await sleeper.checkpoint(STATE)
 
     assert query(path, "select count(*) from records") == [(0,)]
