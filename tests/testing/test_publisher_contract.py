@@ -127,7 +127,7 @@ class TestThePublisherOfLines(PublisherContract):
 
     @asynccontextmanager
     async def open_case(self):
-        from sample_publisher.lines import LinesFactory
+        from sample_publisher.factory import LinesFactory
 
         factory = LinesFactory(Properties({"flink.lines.folder": self.folder, "flink.lines.batch": 3}))
         yield PublisherCase(factory, Shard("orders", "a.txt"), PAYLOADS)
