@@ -24,7 +24,7 @@ from .settings import AlignmentTimes
 from .shards.lineage import parent_keys
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
-from .watermark_rules import holds_after_end, raised
+from .watermark_rules import holds_after_end, raised_watermark
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -450,7 +450,7 @@ class OwnWatermark(WatermarkTracker):
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
         """Raise the global watermark to the lowest watermark of the shards that count."""
         if status is ShardsStatus.ACTIVE:
-            self._highest = raised(self._highest, watermark)
+            self._highest = raised_watermark(self._highest, watermark)
         return self._highest
 
     def current(self) -> int | None:
@@ -459,7 +459,7 @@ class OwnWatermark(WatermarkTracker):
 
     def start_at(self, watermark: int | None) -> None:
         """Begin at the lowest restored watermark. This never moves the global watermark back."""
-        self._highest = raised(self._highest, watermark)
+        self._highest = raised_watermark(self._highest, watermark)
 
 
 # A heap that finds the lowest of many changing values in O(log n).

@@ -45,7 +45,7 @@ def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob
     return GroupJob(mask_passwords(sink.destination()), names, entry_store_of(sink) is not None, name)
 
 
-async def refuse_entries(entries: GroupStore, place: str) -> None:
+async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
     """Check that there are no positions next to a sink's rows, because their lease table is not in `place`.
 
     Called before the first table is written.

@@ -31,9 +31,9 @@ from ..shards.discovery import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob
-from ..watermark_rules import raised
+from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, WatermarkTracker
-from .group_place import ElasticGroup, refuse_entries
+from .group_place import ElasticGroup, refuse_positions_in_sink
 from .leased_shards import LeasedShards
 from .worker_lives import WorkerLives, begin_job
 
@@ -180,7 +180,7 @@ class LeasedOwnership(ShardOwnership):
         store = self._group.store
         if await GroupStore(store).read_table() is None:
             if (entries := entry_store_of(self._job.sink)) is not None and entries is not store:
-                await refuse_entries(GroupStore(entries), store.place)
+                await refuse_positions_in_sink(GroupStore(entries), store.place)
             if isinstance(self._job.sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
@@ -226,7 +226,7 @@ class LeasedOwnership(ShardOwnership):
             raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
 
 
-class GroupTracker(WatermarkTracker):
+class GroupWatermarkTracker(WatermarkTracker):
     """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
     The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
@@ -242,7 +242,7 @@ class GroupTracker(WatermarkTracker):
 
     def current(self) -> int | None:
         """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
-        self._highest = raised(self._highest, self._current.group_watermark)
+        self._highest = raised_watermark(self._highest, self._current.group_watermark)
         return self._highest
 
     def max_shard_watermark(self) -> int | None:

@@ -216,7 +216,7 @@ RATE_SECONDS = 60.0
 """Approximate time over which a load is averaged, and for which a shard must be read until its load is known (seconds)."""
 
 
-def next_level(stated: int, bytes_per_second: float) -> int:
+def next_load_level(stated: int, bytes_per_second: float) -> int:
     """Return the load level that the worker should state next.
 
     It differs from `stated` only if the load is more than a quarter away from the stated one, or has fallen to the floor.
@@ -275,5 +275,5 @@ class LoadLevels:
     def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:
         """Return the level of each owned shard that has more than the lowest level. `loads`: measured loads in bytes per second."""
         for shard, load in loads.items():
-            self._levels[shard] = next_level(self._levels.get(shard, 0), load)
+            self._levels[shard] = next_load_level(self._levels.get(shard, 0), load)
         return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

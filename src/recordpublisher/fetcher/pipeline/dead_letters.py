@@ -22,7 +22,7 @@ from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, is_valid_name
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
-from ..conditional_store import SequenceText, check_document, read_document, unreadable
+from ..conditional_store import SequenceText, check_document, read_document, unreadable_error
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
 from .sink_errors import close_sink, naming_sink
 
@@ -119,7 +119,7 @@ class DeadLetterHandler:
         self._count(shard.key, "dead_letters")
 
 
-def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> ConfigurationError:
+def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> ConfigurationError:
     """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
 
     `more` is a further reason.
@@ -137,7 +137,7 @@ def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
         with naming_sink(sink, method, OF_DEAD_LETTERS, is_watched=method == "open"):
             yield
     except ConfigurationError as error:
-        raise of_dead_letter_sink(error) from error
+        raise dead_letter_sink_error(error) from error
 
 
 # DeadLetter: a record that could not be used, with the reason, and how it is written to a sink and read from there
@@ -243,14 +243,14 @@ def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
     try:
         return read.letter(read.value.data, read.value, place)
     except ValueError as error:  # the payload is not valid base64
-        raise unreadable(name, error) from error
+        raise unreadable_error(name, error) from error
 
 
 def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
     """Return a dead letter from the columns of a record. `name` is for errors. Raises: StateError if it cannot be read."""
     read = check_document(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):
-        raise unreadable(name, f"its data is of the type {type(read.data).__name__}")
+        raise unreadable_error(name, f"its data is of the type {type(read.data).__name__}")
     is_text = isinstance(read.value, str)
     value = read_document(read.value, _Value, name) if is_text else check_document(read.value, _Value, name)
     return read.letter(read.data, value, place)

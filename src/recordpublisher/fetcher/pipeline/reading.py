@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, naming_publisher
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError, PluginError
@@ -189,7 +189,7 @@ class ReadTasks:
         try:
             result = await self._read_to_end(entry)
         except Exception as error:
-            name_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
+            naming_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
             raise
         except asyncio.CancelledError:  # `on_done` knows whether it was asked for.
             raise
