@@ -107,7 +107,7 @@ def test_the_global_watermark_rises_to_the_lowest_active_shard(watermarks, curre
         minimum.set(number, True, watermark)
         entry = ShardOffset(Shard("s", str(number)), ShardState(StartingPosition.trim_horizon(), watermark=watermark))
         shards[entry.key] = entry
-    assert rules.raised(current, minimum.status()[1]) == expected
+    assert rules.raised_watermark(current, minimum.status()[1]) == expected
     assert next_global_watermark(current, shards, OFF, 0) == expected
 
 

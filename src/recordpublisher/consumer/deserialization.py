@@ -1,6 +1,6 @@
 """Deserializers, which turn bytes into values, one batch at a time: bytes, text, JSON, and functions of the user.
 
-`json_field` decodes one top-level field of JSON objects. Typed values are in `typed_values.py`.
+`json_field_decoder` decodes one top-level field of JSON objects. Typed values are in `typed_values.py`.
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ class CallableDeserializer:
 
 def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] | None:
     """Return the values of a batch. Raises: the errors of the deserializer; PluginError if it is wrong itself, which no record causes."""
-    values: Sequence[V] | None = one_for_each(deserializer, "values", "value", batch, or_none=True)
+    values: Sequence[V] | None = items_for_records(deserializer, "values", "value", batch, or_none=True)
     return values
 
 
-def one_for_each(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
+def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
     """Return what a method makes of a batch: a sequence with one item, a `what`, for each record; None as well if `or_none`.
 
     Raises: the errors of the method; PluginError if it returns something else, or raises an exception that is not an error.
@@ -221,7 +221,7 @@ def deserializer_of(given: Any) -> Deserializer:
 # Decodes one top-level field of payloads that are JSON objects, and no other field.
 
 
-def json_field(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
+def json_field_decoder(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
     """Return a decoder of payloads. Its results have the field as `value`, or the default if there is one. It raises `UNDECODABLE`.
 
     Raises: ConfigurationError that names the setting, if JSON would have to escape the name.

@@ -16,7 +16,7 @@ from recordpublisher.publishers.user_code import check_user_function
 
 from ..publishers.log_fields import about
 from ..publishers.properties.job_properties import FUTURE_LIMIT, OUT_OF_ORDERNESS, TIMESTAMP_FIELD
-from .deserialization import json_field
+from .deserialization import json_field_decoder
 
 EARLIEST_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z, the earliest valid event time (epoch ms)."""
@@ -80,7 +80,7 @@ class JsonFieldTimestamps:
 
     def __init__(self, field: str) -> None:
         self._field = field
-        self._decode = json_field(TIMESTAMP_FIELD.key, field, int | float | str)
+        self._decode = json_field_decoder(TIMESTAMP_FIELD.key, field, int | float | str)
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """Return the field of each record. Raises: ValueError that names the field, if it is missing or invalid."""

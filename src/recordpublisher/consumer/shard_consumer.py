@@ -23,7 +23,7 @@ from ..publishers.properties.job_properties import OnBadRecord
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from ..publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog, how_to_continue
-from .deserialization import Decompressor, Deserializer, PreparedDeserializer, one_for_each, values_of
+from .deserialization import Decompressor, Deserializer, PreparedDeserializer, items_for_records, values_of
 from .event_time import (
     ImplausibleTimes,
     TimestampAssigner,
@@ -241,7 +241,7 @@ class ShardOutput(Protocol):
         """Remember that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""
 
 
-def name_publisher(error: Exception, what: str) -> None:
+def naming_publisher(error: Exception, what: str) -> None:
     """Add to an error of a plugin's code what has failed. Errors of `ShardConsumer` also pass through that code, but name it already."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
@@ -340,9 +340,9 @@ class BatchDecorator:
         values = values_of(self._deserializer, expanded)
         if values is not None:
             batch = batch.with_columns(values=values)
-        event_times = one_for_each(self._timestamp_assigner, "timestamps", "event time", batch)
+        event_times = items_for_records(self._timestamp_assigner, "timestamps", "event time", batch)
         batch = batch.with_columns(event_times=event_times)
-        strategy_times = one_for_each(self.strategy, "times", "time", batch)
+        strategy_times = items_for_records(self.strategy, "times", "time", batch)
         arrivals = batch.arrival_millis
         if event_times is not arrivals:
             check_times(event_times)

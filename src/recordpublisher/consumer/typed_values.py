@@ -43,8 +43,8 @@ class Json(Generic[V]):
     """
 
     def __init__(self, into: type[V] | types.UnionType, *, strict: bool = True) -> None:
-        self.into = into = without_name(into)
-        self._name = name_of(into)
+        self.into = into = underlying_type(into)
+        self._name = type_name(into)
         self._decode = _decoder(into, strict)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
@@ -62,7 +62,7 @@ def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
     make: Any = partial(_from_plain if _is_of_pydantic(into) else _made_by_msgspec, into)
 
     def convert(value: Any) -> V:
-        with _explained(name_of(into)):
+        with _explained(type_name(into)):
             converted: V = make(value)
         return converted
 
@@ -72,10 +72,10 @@ def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
 def is_type(given: object) -> bool:
     """Return whether `given` is a class, or a form such as `list[Order]`, `Order | Refund` or a `NewType`."""
     is_form = isinstance(given, (type, types.UnionType, types.GenericAlias)) or typing.get_origin(given) is not None
-    return is_form or without_name(given) is not given
+    return is_form or underlying_type(given) is not given
 
 
-def without_name(given: Any) -> Any:
+def underlying_type(given: Any) -> Any:
     """Return the type that a `NewType` or a `type` statement names, and anything else unchanged."""
     while isinstance(given, _NAMED):
         given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
@@ -84,7 +84,7 @@ def without_name(given: Any) -> Any:
 
 def has_fields(value: Any) -> bool:
     """Return whether `value` is a dataclass, a Struct, an attrs class, a pydantic model or a Protobuf message."""
-    return any(hasattr(value, name) for name in _MARKS) or is_message(value)
+    return any(hasattr(value, name) for name in _MARKS) or is_protobuf_message(value)
 
 
 def fields_of(info: Any) -> list[TypedField] | None:
@@ -95,7 +95,7 @@ def fields_of(info: Any) -> list[TypedField] | None:
     if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
         fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
         return [TypedField(name, inspect.type_info(field.annotation), attrgetter(name)) for name, field in fields]
-    if isinstance(info, inspect.CustomType) and is_message(info.cls):
+    if isinstance(info, inspect.CustomType) and is_protobuf_message(info.cls):
         return fields_of_message(info.cls)
     if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
         return None
@@ -106,19 +106,19 @@ def fields_of(info: Any) -> list[TypedField] | None:
     return [TypedField(field.encode_name, field.type, take(field.name)) for field in fields]
 
 
-def without_none(info: Any) -> Any:
+def type_without_none(info: Any) -> Any:
     """Return the type of a value that may also be None, without None.
 
     A union of int and float becomes float. Other unions stay as they are.
     """
     if isinstance(info, inspect.Metadata):
-        return without_none(info.type)
+        return type_without_none(info.type)
     if not isinstance(info, inspect.UnionType):
         return info
     kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
     if set(map(type, kinds)) == {inspect.IntType, inspect.FloatType}:
         return inspect.FloatType()
-    return without_none(kinds[0]) if len(kinds) == 1 else info
+    return type_without_none(kinds[0]) if len(kinds) == 1 else info
 
 
 def constants_of(info: Any) -> list[Any] | None:
@@ -176,7 +176,7 @@ def fields_of_model(value: Any) -> Any:
     if _is_of_pydantic(type(value)):
         model: Any = type(value)
         return _adapter(model).dump_python(value, mode="json")
-    if is_message(value):
+    if is_protobuf_message(value):
         message: Any = type(value)
         return {field.name: field.take(value) for field in fields_of_message(message)}
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
@@ -202,7 +202,7 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
 
 def _remedy(stranger: Any) -> str:
     name = getattr(stranger, "__name__", stranger)
-    if is_message(stranger):
+    if is_protobuf_message(stranger):
         return f"{name} is a Protobuf message: give rp.Protobuf({name})"
     if _is_of_pydantic(stranger):
         return (
@@ -271,7 +271,7 @@ def _explained(name: str) -> Iterator[None]:
         raise ValueError(f"it is not a valid {name}: ${path}: {first['msg']}{more}") from error
 
 
-def name_of(into: Any) -> str:
+def type_name(into: Any) -> str:
     """Return a type's name for messages."""
     return into.__name__ if isinstance(into, type) else str(into)
 
@@ -338,7 +338,7 @@ class TypedField(NamedTuple):
     take: Callable[[Any], Any]
 
 
-def is_message(of: Any) -> bool:
+def is_protobuf_message(of: Any) -> bool:
     """Return whether `of` is a message, or a class of messages."""
     return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
 

@@ -135,7 +135,7 @@ def new_version() -> str:
     return secrets.token_hex(8)
 
 
-async def pause(attempt: int) -> None:
+async def pause_after_conflict(attempt: int) -> None:
     """Wait before another attempt after a conflict: a random time up to 0.1 s, doubled with each attempt up to 3 s."""
     await asyncio.sleep(random.random() * 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter
 
@@ -199,7 +199,7 @@ def read_document(value: bytes | str, kind: type[T], place: str, format_number: 
             )
         return msgspec.json.decode(value, type=kind)
     except _UNREADABLE as error:
-        raise unreadable(place, error) from error
+        raise unreadable_error(place, error) from error
 
 
 def check_document(content: Any, kind: type[T], place: str) -> T:
@@ -207,11 +207,11 @@ def check_document(content: Any, kind: type[T], place: str) -> T:
     try:
         return msgspec.convert(content, kind)
     except _UNREADABLE as error:
-        raise unreadable(place, error) from error
+        raise unreadable_error(place, error) from error
 
 
-def unreadable(place: str, error: object) -> StateError:
-    """Return the error for a stored document that cannot be read."""
+def unreadable_error(place: str, error: object) -> StateError:
+    """Return the error for a document that does not fit."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

@@ -40,7 +40,7 @@ from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.discovery import MissingShards, OwnedShards
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
-from .sink import SinkContext, Unfinished, always
+from .sink import SinkContext, Unfinished, always_may_write
 from .startup import close_dependencies
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
@@ -367,19 +367,19 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
 
     if group is not None:
         from .elastic.group_place import job_of
-        from .elastic.leased_ownership import GroupTracker
+        from .elastic.leased_ownership import GroupWatermarkTracker
         from .pipeline.current_worker import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
         # A process of a group cannot know that a finite source has ended, because other processes may still be reading.
-        job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
+        job = replace(job, tracker=GroupWatermarkTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.has_others, missing.is_expired, job.is_endless, settings.idle_intervals)
     suspension = SuspensionDetector(clock, on_resume)
-    may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
+    may_write_now = always_may_write if group is None else LeaseGate(current, suspension, clock).may_write_now
 
     alignment = Alignment(tracker, settings.alignment, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)

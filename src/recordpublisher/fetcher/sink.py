@@ -206,8 +206,8 @@ async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
-def always() -> bool:
-    """Return True, because a process that no other process can replace may always write."""
+def always_may_write() -> bool:
+    """Return True, the permission to write of a process that no other process can replace."""
     return True
 
 
@@ -246,7 +246,7 @@ class SinkContext:
     )
     """The function that `reject_all` calls. If it is None, `reject_all` calls `reject` for each record."""
     has_dead_letters: bool | None = field(default=None, compare=False)
-    may_write: Callable[[], bool] = field(default=always, compare=False)
+    may_write: Callable[[], bool] = field(default=always_may_write, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     traced: Traced = field(default=untraced, compare=False)
     value_type: Any = None

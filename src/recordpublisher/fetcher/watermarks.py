@@ -24,7 +24,7 @@ from .settings import AlignmentTimes
 from .shards.lineage import parent_keys
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
-from .watermark_rules import holds_after_end, raised
+from .watermark_rules import holds_after_end, raised_watermark
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -468,7 +468,7 @@ class OwnWatermark(WatermarkTracker):
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
         """Raise the global watermark to the lowest watermark of the shards that count."""
         if status is ShardsStatus.ACTIVE:
-            self._highest = raised(self._highest, watermark)
+            self._highest = raised_watermark(self._highest, watermark)
         return self._highest
 
     def current(self) -> int | None:
@@ -477,7 +477,7 @@ class OwnWatermark(WatermarkTracker):
 
     def start_at(self, watermark: int | None) -> None:
         """Set the global watermark to the lowest restored watermark, unless it is already higher."""
-        self._highest = raised(self._highest, watermark)
+        self._highest = raised_watermark(self._highest, watermark)
 
 
 # IndexedMinHeap finds the lowest of many changing values in O(log n).

@@ -131,7 +131,7 @@ class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
     scaling_type: Literal["UNIFORM_SCALING"]
 
 
-class Entry(msgspec.Struct, rename="pascal", gc=False):
+class PutRecordsEntry(msgspec.Struct, rename="pascal", gc=False):
     """One record to put; `data` stays base64 text."""
 
     data: str
@@ -148,7 +148,7 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
 
 
 class PutRecords(StreamRequest, frozen=True, kw_only=True):
-    records: Annotated[list[Entry], Meta(min_length=1, max_length=PUT_RECORDS_RECORDS)]
+    records: Annotated[list[PutRecordsEntry], Meta(min_length=1, max_length=PUT_RECORDS_RECORDS)]
     dry_run: bool = False
 
 
@@ -262,7 +262,7 @@ class ListQueues(Request, frozen=True):
     stream_filter: Annotated[list[StreamFilter], Meta(min_length=1, max_length=10_000)] | None = None
 
 
-class Receive(QueueRequest, frozen=True, kw_only=True):
+class ReceiveRequest(QueueRequest, frozen=True, kw_only=True):
     """A long poll of a queue, for records or dead letters."""
 
     limit: Annotated[int, Meta(ge=1, le=10)] = 10
@@ -278,7 +278,7 @@ class VisibilityEntry(ReceiptEntry, frozen=True, kw_only=True):
     visibility_timeout_seconds: VisibilityTimeout
 
 
-class OfReceipts(QueueRequest, frozen=True, kw_only=True):
+class ReceiptsRequest(QueueRequest, frozen=True, kw_only=True):
     """An input with a result for each handle."""
 
     entries: Annotated[list[ReceiptEntry], Meta(min_length=1, max_length=10)]

@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..fetcher.conditional_store import ConflictError, Stored, pause
+from ..fetcher.conditional_store import ConflictError, Stored, pause_after_conflict
 from ..fetcher.leases.group_store import MAX_ATTEMPTS, GroupStore
 from ..fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, GroupView, weight
 from ..fetcher.leases.worker_record import WorkerRecord
@@ -36,7 +36,7 @@ async def drain(group: GroupStore, worker: str) -> None:
         try:
             await group.write_table(asked, table.version)
         except ConflictError:
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         else:
             await _announce(group, writer, asked.version)
             return
@@ -55,7 +55,7 @@ async def seal(group: GroupStore, worker: str) -> None:
         try:
             await group.seal_record(record)
         except ConflictError:  # The worker has sent a heartbeat since its record was read.
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         else:
             return
     raise StoreUnavailableError(

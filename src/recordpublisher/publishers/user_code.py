@@ -155,7 +155,7 @@ def check_user_function(
         )
     if is_plain and is_coroutine_function(function):
         raise ConfigurationError(name, function, valid, reason="it is async, but its result would not be awaited")
-    if arguments is not None and not takes(function, arguments):
+    if arguments is not None and not can_take(function, arguments):
         raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
 
 
@@ -164,7 +164,7 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
-def takes(function: Callable[..., Any], arguments: int) -> bool:
+def can_take(function: Callable[..., Any], arguments: int) -> bool:
     """Return whether `function` can be called with this number of arguments; True if that is unknown."""
     try:
         signature = inspect.signature(function)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import boto3
 import pytest
 
-from recordpublisher.cli.commands.positions import DRY_RUN, STILL_RUNNING, WRITTEN_AGAIN, still_running
+from recordpublisher.cli.commands.positions import DRY_RUN, STILL_RUNNING, WRITTEN_AGAIN, note_on_running_job
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.positions.job_positions import StoredPositions
@@ -108,7 +108,7 @@ async def test_who_writes_beside_a_job_is_told_when_it_last_stored_its_positions
             return StoredPositions(RestoredState(), stored)
 
     assert re.fullmatch(
-        rf"The job stored its positions at 20\S+Z, \d+ s ago\. {STILL_RUNNING}", await still_running(Running())
+        rf"The job stored its positions at 20\S+Z, \d+ s ago\. {STILL_RUNNING}", await note_on_running_job(Running())
     )
 
 

@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 
 import recordpublisher as rp
 from recordpublisher.cli.doctor.examination import Examination, settings_findings
-from recordpublisher.cli.doctor.streams import Use
+from recordpublisher.cli.doctor.streams import StreamUse
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.registry import Claim, Owner
+from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 
 JOB = {"flink.sink": "memory", "flink.stream.recordpublisher": "lines"}
 
@@ -41,10 +41,10 @@ class ToldLinesFactory(LinesFactory):
 async def found(made, stream="orders", **properties):
     """The verdict and words of each check by its name."""
     registry = load_registry()
-    registry.publishers.claim(Claim("lines", made, Owner("lines", "package")))
+    registry.publishers.claim(NameClaim("lines", made, NameOwner("lines", "package")))
     async with AsyncExitStack() as opened:
         job = rp.Properties({**JOB, **properties})
-        findings = await Examination(registry, job, {stream: Use()}, opened, []).of_job()
+        findings = await Examination(registry, job, {stream: StreamUse()}, opened, []).of_job()
     return {each.name: (each.verdict.value, each.words) for each in findings}
 
 

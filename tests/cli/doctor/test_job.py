@@ -15,7 +15,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.registry import Claim, Owner
+from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -162,7 +162,7 @@ class PluginSink(rp.Sink):
 
 async def test_the_sink_of_a_plugin_says_what_it_finds():
     registry = load_registry()
-    registry.sinks.claim(Claim("plugin", PluginSink, Owner("plugin", "package")))
+    registry.sinks.claim(NameClaim("plugin", PluginSink, NameOwner("plugin", "package")))
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         checked = await found(endpoint, registry, **{"flink.sink": "plugin"})
 
@@ -187,7 +187,7 @@ async def test_the_positions_that_a_sink_keeps_are_closed(tmp_path):
             return self.store
 
     registry = load_registry()
-    registry.sinks.claim(Claim("keeping", KeepingSink, Owner("keeping", "package")))
+    registry.sinks.claim(NameClaim("keeping", KeepingSink, NameOwner("keeping", "package")))
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         await found(endpoint, registry, **{"flink.sink": "keeping", "flink.sink.jsonl.path": str(tmp_path)})
 

@@ -388,7 +388,7 @@ def no_gap_is_looked_for():
 
 def a_file_is_read_from_its_beginning():
     """A reader that resumes within a file reads its first rows again."""
-    return [(publisher, "first_behind", lambda rows, place, order_of: 0)]
+    return [(publisher, "first_row_after", lambda rows, place, order_of: 0)]
 
 
 def the_stream_is_read_from_where_the_files_began():

@@ -11,7 +11,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_WORKER_METRICS,
-    FetchersHere,
+    FetchersOfProcess,
     exporters_opened,
 )
 from recordpublisher.plugins.metrics.opentelemetry import OpenTelemetryExporter
@@ -63,7 +63,7 @@ async def collector(monkeypatch):
 async def export(collector, *fetchers):
     """One export, that of the end."""
     exporter = OpenTelemetryExporter(Properties({"flink.job.name": "orders"}))
-    async with exporters_opened([exporter], FetchersHere(fetchers)):
+    async with exporters_opened([exporter], FetchersOfProcess(fetchers)):
         pass
 
 

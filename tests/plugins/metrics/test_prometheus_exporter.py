@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
-from recordpublisher.plugins.metrics.export import FetchersHere, export_metrics, exporters_opened
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, export_metrics, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
@@ -21,7 +21,7 @@ ADDRESS = "flink.metrics.prometheus.address"
 ANY_PORT = {"flink.metrics.exporters": "prometheus", ADDRESS: "127.0.0.1:0"}
 
 
-class Workers(FetchersHere):
+class Workers(FetchersOfProcess):
     """Some fetchers, one of which may hang."""
 
     silent = None

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.commands.streams import as_text
+from recordpublisher.cli.commands.streams import stream_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.plugins.lag.job_state import without_positions
@@ -71,7 +71,7 @@ def test_a_described_stream_says_how_many_queues_it_has():
 
     described = run_virtual(find())
     assert described.queues == 1
-    lines = [line.split() for line in as_text(described).splitlines()]
+    lines = [line.split() for line in stream_text(described).splitlines()]
     assert ["queues", "1"] in lines
 
 

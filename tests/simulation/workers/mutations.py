@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.fetcher import watermark_rules, watermarks
-from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker
+from recordpublisher.fetcher.elastic.leased_ownership import GroupWatermarkTracker
 from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.pipeline import memory_budget
 from recordpublisher.fetcher.pipeline.emitter import Emitter
@@ -65,7 +65,7 @@ def idle_by_time_alone() -> Patches:
 
 def a_new_life_begins_anew() -> Patches:
     """W6: a process whose worker was replaced forgets the global watermark that it knew."""
-    return [(GroupTracker, "current", lambda self: self._current.group_watermark)]
+    return [(GroupWatermarkTracker, "current", lambda self: self._current.group_watermark)]
 
 
 def a_process_alone_follows_its_last_report() -> Patches:
@@ -137,13 +137,13 @@ def a_suspension_is_not_noticed() -> Patches:
 def the_value_stands_only_while_the_store_answers() -> Patches:
     """W10: a worker whose store is gone knows no global watermark."""
 
-    current = GroupTracker.current
+    current = GroupWatermarkTracker.current
 
-    def confirmed(self: GroupTracker) -> int | None:
+    def confirmed(self: GroupWatermarkTracker) -> int | None:
         permission = self._current.permission
         return current(self) if permission is not None and permission.is_given else None
 
-    return [(GroupTracker, "current", confirmed)]
+    return [(GroupWatermarkTracker, "current", confirmed)]
 
 
 def held_shards_read_on() -> Patches:

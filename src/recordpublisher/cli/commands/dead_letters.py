@@ -39,7 +39,7 @@ MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
 OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
 
 
-class Target(StrEnum):
+class ReplayTarget(StrEnum):
     """The destinations of a replay."""
 
     JOB = "job"
@@ -55,7 +55,8 @@ def list_letters(
     ] = 100,
     every: Annotated[bool, typer.Option("--all", help="List every dead letter.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON line for each dead letter, with its payload as `show` has it.")
+        bool,
+        typer.Option("--json", help="One JSON line for each dead letter, with its payload as `show` has it."),
     ] = False,
     queue: OfQueue = False,
 ) -> None:
@@ -110,7 +111,7 @@ def _fields(letter: DeadLetter) -> dict[str, Any]:
 
 @dead_letters.command("show")
 @with_properties
-def show(
+def show_letter(
     properties: JobProperties,
     number: Annotated[str, typer.Argument(metavar="SEQUENCE", help="A sequence number, as `list` shows it.")],
     queue: OfQueue = False,
@@ -133,11 +134,11 @@ def show(
 
 @dead_letters.command("replay")
 @with_properties
-def replay(
+def replay_letters_again(
     options: PropertyOptions,
     job: Job,
     to: Annotated[
-        Target | None,
+        ReplayTarget | None,
         typer.Option(
             "--to",
             help="The job alone, which is its handler or its sink; or the stream that each came from, for all its readers. "
@@ -169,7 +170,7 @@ def replay(
 
     search_current_folder()
     restores = to is None and queue
-    calls_program = is_python_job(job) and not restores and to is not Target.STREAM
+    calls_program = is_python_job(job) and not restores and to is not ReplayTarget.STREAM
     read = None if calls_program else with_short_outages(options.read(job))
     mended = None if payloads is None else _read_payloads(payloads)
 
@@ -185,7 +186,9 @@ def replay(
                 target = JobTarget(properties, program)
             else:
                 properties = read
-                target = DropTarget() if restores else StreamTarget(read) if to is Target.STREAM else JobTarget(read)
+                target = (
+                    DropTarget() if restores else StreamTarget(read) if to is ReplayTarget.STREAM else JobTarget(read)
+                )
             done, kept, unread = await _replay(properties, target, only or (), queue, mended, restores=restores)
         echo(f"Replayed: {done}. Failed again and kept: {kept}." + (f" Not readable: {unread}." if unread else ""))
         return kept + unread
@@ -196,7 +199,7 @@ def replay(
 
 @dead_letters.command("drop")
 @with_properties
-async def drop(
+async def drop_letters(
     properties: JobProperties,
     numbers: Annotated[
         list[str] | None, typer.Argument(metavar="SEQUENCE", help="Sequence numbers, as `list` shows them.")

@@ -30,7 +30,7 @@ group = subcommands(
 
 @group.command("show")
 @with_properties
-async def show(
+async def show_group(
     properties: JobProperties,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON line for each worker, then for each shard.")

@@ -22,12 +22,12 @@ def judge(
 
     Example: recordpublisher judge records.txt --schedule outage
     """
-    from recordpublisher.local.schedules.schedule import load_schedule, score, seen_in
+    from recordpublisher.local.schedules.schedule import load_schedule, score, seen_record_in
 
     played, records, others = load_schedule(schedule), [], 0
     with fileinput.input(file, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            seen = seen_in(line, time.time())
+            seen = seen_record_in(line, time.time())
             if seen is not None:
                 records.append(seen)
             else:

@@ -135,7 +135,7 @@ def lag(
         positions = _positions(properties, state is None, tells)
         shards = run_to_end(_read(properties, streams, positions, grace_seconds))
         echo(joined(map(json_text, shards)) if as_json else shard_table(shards, positions is not None))
-        if (silent_ms := silence_ms(shards, checkpoint_interval_ms(properties))) is not None:
+        if (silent_ms := stale_checkpoint_age_ms(shards, checkpoint_interval_ms(properties))) is not None:
             is_early = check and not any(shard.alarm for shard in shards)
             when = f"; {_exits_later(properties)}" if is_early else ""
             print_note(
@@ -216,7 +216,7 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
     return table(HEAD, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
 
 
-def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
+def stale_checkpoint_age_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
     """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
 
     A running job that reads records stores its positions once in each interval. A job that has nothing to read need not store them.

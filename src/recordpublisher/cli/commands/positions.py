@@ -45,7 +45,7 @@ KCL, FILE = "kcl:TABLE", "file:PATH"
 
 @positions.command("show")
 @with_properties
-def show(
+def show_positions(
     properties: JobProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
 ) -> None:
@@ -93,7 +93,7 @@ async def import_positions(
         plan = await transfer.plan_import()
         rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
         echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
-        echo(await still_running(transfer.job))
+        echo(await note_on_running_job(transfer.job))
         if apply:
             await transfer.apply_import(plan)
         echo((WRITTEN if apply else DRY_RUN).format(transfer.job.place))
@@ -153,9 +153,9 @@ async def reset_positions(
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """
     from recordpublisher.plugins.positions.job_positions import job_and_lister
-    from recordpublisher.plugins.positions.reset import PositionsReset, place_named
+    from recordpublisher.plugins.positions.reset import PositionsReset, start_named
 
-    start = place_named(to)
+    start = start_named(to)
     async with job_and_lister(properties) as (positions_of_job, lister, streams):
         reset = PositionsReset(positions_of_job, lister, streams, properties, start, shards or ())
         with errors_naming_options("to"):
@@ -163,7 +163,7 @@ async def reset_positions(
         rows = [(each.shard, state_text(each.state), each.note) for each in plan]
         echo(table(("SHARD", "THE JOB READS", ""), rows))
         echo(WRITTEN_AGAIN)
-        echo(await still_running(positions_of_job))
+        echo(await note_on_running_job(positions_of_job))
         if apply:
             await reset.apply(plan)
         echo((WRITTEN if apply else DRY_RUN).format(positions_of_job.place))
@@ -222,7 +222,7 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
     return dict(sorted(states.items()))
 
 
-async def still_running(job: JobPositions) -> str:
+async def note_on_running_job(job: JobPositions) -> str:
     """Return a note on what happens to a job that was not stopped, and on when the job last stored its positions.
 
     A job that stored them seconds ago is probably running.

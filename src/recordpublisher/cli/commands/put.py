@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from recordpublisher.consumer.deserialization import json_field
+from recordpublisher.consumer.deserialization import json_field_decoder
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
@@ -220,7 +220,7 @@ def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
         return lambda line: fixed
     if field is None:
         return lambda line: uuid4().hex
-    decode = json_field("--key-field", field, Any, None)
+    decode = json_field_decoder("--key-field", field, Any, None)
 
     def key_of(line: bytes) -> str:
         try:

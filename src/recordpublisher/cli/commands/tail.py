@@ -28,7 +28,7 @@ from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.deserializers.schemas import (
     columns_text,
-    known_part,
+    known_shape,
     merge_shapes,
     shape_of,
     with_kinds,
@@ -42,7 +42,7 @@ from recordpublisher.plugins.host.build_from_properties import (
 )
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.streaming import BoundedReader, as_look
-from recordpublisher.plugins.sinks.files.jsonl import as_json
+from recordpublisher.plugins.sinks.files.jsonl import record_as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError
@@ -115,7 +115,7 @@ class RecordReading:
         return record.arrival_millis
 
 
-def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
+def compiled_pattern(option: str, given: str | None) -> re.Pattern[str] | None:
     """Return a regular expression, or None if none is given. Raises: ConfigurationError, which names the option, if it is not valid."""
     try:
         return None if given is None else re.compile(given)
@@ -123,7 +123,7 @@ def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
         raise ConfigurationError(option, given, "a regular expression of Python", reason=str(error)) from error
 
 
-def is_chosen(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
+def matches_patterns(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
     """Return whether the partition key and the payload (as text) match their patterns. A pattern that is not given matches all."""
     return (key is None or key.search(record.partition_key or "") is not None) and (
         content is None or content.search(record.data.decode(errors="replace")) is not None
@@ -269,7 +269,7 @@ class SchemaFile(RecordFile):
     def close(self) -> None:
         """Write the schema."""
         self._begin()
-        shape = known_part(with_valid_names(self._seen, {})) or {}
+        shape = known_shape(with_valid_names(self._seen, {})) or {}
         if shape and self._pattern is not None:
             from recordpublisher.plugins.columns.partitions import (
                 Partitions,  # Imported here because it loads pyarrow, which other formats do not need.
@@ -323,7 +323,7 @@ def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
 
 def json_line(record: Record) -> bytes:
     """Return a record as one line of JSON. A payload that is a JSON object or array is embedded as it is, not as text."""
-    fields: dict[str, Any] = as_json(record)
+    fields: dict[str, Any] = record_as_json(record)
     if record.data.lstrip()[:1] in (b"{", b"["):
         try:
             msgspec.json.decode(record.data)
@@ -405,10 +405,10 @@ def tail(
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
-    patterns = pattern("--key", key), pattern("--grep", grep)
+    patterns = compiled_pattern("--key", key), compiled_pattern("--grep", grep)
     reading = RecordReading(properties)
     with record_file(kind, output, properties.value(PARTITIONS)) as written:
-        printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit, written)
+        printer = _Printer(reading, lambda record: matches_patterns(record, *patterns), limit, written)
         if shards:
             printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
         else:

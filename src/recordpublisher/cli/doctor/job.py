@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec.inspect import type_info
 
-from recordpublisher.consumer.typed_values import fields_of, name_of
+from recordpublisher.consumer.typed_values import fields_of, type_name
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
@@ -106,7 +106,7 @@ class JobChecks:
         findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
         field, fields = self._properties.value(TIMESTAMP_FIELD), of and fields_of(type_info(of))
         if fields and field is not None and field not in {each.name for each in fields}:
-            words = f"{name_of(of)} has no field {field!r}: a record whose JSON lacks it is a bad record"
+            words = f"{type_name(of)} has no field {field!r}: a record whose JSON lacks it is a bad record"
             findings.append(Finding(TIMESTAMP_FIELD.key, Verdict.NOT_CHECKED, words))
         return findings
 

@@ -17,13 +17,14 @@ from urllib.parse import SplitResult, urlsplit
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
-from recordpublisher.publishers.kinesis.access import ca_bundle_path, proxy_for
 from recordpublisher.publishers.kinesis.endpoints import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.plain_credentials import provider_name
+from recordpublisher.publishers.kinesis.proxies import proxy_for
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
+from recordpublisher.publishers.kinesis.trusted_cas import ca_bundle_path
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION

@@ -21,7 +21,7 @@ MAX_CONSUMERS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class StreamUse:
     """The calls that a job makes for a stream.
 
     It reads by polling, or by fan-out as `consumer`, which it registers unless it has its ARN. It writes copies of records of at most
@@ -40,7 +40,7 @@ class StreamChecks:
     """Makes the checks of one stream, in order. It owns the results of early checks that later ones need."""
 
     def __init__(
-        self, client: ManagementClient, stream: str, use: Use, clock: Clock, *, knows_dry_run: bool = False
+        self, client: ManagementClient, stream: str, use: StreamUse, clock: Clock, *, knows_dry_run: bool = False
     ) -> None:
         """Prepare the checks. `knows_dry_run`: whether the endpoint is known to honour `DryRun`, and so never puts a test record."""
         self._client = client

@@ -27,7 +27,7 @@ from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
 from ..checkpoints.commits import CommitCounts, warn_of_rows_of_other_positions
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
-from ..conditional_store import ConflictError, Stored, pause
+from ..conditional_store import ConflictError, Stored, pause_after_conflict
 from ..leases.group_store import MAX_ATTEMPTS, GroupStore, read_alone_part, states_of
 from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.position_documents import PositionKey, Positions, StoredPosition
@@ -36,7 +36,7 @@ from ..leases.sealing import seal_worker, sealed_alone
 from ..leases.worker_record import HOST, WorkerRecord
 from ..shards.shard_state import ShardState
 from ..sink import CommittingSink, Sink, State, entry_store_of
-from .group_place import ElasticGroup, refuse_entries
+from .group_place import ElasticGroup, refuse_positions_in_sink
 
 if TYPE_CHECKING:
     from .committed_positions import OneSinkLife
@@ -121,7 +121,7 @@ class AloneWorker:
                 await self._sink.end_life(table.alone.worker)
             states = await self._sealed_states(table)
             if states is None:  # the table was replaced in the meantime
-                await pause(attempt)
+                await pause_after_conflict(attempt)
                 continue
             after = table.taken_alone(self.name, self._job)
             assert after.alone is not None
@@ -130,7 +130,7 @@ class AloneWorker:
             try:
                 await self._documents.write_table(after, None if found is None else found.version)
             except ConflictError:
-                await pause(attempt)
+                await pause_after_conflict(attempt)
             else:
                 return await self._opened(after)
         raise StateError(
@@ -214,7 +214,7 @@ class AloneWorker:
         entries = entry_store_of(self._sink)
         if found is None:
             if entries is not None and entries is not self._group.store:
-                await refuse_entries(GroupStore(entries), self.place)
+                await refuse_positions_in_sink(GroupStore(entries), self.place)
             if isinstance(self._sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._sink, self.place)
             return None

@@ -32,9 +32,9 @@ from ..shards.discovery import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob
-from ..watermark_rules import raised
+from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, WatermarkTracker
-from .group_place import ElasticGroup, refuse_entries
+from .group_place import ElasticGroup, refuse_positions_in_sink
 from .leased_shards import LeasedShards
 from .worker_lives import WorkerLives, begin_job
 
@@ -185,7 +185,7 @@ class LeasedOwnership(ShardOwnership):
         store = self._group.store
         if await GroupStore(store).read_table() is None:
             if (entries := entry_store_of(self._job.sink)) is not None and entries is not store:
-                await refuse_entries(GroupStore(entries), store.place)
+                await refuse_positions_in_sink(GroupStore(entries), store.place)
             if isinstance(self._job.sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
@@ -234,11 +234,10 @@ class LeasedOwnership(ShardOwnership):
             raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
 
 
-class GroupTracker(WatermarkTracker):
-    """Provides the global watermark of the group, from what all workers state in their heartbeats.
+class GroupWatermarkTracker(WatermarkTracker):
+    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
-    It never falls. The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other
-    workers as finished.
+    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
     """
 
     def __init__(self, current: CurrentWorker) -> None:
@@ -246,18 +245,16 @@ class GroupTracker(WatermarkTracker):
         self._highest: int | None = None
 
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Return the global watermark of the group. The arguments are not used, because heartbeats report how the shards of this worker
-        count.
-        """
+        """Return the global watermark of the group. The arguments are not used, because heartbeats report the shards of this worker."""
         return self.current()
 
     def current(self) -> int | None:
-        """Return the highest global watermark that this process knows. It does not fall when a new worker joins in this process (W6)."""
-        self._highest = raised(self._highest, self._current.group_watermark)
+        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
+        self._highest = raised_watermark(self._highest, self._current.group_watermark)
         return self._highest
 
     def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark of a shard that any worker has stated in its last heartbeat."""
+        """Return the highest watermark that a worker has reported with its last heartbeat."""
         return self._current.group_maximum
 
     @property
@@ -271,5 +268,5 @@ class GroupTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count. Always True, because other workers hold shards."""
+        """Whether shards of other processes count. They always do, because other workers hold shards."""
         return True

@@ -55,7 +55,7 @@ class LeasedShards:
         self._is_aligned = job.settings.alignment.lookahead_ms is not None
         self._deleted = job.discovery.deleted
         self._known: dict[str, Shard] = {}
-        self._begun: dict[str, Begun] = {}
+        self._begun: dict[str, BegunShard] = {}
         self._rates: dict[str, LoadRate] = {}
         self._leases = 0
         self._stopped: set[str] = set()
@@ -126,7 +126,7 @@ class LeasedShards:
             self._sink.assigned([shard])
         below = self._tracker.current() if is_taken_over else None
         self._leases += 1
-        self._begun[shard] = Begun(state, self._leases, below)
+        self._begun[shard] = BegunShard(state, self._leases, below)
         self._add(shard)
         self._shards.start_readers()
 
@@ -273,12 +273,10 @@ class LeasedShards:
         return ShardWatermark(entry.alignment_watermark, is_idle)
 
 
-class Begun(NamedTuple):
-    """How a shard was begun in this process.
+class BegunShard(NamedTuple):
+    """The state with which a shard began in this process, and a lease number that is unique in this process.
 
-    - `state`: the state from which it is read.
-    - `lease`: a number for this lease, unique in this process.
-    - `taken_over_below`: see `ShardEmission`.
+    `taken_over_below` is described in `ShardEntry`.
     """
 
     state: ShardState

@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import (
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
-from ..conditional_store import ConditionalStore, ConflictError, pause
+from ..conditional_store import ConditionalStore, ConflictError, pause_after_conflict
 from ..leases.group_store import MAX_ATTEMPTS, GroupStore
 from ..leases.heartbeat import LateJoinError
 from ..leases.lease_counts import LeaseCounts
@@ -64,7 +64,7 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
                 replace(found.document, version=version, writer=writer, job=job), found.version
             )
         except ConflictError:  # another process has joined in the meantime
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         else:
             group_log.info(
                 "the group in %s ran another job and has no worker left; this worker starts its own job there: %s",

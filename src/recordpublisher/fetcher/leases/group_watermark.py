@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..watermark_rules import raised
+from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, lowest_active
 from .planning import GroupView
 from .position_documents import StoredPosition
@@ -69,7 +69,7 @@ def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str]
     """
     counted: list[ShardWatermark] = []
     for worker, record in view.records.items():
-        known = raised(known, record.group_watermark)
+        known = raised_watermark(known, record.group_watermark)
         if not record.is_sealed or (worker in view.table.owners and worker not in excluded):
             counted.append(ShardWatermark(record.watermark, is_idle=not record.is_active))
     counted += [
@@ -77,4 +77,4 @@ def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str]
         for shard, lease in view.table.leases.items()
         if lease.owner is None and view.table.can_be_read(shard)
     ]
-    return raised(known, lowest_watermark(counted).value)
+    return raised_watermark(known, lowest_watermark(counted).value)

@@ -223,7 +223,7 @@ RATE_SECONDS = 60.0
 """Approximate time over which a load is averaged. A shard's load is known when it was read for this time (seconds)."""
 
 
-def next_level(stated: int, bytes_per_second: float) -> int:
+def next_load_level(stated: int, bytes_per_second: float) -> int:
     """Return the load level that the worker should state next.
 
     The result is `stated`, unless the load is more than a quarter away from that level, or has fallen to the floor.
@@ -286,5 +286,5 @@ class LoadLevels:
         `loads`: measured loads in bytes per second.
         """
         for shard, load in loads.items():
-            self._levels[shard] = next_level(self._levels.get(shard, 0), load)
+            self._levels[shard] = next_load_level(self._levels.get(shard, 0), load)
         return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

@@ -21,7 +21,7 @@ from .heartbeat import Heartbeat, WritePermission, join_group
 from .json_documents import by_stream
 from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
-from .lease_table import AloneOwner, GroupJob, LeaseTable, as_group
+from .lease_table import AloneOwner, GroupJob, LeaseTable, table_of_new_group
 from .lease_transfers import LeaseGiver, LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
 from .planning import GroupView, LoadLevels
@@ -349,7 +349,7 @@ class Worker:
         states, part = await sealed_alone(self._group, alone, self._positions)
         folded = table.folded(states, None if part is None else part.pinned_ms)
         first = None if folded.leases else await self._listing.first_table(self.name)
-        if await self._cache.replace(as_group(folded, self.name, first)):
+        if await self._cache.replace(table_of_new_group(folded, self.name, first)):
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     def _apply_table(self) -> None:

@@ -22,7 +22,7 @@ from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, is_valid_name
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
-from ..conditional_store import SequenceText, check_document, read_document, unreadable
+from ..conditional_store import SequenceText, check_document, read_document, unreadable_error
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
 from .sink_errors import close_sink, naming_sink
 
@@ -119,16 +119,16 @@ class DeadLetterHandler:
         self._count(shard.key, "dead_letters")
 
 
-def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> ConfigurationError:
+def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> ConfigurationError:
     """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
 
-    `more` is a further reason, which is added to the error's own.
+    `more` is a further reason.
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason, statement = (
         each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
     )
-    return error.changed(key, valid, reason, statement)
+    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
         with naming_sink(sink, method, OF_DEAD_LETTERS):
             yield
     except ConfigurationError as error:
-        raise of_dead_letter_sink(error) from error
+        raise dead_letter_sink_error(error) from error
 
 
 # DeadLetter: a record that could not be used, with the reason, and how it is written to a sink and read again (S7).
@@ -246,7 +246,7 @@ def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
     try:
         return read.letter(read.value.data, read.value, place)
     except ValueError as error:  # Raised for a payload that is not valid base64.
-        raise unreadable(name, error) from error
+        raise unreadable_error(name, error) from error
 
 
 def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
@@ -256,7 +256,7 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
     """
     read = check_document(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):
-        raise unreadable(name, f"its column `data` must be bytes, but is of the type {type(read.data).__name__}")
+        raise unreadable_error(name, f"its column `data` must be bytes, but is of the type {type(read.data).__name__}")
     is_text = isinstance(read.value, str)
     value = read_document(read.value, _Value, name) if is_text else check_document(read.value, _Value, name)
     return read.letter(read.data, value, place)

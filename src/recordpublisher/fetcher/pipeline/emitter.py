@@ -17,7 +17,7 @@ from recordpublisher.publishers.user_code import add_note, for_log, log_user_err
 from ..metric_types import Histogram
 from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry
-from ..sink import RecordsCall, Sink, Traced, always, untraced
+from ..sink import RecordsCall, Sink, Traced, always_may_write, untraced
 from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
 from .process_suspension import SuspensionDetector
@@ -50,7 +50,7 @@ class Emitter:
         suspension: SuspensionDetector,
         settings: FetcherSettings,
         handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
-        may_write_now: Callable[[], bool] = always,
+        may_write_now: Callable[[], bool] = always_may_write,
         traced: Traced = untraced,
     ) -> None:
         self._sink = sink

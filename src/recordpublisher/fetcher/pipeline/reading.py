@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import (
     RecordPublisherFactory,
     RunResult,
@@ -238,7 +238,7 @@ class ReadTasks:
         try:
             return await consumer.run()
         except Exception as error:
-            name_publisher(error, f"`{type(publisher).__name__}.run` for {entry.key}")
+            naming_publisher(error, f"`{type(publisher).__name__}.run` for {entry.key}")
             raise
 
 

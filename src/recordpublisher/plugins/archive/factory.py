@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap
+from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -28,7 +28,7 @@ from ..host.manager import publisher_class
 from ..runtime.stream_lister import StreamLister, stream_names
 from .archive import DELTA, ICEBERG, Archive, Catalogue, FileCatalogue, LiveLister, files_at
 from .next_step import OrderOf, Place, RangeFile, is_complete
-from .publisher import ArchivePublisher, arrived, text_of_early_end, text_of_missing_shard
+from .publisher import ArchivePublisher, arrival_text, text_of_early_end, text_of_missing_shard
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis import KinesisClient
@@ -161,7 +161,7 @@ class ArchiveFactory(RecordPublisherFactory):
         self._names[name] = given
 
         async def archive() -> str:
-            return await examine(self._archive, name)
+            return await examine_archive(self._archive, name)
 
         return {"archive": archive, **({} if self._live is None else self._live.checks(name))}
 
@@ -215,8 +215,8 @@ _MOST_NAMED = 5
 """Most shards that are named because they begin later than others."""
 
 
-async def examine(archive: Archive, stream: str) -> str:
-    """Return in words how much the archive has of a stream, and from when on it has all shards.
+async def examine_archive(archive: Archive, stream: str) -> str:
+    """Return how much the archive has of a stream, and from when on all of its shards.
 
     Raises: StateError if files are missing between others, at the beginning of a shard whose parents were archived, at the end of a
     shard, or between the last file and the live stream; ConfigurationError if files have no ranges; the errors of the catalogue.
@@ -270,16 +270,16 @@ async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequen
     last = max(files, key=lambda file: file.through)
     if not await archive.is_live_now(shard):
         raise StateError(text_of_missing_shard(shard, str(last.end)))
-    if await archive.retention.gap_after(shard, last.end, UNKNOWN_MS) is not Gap.LOST:
+    if await archive.retention.gap_after(shard, last.end, UNKNOWN_MS) is not RetentionGap.LOST:
         return
     # The oldest record of the stream is after the last archived one. Nothing is missing between them if the last archived record is
     # younger than the retention, or if the writing job has since seen that no record followed it.
     arrival_ms = await _arrival_ms(archive, max((file for file in files if file.paths), key=_through, default=last), -1)
     seen_ms = latest(arrival_ms, await archive.tip_ms(shard, place, again=False))
-    if seen_ms is not None and await archive.retention.gap_after(shard, last.end, seen_ms) is not Gap.LOST:
+    if seen_ms is not None and await archive.retention.gap_after(shard, last.end, seen_ms) is not RetentionGap.LOST:
         return
     oldest = await archive.oldest_record(shard)
-    raise StateError(text_of_early_end(shard, f"{last.end}{arrived(arrival_ms)}", oldest))
+    raise StateError(text_of_early_end(shard, f"{last.end}{arrival_text(arrival_ms)}", oldest))
 
 
 async def _since(archive: Archive, shards: Mapping[str, Shard], files: Mapping[str, Sequence[RangeFile]]) -> str:

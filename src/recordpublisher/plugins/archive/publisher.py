@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from recordpublisher.fetcher.pipeline.process_suspension import GAP_SECONDS
-from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, may_have_gap
+from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, may_have_gap
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
@@ -33,7 +33,7 @@ from .next_step import (
     position_from,
     starting_place,
 )
-from .rows import ArchivedRows, DecodedRows, first_behind
+from .rows import ArchivedRows, DecodedRows, first_row_after
 
 log = logging.getLogger("recordpublisher.archive")
 MOST_RECORDS = 10_000
@@ -228,7 +228,7 @@ class ArchivePublisher(RecordPublisher):
             gap = await retention.gap_after(
                 self._shard, position, UNKNOWN_MS if self._seen_ms is None else self._seen_ms
             )
-            return gap is Gap.NONE
+            return gap is RetentionGap.NONE
         oldest = await archive.oldest_record(self._shard)
         if oldest is None or oldest.sequence is None or file.after is None:
             return False
@@ -277,7 +277,7 @@ class ArchivePublisher(RecordPublisher):
                     buffer.add(held)
                 rows = held.columns
                 assert rows is not None
-                start = self._first_since(rows, first_behind(rows, self._place, order_of))
+                start = self._first_since(rows, first_row_after(rows, self._place, order_of))
                 if start >= len(rows):
                     return True
                 buffer.use(held)
@@ -426,27 +426,27 @@ class ArchivePublisher(RecordPublisher):
         assert seen_ms is not None
         if await self._was_read_before_suspension(batch):
             return
-        if await self._gap(batch, seen_ms) is Gap.NONE:
+        if await self._gap(batch, seen_ms) is RetentionGap.NONE:
             return
         self._use(await self._listed(again=True))
         file = self._next_file()
         if file is not None and file.follows(self._place):
             raise _BackToFilesError
         tip_ms = await archive.tip_ms(shard, self._place, again=True)
-        gap = Gap.LOST if tip_ms is None else await self._gap(batch, max(seen_ms, tip_ms))
-        if gap is Gap.LOST and not (len(batch) or batch.raw_count):
-            gap = Gap.NOT_CHECKED
-        if gap is Gap.LOST:
+        gap = RetentionGap.LOST if tip_ms is None else await self._gap(batch, max(seen_ms, tip_ms))
+        if gap is RetentionGap.LOST and not (len(batch) or batch.raw_count):
+            gap = RetentionGap.NOT_CHECKED
+        if gap is RetentionGap.LOST:
             self._lose(await self._early_end())
             self._has_gap = True
-        elif gap is Gap.NOT_CHECKED:
+        elif gap is RetentionGap.NOT_CHECKED:
             self._metrics.add("retention_not_checked")
             text = "the stream shows no record of %s behind %s, which is older than it keeps records: whether some came is not known"
             log.warning(text, shard.key, await self._last(), extra=about(shard.key))
-        if gap is not Gap.NONE:
+        if gap is not RetentionGap.NONE:
             self._told_ms = archive.clock.now_ms()
 
-    async def _gap(self, batch: RecordBatch, seen_ms: int) -> Gap:
+    async def _gap(self, batch: RecordBatch, seen_ms: int) -> RetentionGap:
         assert self._archive.retention is not None
         next_ms = batch.arrival_millis[0] if len(batch) else self._archive.clock.now_ms()
         return await self._archive.retention.gap_after(self._shard, self._last_position, seen_ms, next_ms)
@@ -519,7 +519,7 @@ class ArchivePublisher(RecordPublisher):
         return text_of_early_end(self._shard, await self._last(), await self._archive.oldest_record(self._shard))
 
     async def _last(self) -> str:
-        return f"{self._last_position or 'its start'}{arrived(self._last_arrival_ms or self._seen_ms or None)}"
+        return f"{self._last_position or 'its start'}{arrival_text(self._last_arrival_ms or self._seen_ms or None)}"
 
     @property
     def _last_position(self) -> SequenceNumber | None:
@@ -543,7 +543,7 @@ def text_of_missing_shard(shard: Shard, last: str) -> str:
     return f"the archive of {shard.key} ends after {last} without the shard's end, and the stream has the shard no more"
 
 
-def arrived(at_ms: int | None) -> str:
+def arrival_text(at_ms: int | None) -> str:
     """Return a time of arrival (epoch ms) in words, or an empty text if it is not known."""
     return (
         ""
@@ -569,5 +569,5 @@ def _shown_record(record: OldestRecord | None) -> str:
     return (
         "what it has now"
         if record is None or record.sequence is None
-        else f"{record.sequence}{arrived(record.arrival_ms)}"
+        else f"{record.sequence}{arrival_text(record.arrival_ms)}"
     )

@@ -92,7 +92,7 @@ class DecodedRows:
         self.columns = None
 
 
-def first_behind(rows: RecordColumns, place: Place | None, order_of: OrderOf) -> int:
+def first_row_after(rows: RecordColumns, place: Place | None, order_of: OrderOf) -> int:
     """Return the index of the first row after a place."""
     if place is None:
         return 0
@@ -105,13 +105,10 @@ def first_behind(rows: RecordColumns, place: Place | None, order_of: OrderOf) ->
     return bisect_right(range(len(numbers)), place, key=key)
 
 
-def in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
-    """Return the rows in the order of their sequence numbers, each once.
-
-    Files have this order already unless `flink.sink.parquet.sort` was set.
-    """
+def rows_in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
+    """Return the rows in the order of their sequence numbers, each once. Sinks write them in it unless `flink.sink.parquet.sort` is set."""
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
-    # Decimal numbers with equally many digits have the same order as their texts, and comparing texts is faster.
+    # Texts of decimal numbers of one length sort as the numbers.
     is_text_enough = order_of is int and len(set(map(len, numbers))) <= 1
     keys: Sequence[Any] = numbers if is_text_enough else list(map(order_of, numbers))
     if all(map(lt, keys, islice(keys, 1, None))):
@@ -159,7 +156,7 @@ class OrderedFile:
 
     async def rows(self, group: int) -> RecordColumns:
         """Decode a group."""
-        rows: RecordColumns = await self._in_thread(in_order, await self._file.rows(group), self._order_of)
+        rows: RecordColumns = await self._in_thread(rows_in_order, await self._file.rows(group), self._order_of)
         if len(rows):
             begin, self._ends[group] = self._place(rows, 0), self._place(rows, -1)
             before = self._ends.get(group - 1)
@@ -191,7 +188,7 @@ class MergedFiles:
     async def rows(self, group: int) -> RecordColumns:
         """Decode all files, and sort their rows."""
         parts = [await file.rows(index) for file in self._files for index in range(file.groups)]
-        rows: RecordColumns = await self._in_thread(lambda: in_order(joined(parts), self._order_of))
+        rows: RecordColumns = await self._in_thread(lambda: rows_in_order(joined(parts), self._order_of))
         return rows
 
     def close(self) -> None:

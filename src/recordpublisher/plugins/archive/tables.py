@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
+from recordpublisher.fetcher.conditional_store import ConditionalStore, pause_after_conflict
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
@@ -67,8 +67,8 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
     return _TableFiles(iceberg, f"Iceberg table {iceberg.place}", properties, order_of, None)
 
 
-class Piece(NamedTuple):
-    """The rows of one shard in a row group of a file without a proof (the record in the table of what a file contains)."""
+class RowPiece(NamedTuple):
+    """The rows of one shard in a row group of a file that no proof names."""
 
     path: str
     group: int
@@ -77,11 +77,11 @@ class Piece(NamedTuple):
     last: tuple[Place, str]
 
 
-class Found(NamedTuple):
-    """A group of pieces under a name that `ranges_of` accepts as a file. `is_proven`: whether no row between the pieces is missing."""
+class FileOfPieces(NamedTuple):
+    """A file of `ranges_of` that is made of pieces: its name, and the pieces; `is_proven` if no row between them is missing."""
 
     name: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[RowPiece]
     is_proven: bool
 
 
@@ -98,8 +98,8 @@ class _TableFiles:
         self._table, self._properties, self._order_of, self._entries = table, properties, order_of, entries
         self._lock = threading.Lock()
         self._slots = asyncio.Semaphore(GETS_AT_ONCE)
-        self._sources: dict[str, str | Sequence[Piece]] = {}
-        self._pieces: dict[str, Mapping[str, Sequence[Piece]]] = {}
+        self._sources: dict[str, str | Sequence[RowPiece]] = {}
+        self._pieces: dict[str, Mapping[str, Sequence[RowPiece]]] = {}
         self._unproven: set[str] = set()
         self._newest: tuple[float, TableFolder] | None = None
 
@@ -119,7 +119,7 @@ class _TableFiles:
                 return await self._called(lambda: self._list(prefix.rstrip("/")))
             except FileNotFoundError as error:
                 log.info("a file of %s has gone, the table is loaded again: %s", self.place, error)
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         raise StoreUnavailableError(f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it")
 
     async def opened(self, path: str) -> ArchivedRows:
@@ -155,7 +155,7 @@ class _TableFiles:
         rows = ParquetRows(folder.source(path, whole=True), f"{self.place}/{path}", asyncio.to_thread)
         return OrderedFile(rows, f"{self.place}/{path}", self._order_of)
 
-    def _opened_piece(self, folder: TableFolder, piece: Piece, path: str) -> ArchivedRows:
+    def _opened_piece(self, folder: TableFolder, piece: RowPiece, path: str) -> ArchivedRows:
         source = folder.source(piece.path, whole=False)
         shard = "/".join(path.split("/")[:2])
         return ParquetRows(source, f"{self.place}/{piece.path}", asyncio.to_thread, (piece.group, shard))
@@ -221,9 +221,9 @@ class _TableFiles:
         by_id: Mapping[str | None, str],
         names: Sequence[str],
         foreign: Sequence[str],
-    ) -> dict[str, str | Sequence[Piece]]:
+    ) -> dict[str, str | Sequence[RowPiece]]:
         """Return the files of a shard, by path: a file of the table, or pieces of files that another program wrote."""
-        found: dict[str, str | Sequence[Piece]] = {}
+        found: dict[str, str | Sequence[RowPiece]] = {}
         there: dict[str, dict[int, RangeProof]] = {}
         for proof in proofs:
             text = f"{proof.covered}.{proof.part}of{proof.parts}.{proof.file[:12]}"
@@ -249,7 +249,7 @@ class _TableFiles:
             found[f"{shard}/{each.name}.parquet"] = each.pieces
         return found
 
-    def _is_unproven(self, shard: str, found: Found, expected: Mapping[str, int]) -> ConfigurationError:
+    def _is_unproven(self, shard: str, found: FileOfPieces, expected: Mapping[str, int]) -> ConfigurationError:
         rows = counted(sum(piece.rows for piece in found.pieces), "row")
         promised = f"the ranges of the archive promise {sum(expected.values())}" if expected else "no range is known"
         reason = (
@@ -267,7 +267,7 @@ class _TableFiles:
             raise StateError(
                 f"{path} of {self.place} has no column {missing[0]!r}, so an archive cannot be read from it after it was rewritten"
             )
-        by_shard: dict[str, list[Piece]] = {}
+        by_shard: dict[str, list[RowPiece]] = {}
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=list(_KEYS), use_threads=False)
             table = pa.table({name: table[name].cast(kind) for name, kind in _KEYS.items()})
@@ -279,11 +279,11 @@ class _TableFiles:
                 places = list(zip(map(self._order_of, numbers), ends, strict=True))
                 at = [places.index(place) for place in (min(places), max(places))]
                 first, last = ((places[i], position_text(SequenceNumber(numbers[i], parts[i]))) for i in at)
-                by_shard.setdefault(key, []).append(Piece(path, group, len(places), first, last))
+                by_shard.setdefault(key, []).append(RowPiece(path, group, len(places), first, last))
         self._pieces[path] = by_shard
 
 
-def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of: OrderOf) -> list[Found]:
+def joined_pieces(pieces: Iterable[RowPiece], expected: Mapping[str, int], order_of: OrderOf) -> list[FileOfPieces]:
     """Return pieces whose numbers overlap together, in order, each with a name for `ranges_of`.
 
     - `expected`: the number of rows of each range of which no file of its own exists, by the text of the `Range`. Pieces are
@@ -294,7 +294,7 @@ def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of
     known = [
         each for each in ranges_of(((name, name) for name in expected), order_of) if each.through >= waiting[0].first[0]
     ]
-    found: list[Found] = []
+    found: list[FileOfPieces] = []
     for ranges in _without_gaps(known):
         after, through = ranges[0].after, ranges[-1].through
         inside = [piece for piece in waiting if (after is None or piece.first[0] > after) and piece.last[0] <= through]
@@ -305,7 +305,7 @@ def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of
         begin, groups = ranges[0].after_text, _overlapping(inside)
         ends = [*(max(piece.last for piece in group)[1] for group in groups[:-1]), position_text(ranges[-1].end)]
         for group, end in zip(groups, ends, strict=True):
-            found.append(Found(f"{begin}_{end}", group, True))
+            found.append(FileOfPieces(f"{begin}_{end}", group, True))
             begin = end
     for group in _overlapping(waiting):
         first, (last, text) = min(piece.first for piece in group)[1], max(piece.last for piece in group)
@@ -316,7 +316,7 @@ def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of
             for each in known
             if (each.after is None or each.after < last) and last <= each.through
         ]
-        found.append(Found(f"{first}-{(*ends, text)[0]}", group, False))
+        found.append(FileOfPieces(f"{first}-{(*ends, text)[0]}", group, False))
     return found
 
 
@@ -329,8 +329,8 @@ def _without_gaps(ranges: Sequence[RangeFile]) -> list[list[RangeFile]]:
     return chains
 
 
-def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    groups: list[list[Piece]] = []
+def _overlapping(pieces: Sequence[RowPiece]) -> list[list[RowPiece]]:
+    groups: list[list[RowPiece]] = []
     last = None
     for piece in pieces:
         if last is None or piece.first > last:

@@ -21,8 +21,8 @@ from recordpublisher.consumer.typed_values import (
     exact_decimal_converter,
     fields_of,
     has_fields,
-    name_of,
-    without_none,
+    type_name,
+    type_without_none,
 )
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
@@ -165,7 +165,7 @@ class TypedColumns:
 
     def __init__(self, of: Any) -> None:
         """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
-        self._name, info = name_of(of), inspect.type_info(of)
+        self._name, info = type_name(of), inspect.type_info(of)
         fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
         self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
         self.fields = [pa.field(field.name, column.type) for field, column in self._columns]
@@ -189,7 +189,7 @@ class TypedColumns:
         - `place`: the path of the field, such as `$.address.country`.
         - `inside`: the classes around the field. A class inside itself has no Arrow type.
         """
-        named, info = column_type(info), without_none(info)
+        named, info = column_type(info), type_without_none(info)
         if named is not None or isinstance(info, inspect.DecimalType):
             return self._named_column(named, info, place)
         if type(info) in _KNOWN:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recordpublisher.fetcher.conditional_store import unreadable
+from recordpublisher.fetcher.conditional_store import unreadable_error
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -174,7 +174,7 @@ def parquet_rows(path: Path) -> Stored:
     try:
         table = parquet.read_table(path, partitioning=None)
     except ValueError as error:  # ArrowInvalid is a ValueError.
-        raise unreadable(str(path), error) from error
+        raise unreadable_error(str(path), error) from error
 
     def write(rewritten: Path, left: Sequence[int]) -> None:
         parquet.write_table(table.take(list(left)), rewritten)
@@ -184,7 +184,7 @@ def parquet_rows(path: Path) -> Stored:
         try:
             row = table.slice(index, 1).to_pylist()[0]
         except (ValueError, OverflowError) as error:  # For example, a time of the year 10,000 cannot be converted.
-            raise unreadable(name, error) from error
+            raise unreadable_error(name, error) from error
         return letter_of_row(row, name, index)
 
     return range(table.num_rows), letter, write

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, delete, select, tuple_
 from sqlalchemy.exc import DataError
 
-from recordpublisher.fetcher.conditional_store import unreadable
+from recordpublisher.fetcher.conditional_store import unreadable_error
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_row
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -80,7 +80,7 @@ class TableLetters(StoredLetters):
         place, row = stored
         name = f"the row {place} of the table {self._name}"
         if isinstance(row, Exception):
-            raise unreadable(name, getattr(row, "orig", row)) from row
+            raise unreadable_error(name, getattr(row, "orig", row)) from row
         return letter_of_row(dict(row), name, place)
 
     def _delete(self, connection: Connection, letters: Sequence[DeadLetter]) -> None:

@@ -84,7 +84,7 @@ _BEGIN_OF_JSON = ("{", "[", '"')
 """A schema is an object, a list or a text in JSON; so a text that begins differently is the path of a schema file."""
 
 
-def schema_of(properties: Properties) -> Schema | None:
+def schema_of(properties: Properties) -> AvroSchema | None:
     """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid."""
     given = properties.value(AVRO_SCHEMA)
     if given is None:
@@ -100,18 +100,18 @@ def schema_text(given: str) -> str:
     return given if given.lstrip().startswith(_BEGIN_OF_JSON) else Path(given).read_text(encoding="utf-8")
 
 
-def parse_schema(text: str | None) -> Schema:
+def parse_schema(text: str | None) -> AvroSchema:
     """Return a schema from its JSON.
 
     Raises: ValueError if it is not a valid schema, or if a small record could decode to a value of any size or of too great a depth.
     """
     try:
-        return Schema(fastavro.parse_schema(json.loads(text or "")))
+        return AvroSchema(fastavro.parse_schema(json.loads(text or "")))
     except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> Any:
+def decode(data: bytes, schema: AvroSchema, reader_schema: AvroSchema | None = None) -> Any:
     """Return the value that was written with `schema`, resolved to `reader_schema` if one is given.
 
     Raises: ValueError if the bytes do not fit the schema, or if bytes are left after the value.
@@ -138,7 +138,7 @@ def _check_index(data: bytes) -> None:
         raise IndexError("a negative index")
 
 
-class Schema:
+class AvroSchema:
     """A parsed schema with which untrusted bytes can be decoded safely.
 
     fastavro's reader in C recurses without a limit, reads a negative index as one from the end of the list, and makes as many empty

@@ -176,13 +176,13 @@ def merge_shapes(first: Shape, second: Shape) -> Shape:
         return [merge_shapes(first[0], second[0])]
     if isinstance(first, str) and isinstance(second, str):
         return _WIDER.get(frozenset({first, second}), first)
-    return first if known_part(first) is not None else second
+    return first if known_shape(first) is not None else second
 
 
 def grow_shape(there: Shape, seen: Shape) -> Shape:
     """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
     if there is None:
-        return known_part(seen)
+        return known_shape(seen)
     if isinstance(there, dict) and isinstance(seen, dict):
         of_names = {name: grow_shape(there.get(name), seen.get(name)) for name in (there | seen)}
         return {name: shape for name, shape in of_names.items() if shape is not None}
@@ -197,15 +197,15 @@ def grow_shape(there: Shape, seen: Shape) -> Shape:
     return there
 
 
-def known_part(seen: Shape) -> Shape:
+def known_shape(seen: Shape) -> Shape:
     """Return the shape without its unknown parts.
 
     Nulls, empty lists and empty objects have no column until a value shows its type.
     """
     if isinstance(seen, dict):
-        return {name: shape for name, each in seen.items() if (shape := known_part(each)) is not None} or None
+        return {name: shape for name, each in seen.items() if (shape := known_shape(each)) is not None} or None
     if isinstance(seen, list):
-        return None if (items := known_part(seen[0])) is None else [items]
+        return None if (items := known_shape(seen[0])) is None else [items]
     return seen
 
 
@@ -222,7 +222,7 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
     elif isinstance(seen, dict) and isinstance(there, tuple):
         for name, shape in seen.items():
             yield from paths_without_column(shape, there[1], f"{path}.{name}")
-    elif there is None and known_part(seen) is not None:
+    elif there is None and known_shape(seen) is not None:
         yield path
 
 

@@ -11,7 +11,7 @@ from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, of_dead_letter_sink
+from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, dead_letter_sink_error
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
@@ -190,7 +190,7 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)
     except ConfigurationError as error:
         typo = unknown_key_near(error.key, own) if error.value is None else ""
-        raise of_dead_letter_sink(error, typo) from None
+        raise dead_letter_sink_error(error, typo) from None
 
 
 def dead_letter_properties(properties: Properties) -> Properties:

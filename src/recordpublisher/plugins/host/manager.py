@@ -21,7 +21,7 @@ from recordpublisher.publishers.properties.reading_properties import RECORD_PUBL
 from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
 from . import built_ins, hookspecs
-from .registry import Claim, NameTable, Owner, PluginStatus, Registry, hidden_by_folder
+from .registry import NameClaim, NameOwner, NameTable, PluginStatus, Registry, hidden_by_folder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -88,14 +88,14 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
 
 def _collect_claims(
     candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry
-) -> list[tuple[NameTable[Any], Claim[Any]]]:
+) -> list[tuple[NameTable[Any], NameClaim[Any]]]:
     """Call the hooks of this plugin only, and return the names that it registers."""
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
     # Each plugin has its own call, so that an error names its plugin.
     others = [other for other in manager.get_plugins() if other is not plugin]
-    claims: list[tuple[NameTable[Any], Claim[Any]]] = []
+    claims: list[tuple[NameTable[Any], NameClaim[Any]]] = []
     for kind, table in registry.tables().items():
         manager.subset_hook_caller(hookspecs.REGISTER + kind, others)(
             registry=_Collector(candidate.owner, table, claims)
@@ -106,16 +106,16 @@ def _collect_claims(
 class _Candidate(msgspec.Struct, frozen=True):
     """A plugin before it is loaded."""
 
-    owner: Owner
+    owner: NameOwner
     load: Callable[[], object]
 
 
 class _Collector(msgspec.Struct):
     """The registrar that a hook receives. It collects the names of one plugin."""
 
-    owner: Owner
+    owner: NameOwner
     table: NameTable[Any]
-    claims: list[tuple[NameTable[Any], Claim[Any]]]
+    claims: list[tuple[NameTable[Any], NameClaim[Any]]]
 
     def add(self, name: str, provided: type[Any] | str) -> None:
         """Register a name for a class, or for `"package.module:Class"`.
@@ -124,7 +124,7 @@ class _Collector(msgspec.Struct):
         """
         if not isinstance(name, str) or not name.strip():
             raise PluginError(f"a name must be a non-empty string, not {name!r}")
-        claim = Claim(name.strip(), provided, self.owner)
+        claim = NameClaim(name.strip(), provided, self.owner)
         self.table.check(claim)
         self.claims.append((self.table, claim))
 
@@ -168,7 +168,7 @@ def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
 
     The result is cached, because searching a few hundred distributions takes milliseconds.
     """
-    built_in = _Candidate(Owner("builtins", hookspecs.PROJECT), lambda: built_ins.plugin)
+    built_in = _Candidate(NameOwner("builtins", hookspecs.PROJECT), lambda: built_ins.plugin)
     has_other_finders = any(
         hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder
     )
@@ -198,11 +198,13 @@ def _may_have_plugins(place: str) -> bool:
 
 
 def _installed_candidate(point: EntryPoint) -> _Candidate:
-    return _Candidate(Owner(point.name, _distribution_of(point)), point.load)
+    return _Candidate(NameOwner(point.name, _distribution_of(point)), point.load)
 
 
 def _given_candidate(plugin: object) -> _Candidate:
-    return _Candidate(Owner(getattr(plugin, "__name__", type(plugin).__name__), "passed as argument"), lambda: plugin)
+    return _Candidate(
+        NameOwner(getattr(plugin, "__name__", type(plugin).__name__), "passed as argument"), lambda: plugin
+    )
 
 
 def _distribution_of(point: EntryPoint) -> str:

@@ -70,11 +70,11 @@ class NameTable(Generic[T]):
         self.kind = kind
         self._plugins = plugins
         self._base = base
-        self._claims: dict[str, Claim[T]] = {}
+        self._claims: dict[str, NameClaim[T]] = {}
         self._clashes: dict[str, str] = {}
         """The messages about names that two plugins have registered, by the name in lower case."""
 
-    def claim(self, claim: Claim[T]) -> None:
+    def claim(self, claim: NameClaim[T]) -> None:
         """Register a name. If another plugin has registered it, `get` refuses the name, because it is not known which class was meant."""
         known = self._claims.setdefault(claim.name.lower(), claim)
         if known is not claim:
@@ -92,7 +92,7 @@ class NameTable(Generic[T]):
         """Return a message for each name that two plugins have registered."""
         return list(self._clashes.values())
 
-    def check(self, claim: Claim[T]) -> None:
+    def check(self, claim: NameClaim[T]) -> None:
         """Check that the class is of the right kind. A class given by its path is checked at its first use.
 
         Raises: PluginError if it is of another kind.
@@ -137,7 +137,7 @@ class NameTable(Generic[T]):
         """Return the names in their plugins' spelling, sorted."""
         return sorted(claim.name for claim in self._claims.values())
 
-    def claims(self) -> list[Claim[T]]:
+    def claims(self) -> list[NameClaim[T]]:
         """Return every claim, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
@@ -154,7 +154,7 @@ class NameTable(Generic[T]):
         """Return the plugins that were found and are blocked or failed."""
         return [plugin for plugin in self._plugins if plugin.state != "loaded"]
 
-    def _check_class(self, claim: Claim[T], provided: Any) -> type[T]:
+    def _check_class(self, claim: NameClaim[T], provided: Any) -> type[T]:
         fits = (
             callable(provided)
             if self._base is None
@@ -175,22 +175,22 @@ class Registrar(Protocol[T_contra]):
         """Register a class under `name` (case-insensitive). A class given as `"package.module:Class"` is imported at its first use."""
 
 
-class Claim(msgspec.Struct, Generic[T], frozen=True):
-    """One name that a plugin registers (a claim), the plugin, and the class."""
+class NameClaim(msgspec.Struct, Generic[T], frozen=True):
+    """One name that a plugin registers."""
 
     name: str
     provided: type[T] | str
-    owner: Owner
+    owner: NameOwner
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """The plugin that registers a name: its entry-point name and its distribution."""
+class NameOwner(msgspec.Struct, frozen=True):
+    """The plugin that claims a name: its entry-point name and its distribution."""
 
     plugin: str
     distribution: str
 
     def __str__(self) -> str:
-        """Return the distribution, with its version if it is installed. A plugin that is given as an argument may not be installed."""
+        """Return the distribution, with its version if it is installed. A plugin given as an argument, or a checkout, may not be."""
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -206,7 +206,7 @@ class PluginStatus(msgspec.Struct, frozen=True):
     - `reason`: why it was not loaded.
     """
 
-    owner: Owner
+    owner: NameOwner
     state: str
     reason: str = ""
 
@@ -214,7 +214,7 @@ class PluginStatus(msgspec.Struct, frozen=True):
         return f"plugin '{self.owner.plugin}' of {self.owner} was not loaded: {self.reason}"
 
 
-def _import_class(claim: Claim[T], kind: str) -> Any:
+def _import_class(claim: NameClaim[T], kind: str) -> Any:
     if not isinstance(claim.provided, str):
         return claim.provided
     module, _, name = claim.provided.partition(":")

@@ -46,7 +46,7 @@ class LagProbe:
     - `start`: the initial position of shards without a stored state.
     """
 
-    service: Service
+    service: ProbeService
     stream: str
     store: JobStateReader | None
     start: StartingPosition
@@ -55,7 +55,7 @@ class LagProbe:
     policy: RetryPolicy
 
     @classmethod
-    def of(cls, properties: Properties, service: Service, stream: str, store: JobStateReader | None) -> LagProbe:
+    def of(cls, properties: Properties, service: ProbeService, stream: str, store: JobStateReader | None) -> LagProbe:
         """Return a probe with the intervals, start and retries of a job's properties. Raises: ConfigurationError if one is invalid."""
         # Imported here because it loads the AWS SDK.
         from recordpublisher.publishers.start_from_properties import initial_position
@@ -254,7 +254,7 @@ SHARDS_AT_ONCE = 8
 """Number of shards that are probed concurrently."""
 
 
-class Service(PollingPort, ListingPort, Protocol):
+class ProbeService(PollingPort, ListingPort, Protocol):
     """The calls of the service that the probe needs."""
 
     async def retention_ms(self, stream: str) -> int:

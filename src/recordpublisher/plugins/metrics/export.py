@@ -63,7 +63,7 @@ async def export_metrics(
     Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersHere(as_fetchers(sources))):
+    async with exporters_opened(exporters, FetchersOfProcess(as_fetchers(sources))):
         yield
 
 
@@ -134,7 +134,7 @@ class _ProducerAsFetcher:
         return {"worker": {}, "shards": {}}
 
 
-class FetchersHere:
+class FetchersOfProcess:
     """The fetchers of this process, numbered from 0, as a MetricsSource.
 
     The calls run on the event loop, so an answer shows that the loop is not blocked.
@@ -292,7 +292,7 @@ EXPORTED_WORKER_METRICS = tuple(_export_metric("worker", metric) for metric in W
 EXPORTED_SHARD_METRICS = tuple(_export_metric("shard", metric) for metric in SHARD_METRICS)
 
 
-class Origin(NamedTuple):
+class MetricOrigin(NamedTuple):
     """The origin of values: a worker and its sink, a shard that the worker reads (if `shard` is not empty), or a producer."""
 
     process: int
@@ -301,7 +301,7 @@ class Origin(NamedTuple):
     producer: str = ""
 
 
-Row = tuple[Origin, dict[str, Any]]
+Row = tuple[MetricOrigin, dict[str, Any]]
 """The values of one origin, by the names of its metrics."""
 
 
@@ -309,7 +309,7 @@ def shard_rows(worker: WorkerMetrics) -> Iterator[Row]:
     """Return the rows of the shards of a worker."""
     for key, values in worker.shards.items():
         stream, _, shard = key.rpartition("/")
-        yield Origin(worker.process, stream, shard), values
+        yield MetricOrigin(worker.process, stream, shard), values
 
 
 def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
@@ -320,12 +320,13 @@ def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[Exp
     jobs = [each for each in workers if not each.producer]
     of_sinks = {metric.name: _export_metric("sink", metric) for each in workers for metric in each.sink}
     in_sinks = [
-        (Origin(each.process, producer=each.producer), {one.name: one.value for one in each.sink}) for each in workers
+        (MetricOrigin(each.process, producer=each.producer), {one.name: one.value for one in each.sink})
+        for each in workers
     ]
     if workers and not jobs:
         return [(of_sinks.values(), in_sinks)]
     return [
-        (EXPORTED_WORKER_METRICS, [(Origin(each.process), each.values) for each in jobs]),
+        (EXPORTED_WORKER_METRICS, [(MetricOrigin(each.process), each.values) for each in jobs]),
         (of_sinks.values(), in_sinks),
         (EXPORTED_SHARD_METRICS, [row for each in jobs for row in shard_rows(each)]),
     ]

@@ -11,7 +11,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
-from .export import ExportedMetric, Origin, PeriodicExporter, exported_tables
+from .export import ExportedMetric, MetricOrigin, PeriodicExporter, exported_tables
 
 try:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -115,7 +115,7 @@ class OpenTelemetryExporter(PeriodicExporter):
         return Metric(metric.opentelemetry_name, metric.description, metric.opentelemetry_unit, data)
 
 
-def _attributes(origin: Origin) -> dict[str, str | int]:
+def _attributes(origin: MetricOrigin) -> dict[str, str | int]:
     if origin.producer:
         return {"messaging.system": SYSTEM, "messaging.operation.name": "send", "messaging.client.id": origin.producer}
     if not origin.shard:

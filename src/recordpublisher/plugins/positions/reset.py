@@ -146,7 +146,7 @@ def _expired(
     }
 
 
-def place_named(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
+def start_named(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
     """Return the start that `to` gives.
 
     Raises: ConfigurationError, which names the setting `name`, if `to` is invalid or before the year 2000.
@@ -179,7 +179,7 @@ async def reset_positions(
     group is running, if a group's positions are stored with its rows, or if the listing of a stream has no shard or lacks one that exists;
     KinesisError if the shards cannot be listed.
     """
-    start, properties = place_named(to, "to"), Properties(properties)
+    start, properties = start_named(to, "to"), Properties(properties)
     async with job_and_lister(properties) as (job, lister, streams):
         reset = PositionsReset(job, lister, streams, properties, start, shard_ids)
         plan = await reset.plan()

@@ -29,13 +29,13 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import REGISTRATION
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
-from recordpublisher.publishers.user_code import ForeignExitError, add_note, exits_as_errors, takes
+from recordpublisher.publishers.user_code import ForeignExitError, add_note, can_take, exits_as_errors
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
 from ..host.manager import load_registry
 from ..lag.job_snapshot import Rates
 from ..lag.job_state import without_positions
-from ..metrics.export import FetchersHere, exporters_opened
+from ..metrics.export import FetchersOfProcess, exporters_opened
 from .arguments import OF_COMMAND, CommandOptions
 from .data_fetcher import DataFetcher
 from .stop_signals import CLOSING_SECONDS, WorkerFailedError, call_on_eof, stop_on_signals
@@ -206,7 +206,7 @@ async def run_fetcher(
     if draining.is_set():
         return
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(exporters_opened(exporters, FetchersHere([fetcher])))
+        await stack.enter_async_context(exporters_opened(exporters, FetchersOfProcess([fetcher])))
         await stack.enter_async_context(fetcher)
         if draining.is_set():
             log.info("the job ended before it read anything")
@@ -329,7 +329,7 @@ async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
     """
     made = imported(job, "JOB", VALID)
     if callable(made):
-        if not takes(made, 0):
+        if not can_take(made, 0):
             raise ConfigurationError("JOB", job, VALID, reason="it cannot be called without arguments")
         try:
             with exits_as_errors(is_import=False):

@@ -78,10 +78,10 @@ class ArchivedShards:
 
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Remember that the next document of the shard must have its end."""
-        end = ShardEnd("", tuple(child.shard_id for child in children))
+        end = ArchivedShardEnd("", tuple(child.shard_id for child in children))
         self._ended[shard.key] = msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end)
 
-    def range_of(self, batch: RecordBatch) -> Range:
+    def range_of(self, batch: RecordBatch) -> FileRange:
         """Return the range of a batch that is written, and begin the next range there.
 
         Raises: SinkError if a sequence number cannot be a part of a range's name.
@@ -92,9 +92,9 @@ class ArchivedShards:
         _check_names(batch.shard, first, last, through)
         after = self._reached.get(batch.shard.key, AT)
         self._reached[batch.shard.key] = through
-        return Range(f"{AT}-{first}" if after == AT else after, through)
+        return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
-    def passed(self, shard: Shard, position: SequenceNumber) -> Range | None:
+    def passed(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
         """Return the range of records that are all left out, and begin the next range there.
 
         Return None if the range's beginning is not known.
@@ -104,7 +104,7 @@ class ArchivedShards:
         through = position_text(position)
         _check_names(shard, through)
         after, self._reached[shard.key] = self._reached.get(shard.key, AT), through
-        return None if after == AT else Range(after, through)
+        return None if after == AT else FileRange(after, through)
 
     def changes(self) -> Mapping[str, ShardDocument]:
         """Return the documents that the next commit must store, by the key of the shard."""
@@ -124,10 +124,12 @@ class ArchivedShards:
     def _with_through(self, key: str, document: ShardDocument) -> ShardDocument:
         if document.end is None:
             return document
-        return msgspec.structs.replace(document, end=ShardEnd(self._reached.get(key, AT), document.end.children))
+        return msgspec.structs.replace(
+            document, end=ArchivedShardEnd(self._reached.get(key, AT), document.end.children)
+        )
 
 
-class Range(msgspec.Struct, frozen=True):
+class FileRange(msgspec.Struct, frozen=True):
     """The range of a file, which has every record of one shard after `after`, up to and including `through`.
 
     Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
@@ -141,8 +143,8 @@ class Range(msgspec.Struct, frozen=True):
         return f"{self.after}_{self.through}"
 
 
-class ShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of an archived shard: the position where its files end, as in `Range`, and the ids of its children."""
+class ArchivedShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of an archived shard: the position where its files end, as in `FileRange`, and the ids of its children."""
 
     through: str
     children: tuple[str, ...] = ()
@@ -161,7 +163,7 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     range: str | None = None
     arn: str | None = None
     open_ms: int | None = msgspec.field(default=None, name="openMs")
-    end: ShardEnd | None = None
+    end: ArchivedShardEnd | None = None
 
     @property
     def name(self) -> str:
@@ -195,7 +197,7 @@ class WaitingBatch:
     last: str
     content: Any
     held_bytes: int
-    covered: Range | None = None
+    covered: FileRange | None = None
 
     @property
     def shard(self) -> str:
@@ -240,7 +242,7 @@ class ArchivingSink(CommittingSink):
             self._archived.on_ended(shard, children)
 
 
-def files_of(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
+def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
     """Return the batches of each file: those of one shard, in an archive without a gap between them."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
@@ -255,10 +257,10 @@ def files_of(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
     return files
 
 
-def range_together(parts: Sequence[WaitingBatch]) -> Range | None:
+def range_together(parts: Sequence[WaitingBatch]) -> FileRange | None:
     """Return the range of batches that go into one file, or None if the sink writes no archive."""
     first, last = parts[0].covered, parts[-1].covered
-    return None if first is None or last is None else Range(first.after, last.through)
+    return None if first is None or last is None else FileRange(first.after, last.through)
 
 
 def check_partitions(names: Collection[str], given: str | None) -> None:

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.conditional_store import (
     ConflictError,
     VersionedValue,
     new_version,
-    pause,
+    pause_after_conflict,
 )
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -85,7 +85,7 @@ class DynamoDbStore(ConditionalStore):
                 if error.current is not None:
                     raise
                 # There is no current value, so the item was deleted after the condition was checked, and its name may be free now.
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         raise StoreUnavailableError(
             f"{name} in {self.place} could not be written: an item of that name exists, but it cannot be read"
         )

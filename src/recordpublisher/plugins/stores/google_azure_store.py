@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue, new_version, pause
+from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue, new_version, pause_after_conflict
 from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -16,7 +16,7 @@ from .object_store import ConditionalObjects, refuse_credentials, refuse_cut
 
 if TYPE_CHECKING:
     pass
-from .object_storage import as_state_errors, open_object_store, words_of
+from .object_storage import as_state_errors, error_words, open_object_store
 
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
@@ -45,7 +45,7 @@ class GoogleAzureStore(ConditionalObjects):
         try:
             self._client = (open_client or open_object_store)(uri)
         except Exception as error:
-            raise ConfigurationError(key, uri, FORMS, reason=words_of(error)) from error
+            raise ConfigurationError(key, uri, FORMS, reason=error_words(error)) from error
 
     async def get(self, name: str) -> VersionedValue | None:
         """Read an object."""
@@ -71,7 +71,7 @@ class GoogleAzureStore(ConditionalObjects):
             if (
                 attempt > 1
             ):  # The first repetition needs no pause: it finds out whether the first attempt had succeeded.
-                await pause(attempt)
+                await pause_after_conflict(attempt)
             found = _Found() if attempt == 0 and expected is None else await self._get(name)
             version = None if found.entry is None else found.entry.version
             if version is not None and found.write_id == write_id:

@@ -45,7 +45,7 @@ class ObjectLocation:
             _from_url(uri)
             self._client = None if self._access else open_object_store(uri, **given)
         except Exception as error:
-            raise ConfigurationError(key, uri, reason=words_of(error)) from error
+            raise ConfigurationError(key, uri, reason=error_words(error)) from error
 
     async def refresh(self) -> None:
         """Find the credentials that are valid now. Call this before each use of the client. Raises: the errors of `AwsAccess.refresh`."""
@@ -123,9 +123,9 @@ def as_state_errors(place: str) -> Iterator[None]:
         yield
     except (BaseError, FileNotFoundError) as error:
         kind = StoreUnavailableError if isinstance(error, GenericError) else StateError
-        raise kind(f"{place} cannot be used: {words_of(error)}") from error
+        raise kind(f"{place} cannot be used: {error_words(error)}") from error
 
 
-def words_of(error: Exception) -> str:
+def error_words(error: Exception) -> str:
     """Return the first line of an error without URL queries. obstore appends its own source in further lines."""
     return _QUERY.sub("", str(error).partition("\n")[0])

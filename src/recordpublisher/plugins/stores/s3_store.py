@@ -10,7 +10,7 @@ from recordpublisher.fetcher.conditional_store import (
     ConflictError,
     VersionedValue,
     new_version,
-    pause,
+    pause_after_conflict,
 )
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -92,7 +92,7 @@ class S3Store(ConditionalObjects):
                 if expected != (None if current is None else current.version):
                     raise ConflictError(self.place, name, current) from error
                 # A concurrent write made S3 refuse this one, and then failed: nothing has changed, so try again.
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         raise StoreUnavailableError(
             f"{name} in {self.place} could not be written: each of {_WRITE_ATTEMPTS} attempts met another write"
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import json_field
+from recordpublisher.consumer.deserialization import json_field_decoder
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
@@ -81,7 +81,7 @@ class ContextField:
 
     def __init__(self, name: str) -> None:
         self._key = msgspec.json.encode(name)
-        self._decode = json_field(TRACING_FIELD.key, name, Any, msgspec.UNSET)
+        self._decode = json_field_decoder(TRACING_FIELD.key, name, Any, msgspec.UNSET)
 
     def read(self, record: Record) -> Carrier | None:
         """Return the headers in the field, or None if the field is missing or the payload is not a JSON object."""

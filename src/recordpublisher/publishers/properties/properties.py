@@ -376,17 +376,17 @@ def refuse_if_misspelt(key: str) -> None:
 
     Raises: ConfigurationError, which names the key that is meant, if it is misspelt.
     """
-    if is_unknown(key) and reason_of_flink(key) is None and _is_misspelt(key):
+    if is_unknown(key) and why_flink_key_has_no_effect(key) is None and _is_misspelt(key):
         raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
-    if told := without_effect(key):
+    if told := why_without_effect(key):
         log.warning("%s", told)
 
 
-def without_effect(key: str) -> str:
+def why_without_effect(key: str) -> str:
     """Return that a key is unknown, or why a key of Flink's has no effect here; "" for another key."""
     if not is_unknown(key):
         return ""
-    reason = reason_of_flink(key)
+    reason = why_flink_key_has_no_effect(key)
     return f"property '{key}' has no effect here: {reason}" if reason else f"unknown property '{key}' is ignored"
 
 
@@ -395,7 +395,7 @@ def is_unknown(key: str) -> bool:
     return not _is_declared(key.lower()) and _is_meant_for_us(key.lower())
 
 
-def reason_of_flink(key: str) -> str | None:
+def why_flink_key_has_no_effect(key: str) -> str | None:
     """Return why a key of Flink's has no effect here, or None for a key that Flink does not have."""
     return next((reason for start, reason in _REASONS.items() if key.lower().startswith(start)), None)
 

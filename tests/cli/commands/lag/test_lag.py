@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from recordpublisher.cli.commands.lag import silence_ms
+from recordpublisher.cli.commands.lag import stale_checkpoint_age_ms
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
@@ -228,7 +228,7 @@ def shard_with(**fields):
     ],
 )
 def test_whether_a_process_runs_is_known_by_the_last_checkpoint(fields, interval_ms, silent_ms):
-    assert silence_ms([shard_with(**fields)], interval_ms) == silent_ms
+    assert stale_checkpoint_age_ms([shard_with(**fields)], interval_ms) == silent_ms
 
 
 @pytest.fixture

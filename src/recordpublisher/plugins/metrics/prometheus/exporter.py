@@ -20,10 +20,10 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..export import (
     ExportedMetric,
-    FetchersHere,
+    FetchersOfProcess,
     MeasuredFetcher,
     MeasuredProducer,
-    Origin,
+    MetricOrigin,
     as_fetchers,
     exported_tables,
 )
@@ -142,7 +142,7 @@ def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
 
     Raises: TypeError if a source has no metrics.
     """
-    here = FetchersHere(as_fetchers(sources))
+    here = FetchersOfProcess(as_fetchers(sources))
     return page_of(here.measure(), here.check())
 
 
@@ -199,7 +199,7 @@ def _producer(name: str) -> str:
     return f'producer="{escaped_label(name)}"'
 
 
-def _labels(origin: Origin) -> str:
+def _labels(origin: MetricOrigin) -> str:
     if origin.producer:
         return _producer(origin.producer)
     stream, shard = escaped_label(origin.stream), escaped_label(origin.shard)

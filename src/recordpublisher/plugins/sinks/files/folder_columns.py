@@ -10,7 +10,7 @@ from recordpublisher.fetcher.conditional_store import (
     ConditionalStore,
     ConflictError,
     read_document,
-    unreadable,
+    unreadable_error,
     write_value,
 )
 from recordpublisher.plugins.columns.file_columns import InferredColumns
@@ -44,7 +44,7 @@ class FolderColumns(msgspec.Struct, frozen=True):
         try:
             return pa.ipc.read_schema(pa.py_buffer(self.arrow))
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(place, error) from error
+            raise unreadable_error(place, error) from error
 
 
 class Folder(msgspec.Struct, frozen=True):

@@ -89,7 +89,7 @@ class JsonlSink(FileSink):
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
         for batch in contents if self._inferred is None else self._inferred.fitting(contents, rejected):
-            fields_of = as_json if batch.decoded is None else _with_value
+            fields_of = record_as_json if batch.decoded is None else _with_value
             for index, record in enumerate(batch):
                 try:
                     line = msgspec.json.encode(fields := fields_of(record), enc_hook=fields_of_model)
@@ -123,7 +123,7 @@ def _with_value(record: Record) -> dict[str, Any]:
     return {**record_metadata(record), "eventTime": record.event_time, "value": with_all_fields(record.value)}
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def record_as_json(record: Record) -> dict[str, Any]:
     """Return a record with its payload as text. A payload that is not UTF-8 is in base64, with `"base64": true`."""
     fields = {**record_metadata(record), "eventTime": record.event_time}
     try:

@@ -28,7 +28,7 @@ from ..archived_shards import (
     ArchivingSink,
     ShardDocument,
     WaitingBatch,
-    files_of,
+    batches_by_file,
     range_together,
     store_documents,
 )
@@ -242,7 +242,7 @@ class FileSink(ArchivingSink):
 
     def _files(self, parts: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> Files:
         files: dict[str, Callable[[Path], None]] = {}
-        for together in files_of(parts):
+        for together in batches_by_file(parts):
             contents = [part.content for part in together if part.content is not None]
             writers = self.file_writers(contents, rejected) if contents else {}
             first, last = together[0], together[-1]

@@ -124,7 +124,7 @@ class StagedFiles:
             try:
                 if hidden.exists():
                     make_folder(target.parent)
-                    _give_name(hidden, target, self._path / other_name(staged, name))
+                    _give_name(hidden, target, self._path / name_after_clash(staged, name))
                     continue
             except FileNotFoundError:  # another process has renamed it
                 pass
@@ -158,7 +158,7 @@ class StagedFiles:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def other_name(staged: str, name: str) -> str:
+def name_after_clash(staged: str, name: str) -> str:
     """Return the name for a staged file whose own name is taken by a file with other content.
 
     This happens if records from other positions were read here before.

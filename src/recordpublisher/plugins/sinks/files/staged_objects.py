@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..archived_shards import HIDDEN, SHARDS
 from ..unfinished_uploads import UnfinishedUploads
-from .staged_files import DELTA_LOG, ENTRIES, IN_A_TABLE, STAGED, Files, StagedFile, other_name
+from .staged_files import DELTA_LOG, ENTRIES, IN_A_TABLE, STAGED, Files, StagedFile, name_after_clash
 
 _STAGED = f"{HIDDEN}/{STAGED}/"
 _AT_ONCE = 16
@@ -91,7 +91,7 @@ class StagedObjects:
         async def copy(hidden: str, name: str) -> None:
             try:
                 is_taken = await self._has_other_content(hidden, name)
-                await self._client.copy_async(hidden, other_name(hidden, name) if is_taken else name)
+                await self._client.copy_async(hidden, name_after_clash(hidden, name) if is_taken else name)
             except FileNotFoundError:
                 try:
                     await self._client.head_async(name)

@@ -13,7 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from recordpublisher.consumer.typed_values import name_of, without_name
+from recordpublisher.consumer.typed_values import type_name, underlying_type
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -63,14 +63,14 @@ class Handler:
         """
         made, taken = context.value_type, self._value_type
         if made is not None and taken is not None and not may_fit(made, taken):
-            reason = f"the deserializer makes {name_of(made)}"
+            reason = f"the deserializer makes {type_name(made)}"
             is_own = isinstance(taken, type) and taken.__module__ != "builtins"
             in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
-            valid = f"deserializer={name_of(taken)}{in_a_file}, or a function of a Record or of {name_of(made)}"
+            valid = f"deserializer={type_name(taken)}{in_a_file}, or a function of a Record or of {type_name(made)}"
             if _list_in(taken) is not None:
                 valid += "; a handler of lists of values needs a batch_size of more than 1 (flink.sink.map.batch.size)"
-            raise ConfigurationError("handler", f"a function that takes {name_of(taken)}", valid, reason=reason)
-        sentence = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
+            raise ConfigurationError("handler", f"a function that takes {type_name(taken)}", valid, reason=reason)
+        sentence = f"{self._name} gets {'a Record' if taken is None else type_name(taken)}"
         self._hint = sentence if taken is None and made is not bytes else ""
         return sentence
 
@@ -182,7 +182,7 @@ def make_handler(
             raise ConfigurationError("batch_size", 1, valid)
         is_open = annotation in (None, Any, object) or isinstance(annotation, typing.TypeVar)
         if batch_size > 1 and not is_of_list and not is_open:
-            reason = f"the handler takes one {name_of(annotation)}, and would get a list"
+            reason = f"the handler takes one {type_name(annotation)}, and would get a list"
             raise ConfigurationError("batch_size", batch_size, "1, or a handler of a list", reason=reason)
         return Handler(function, threads, timeout, clock, batch_size)
 
@@ -246,7 +246,9 @@ def _first_annotation(function: Callable[..., Any]) -> Any:
         return None
     scope = getattr(getattr(inner, "__func__", inner), "__globals__", {})
     try:
-        return without_name(typing.get_type_hints(types.SimpleNamespace(__annotations__={name: written}), scope)[name])
+        return underlying_type(
+            typing.get_type_hints(types.SimpleNamespace(__annotations__={name: written}), scope)[name]
+        )
     except SyntaxError:  # a text that is not meant as a type
         return None
     except Exception as error:  # an annotation may be any expression, so looking it up may raise any error
@@ -302,4 +304,4 @@ def _classes_of(given: Any) -> list[type]:
 
 
 def _bare(given: Any) -> Any:
-    return without_name(given.__origin__ if typing.get_origin(given) is typing.Annotated else given)
+    return underlying_type(given.__origin__ if typing.get_origin(given) is typing.Annotated else given)

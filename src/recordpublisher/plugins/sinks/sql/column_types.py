@@ -39,7 +39,7 @@ from recordpublisher.consumer.typed_values import (
     exact_decimal_converter,
     fields_of,
     has_fields,
-    without_none,
+    type_without_none,
 )
 from recordpublisher.publishers.log_fields import repr_of
 
@@ -83,7 +83,7 @@ def columns_of_type(of: Any) -> FieldColumns:
 def bytes_of_type(of: Any) -> dict[str, Callable[[Any], Any]]:
     """Return for each field of bytes a function that gets the bytes from a value. In the JSON form of a value they would be base64."""
     fields = fields_of(inspect.type_info(of)) or ()
-    return {field.name: field.take for field in fields if isinstance(without_none(field.type), inspect.BytesType)}
+    return {field.name: field.take for field in fields if isinstance(type_without_none(field.type), inspect.BytesType)}
 
 
 def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldColumns:
@@ -126,7 +126,7 @@ _NAMED: dict[str, types.TypeEngine[Any]] = {
 
 
 def _of_type(info: Any) -> types.TypeEngine[Any]:
-    named, info = column_type(info) or "", without_none(info)
+    named, info = column_type(info) or "", type_without_none(info)
     if isinstance(info, inspect.DecimalType) and (digits := decimal_digits(named)):
         return Numeric(*digits).with_variant(Text(), "sqlite")
     if named in _NAMED:

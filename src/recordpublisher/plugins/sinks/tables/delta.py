@@ -51,7 +51,7 @@ from .table import (
     NoTableError,
     check_columns,
     chosen_evolution,
-    differing,
+    difference_in_words,
     is_column_or_part,
     types_by_path,
 )
@@ -233,7 +233,7 @@ class DeltaLakeTable(LakeTable):
         there = types_by_path(loaded.schema().fields)
         if list(partitions) != (names := loaded.metadata().partition_columns):
             return f"the table is partitioned by {', '.join(names) or 'nothing'} now"
-        return _refusal(loaded) or differing(columns, there)
+        return _refusal(loaded) or difference_in_words(columns, there)
 
     def _created(self, schema: Schema, partitions: Partitions) -> DeltaTable:
         if HIDDEN in self.folder().names(""):

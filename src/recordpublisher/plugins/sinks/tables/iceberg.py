@@ -74,7 +74,7 @@ from .table import (
     NoTableError,
     check_columns,
     chosen_evolution,
-    differing,
+    difference_in_words,
     is_column_or_part,
     types_by_path,
 )
@@ -261,7 +261,7 @@ class IcebergTable(LakeTable):
 
     def misfit(self, loaded: Table, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
         """Return why rows with these columns cannot be added. pyiceberg compares the columns too, but its errors say less."""
-        return _refusal(loaded) or differing(columns, _types(loaded.schema()))
+        return _refusal(loaded) or difference_in_words(columns, _types(loaded.schema()))
 
     def _prepare(self, schema: pa.Schema, partitions: Partitions, may_change: bool) -> Mapping[str, str]:
         try:

@@ -59,7 +59,7 @@ NOT_TAKEN = {
 """Properties of pyiceberg about the place of files or about credentials that this FileIO does not support."""
 
 
-def is_news(line: logging.LogRecord) -> bool:
+def is_worth_logging(line: logging.LogRecord) -> bool:
     """Return whether a line should be logged: False for pyiceberg's warning that a column of a file has no statistics.
 
     Arrow omits the statistics of long values and of columns of bytes, so the warning would be logged for each file of a job.
@@ -67,7 +67,7 @@ def is_news(line: logging.LogRecord) -> bool:
     return "PyArrow statistics missing" not in str(line.msg)
 
 
-logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_news)
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_worth_logging)
 
 
 class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
+from recordpublisher.fetcher.conditional_store import ConditionalStore, pause_after_conflict
 from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
 from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
@@ -39,14 +39,14 @@ from ..archived_shards import (
     SHARDS,
     ArchivingSink,
     WaitingBatch,
+    batches_by_file,
     check_partitions,
-    files_of,
     no_archive_of_fields,
     range_together,
     store_documents,
 )
 from ..unfinished_uploads import UnfinishedUploads
-from .staged_data_files import OpenFiles, StagedDataFiles, folder_of, mark_of, staged_data_files
+from .staged_data_files import OpenFiles, StagedDataFiles, stage_folder_path, stage_mark_path, staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError
 from .table_folder import DATA, STAGED, TableFolder
 
@@ -411,7 +411,7 @@ class TableSink(ArchivingSink):
         if not (self._is_in_group or self.keeps_archive):
             rejected += self._opened.write([part.content for part in waiting], None)
             return
-        for parts in files_of(waiting):
+        for parts in batches_by_file(waiting):
             batches = [part.content for part in parts if part.content is not None]
             rejected += self._opened.write(batches, parts[0].shard, range_together(parts))
 
@@ -477,7 +477,7 @@ class TableSink(ArchivingSink):
                 return await self._called(call)
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         raise StoreUnavailableError(
             f"{self._place} was changed by another commit during each of {_MOST_ATTEMPTS} attempts"
         )
@@ -551,16 +551,18 @@ class TableSink(ArchivingSink):
         for life in folder.names(STAGED):
             marks = f"{STAGED}/{life}"
             for stage in folder.names(marks):
-                if mark_of(life, stage) not in named:
-                    size, written = folder.total(folder_of(life, stage))
-                    found.append(Leftover(folder_of(life, stage), size, written or folder.total(marks)[1], life))
+                if stage_mark_path(life, stage) not in named:
+                    size, written = folder.total(stage_folder_path(life, stage))
+                    found.append(
+                        Leftover(stage_folder_path(life, stage), size, written or folder.total(marks)[1], life)
+                    )
         return found
 
     def _remove(self, leftovers: Sequence[Leftover]) -> None:
         folder = self._table.folder()
         for left in leftovers:
             folder.delete_folder(left.name)
-            folder.delete([mark_of(left.life, left.name.rpartition("/")[2])])
+            folder.delete([stage_mark_path(left.life, left.name.rpartition("/")[2])])
             log.info("deleted %s of %s, which was never committed", left.name, self._place)
         for life in {left.life for left in leftovers}:
             if not folder.names(f"{STAGED}/{life}"):

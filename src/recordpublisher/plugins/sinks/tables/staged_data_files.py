@@ -19,7 +19,7 @@ from recordpublisher.plugins.columns.partitions import Partition, Partitions
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..archived_shards import RANGES, Range, ShardDocument
+from ..archived_shards import RANGES, FileRange, ShardDocument
 from .table_folder import DATA, STAGED, OutputFile, TableFolder
 
 if TYPE_CHECKING:
@@ -55,25 +55,29 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def mark(self) -> str:
         """The path of the mark, which exists until the files are published."""
-        return mark_of(self.life, self.stage)
+        return stage_mark_path(self.life, self.stage)
 
     def name(self, file: DataFile) -> str:
         """Return the path of a file, relative to the table."""
-        return f"{folder_of(self.life, self.stage)}/{file.folder}{file.number}.parquet"
+        return f"{stage_folder_path(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
     def proofs(self) -> list[str]:
         """Return the paths of the empty files that say in which ranges the files are complete. They must be there before the files."""
         rows = {file.number: file.rows for file in self.files}
         return [
             f"{RANGES}/{each.shard}/"
-            + str(RangeProof(Range(each.after, each.through), part, len(each.files), self._id(number), rows[number]))
+            + str(
+                RangeProof(FileRange(each.after, each.through), part, len(each.files), self._id(number), rows[number])
+            )
             for each in self.ranges
             for part, number in enumerate(each.files, 1)
         ]
 
     def empty_ranges(self) -> list[str]:
         """Return the paths of the empty files for ranges without records."""
-        return [f"{RANGES}/{each.shard}/{Range(each.after, each.through)}" for each in self.ranges if not each.files]
+        return [
+            f"{RANGES}/{each.shard}/{FileRange(each.after, each.through)}" for each in self.ranges if not each.files
+        ]
 
     def _id(self, number: int) -> str:
         return _id_of(self.life, str(self.stage), str(number))
@@ -154,7 +158,7 @@ class OpenFiles:
         self._schema = pa.schema([columns.schema.field(name) for name in self._names])
 
     def write(
-        self, batches: Sequence[RecordBatch], shard: str | None, covered: Range | None = None
+        self, batches: Sequence[RecordBatch], shard: str | None, covered: FileRange | None = None
     ) -> list[RejectedRecord]:
         """Add records, and return those that do not fit the columns.
 
@@ -203,7 +207,7 @@ class OpenFiles:
         files = tuple(file for _, file in self._ended)
         return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
 
-    def _cover(self, shard: str, covered: Range) -> None:
+    def _cover(self, shard: str, covered: FileRange) -> None:
         """Extend the newest range of a shard. After a gap the files are ended, so that no file is of two ranges."""
         if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
             newest.through = covered.through
@@ -242,10 +246,10 @@ class OpenFiles:
             folder = self._open_folder()
             if self._stage == 1 and folder.names(f"{DATA}/{self._life}"):
                 raise FileExistsError(f"{DATA}/{self._life} has files of another process under the name of this one")
-            folder.mark(mark_of(self._life, self._stage))
+            folder.mark(stage_mark_path(self._life, self._stage))
             self._folder = folder
         self._count += 1
-        return self._folder.create(f"{folder_of(self._life, self._stage)}/{folders}{self._count}.parquet")
+        return self._folder.create(f"{stage_folder_path(self._life, self._stage)}/{folders}{self._count}.parquet")
 
     def _end(self, key: tuple[Any, ...]) -> None:
         file = self._open[key]
@@ -290,7 +294,7 @@ class DataFile(msgspec.Struct, frozen=True):
 class CoveredFiles(msgspec.Struct):
     """The range of a shard in which some files of a stage are complete together, for an archive.
 
-    - `shard`: the `Shard.key`. `after`, `through`: see `Range`.
+    - `shard`: the `Shard.key`. `after`, `through`: see `FileRange`.
     - `files`: the numbers of the files; none if no record of the range could be written.
     """
 
@@ -307,7 +311,7 @@ class RangeProof(msgspec.Struct, frozen=True):
     this. And a program that joins files of the table removes their names, while the number of rows still shows that none is missing.
     """
 
-    covered: Range
+    covered: FileRange
     part: int
     parts: int
     file: str
@@ -323,7 +327,7 @@ class RangeProof(msgspec.Struct, frozen=True):
         if (found := _PROOF.fullmatch(name)) is None:
             return None
         after, through, part, parts, file, rows = found.groups()
-        return cls(Range(after, through), int(part), int(parts), file, int(rows))
+        return cls(FileRange(after, through), int(part), int(parts), file, int(rows))
 
 
 def file_id(path: str) -> str | None:
@@ -336,12 +340,12 @@ def _id_of(*names: str) -> str:
     return hashlib.sha256("/".join(names).encode()).hexdigest()[:24]
 
 
-def mark_of(life: str, stage: int | str) -> str:
+def stage_mark_path(life: str, stage: int | str) -> str:
     """Return the path of the mark of a stage."""
     return f"{STAGED}/{life}/{stage}"
 
 
-def folder_of(life: str, stage: int | str) -> str:
+def stage_folder_path(life: str, stage: int | str) -> str:
     """Return the path of the folder with the files of a stage."""
     return f"{DATA}/{life}/{stage}"
 

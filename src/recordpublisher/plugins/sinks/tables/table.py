@@ -168,7 +168,7 @@ def is_column_or_part(column: str, path: str) -> bool:
     return path == column or path.startswith((f"{column}.", f"{column}["))
 
 
-def differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
+def difference_in_words(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
     """Return how the columns of rows differ from those of a table, or None if they do not. The table may have more columns.
 
     `wanted`, `there`: the types by path (see `types_by_path`).

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recordpublisher.plugins.stores.durable_files import DurableFile
-from recordpublisher.plugins.stores.object_storage import words_of
+from recordpublisher.plugins.stores.object_storage import error_words
 
 STAGED = "_recordpublisher/staged"
 """The folder with a mark for each stage that is not published. Table formats ignore folders that begin with `_`."""
@@ -219,4 +219,4 @@ def as_os_errors() -> Iterator[None]:
     try:
         yield
     except BaseError as error:
-        raise OSError(words_of(error)) from error
+        raise OSError(error_words(error)) from error

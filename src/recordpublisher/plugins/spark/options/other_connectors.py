@@ -30,7 +30,7 @@ from recordpublisher.publishers.properties.properties import (
     UnknownPropertyWarning,
     is_unknown,
     nearest_hint,
-    reason_of_flink,
+    why_flink_key_has_no_effect,
 )
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION, uses_fan_out
 from recordpublisher.publishers.start_from_properties import refuse_future
@@ -131,7 +131,7 @@ def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]])
             hint = f"; did you mean '{nearest}'?" if nearest else nearest_hint(key)
             raise ConfigurationError(key, reason=f"there is no such option{hint}")
         elif is_unknown(key):
-            reason = reason_of_flink(key)
+            reason = why_flink_key_has_no_effect(key)
             if reason is None:
                 raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
             warnings.warn(f"property '{key}' has no effect here: {reason}", UnknownPropertyWarning, stacklevel=3)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.starts import by_shard
+from recordpublisher.fetcher.checkpoints.starts import valid_by_shard
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
@@ -114,7 +114,7 @@ It holds unless options set the number of tasks, which otherwise follows the dri
 """
 
 END_OPTION = "endingPosition"
-VALID_END = "NOW, a time, or " + by_shard(' or "NOW"')
+VALID_END = "NOW, a time, or " + valid_by_shard(' or "NOW"')
 ENDING_POSITION = SPARK.text(
     "flink.spark.end",
     f"`spark.read`: before which record of a shard a batch read ends: {VALID_END}. Not set: NOW, when the DataFrame is loaded.",

@@ -407,7 +407,7 @@ def next_global_watermark(
     It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
     """
     active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
-    return watermark_rules.raised(current, lowest_active(entry.alignment_watermark for entry in active)[1])
+    return watermark_rules.raised_watermark(current, lowest_active(entry.alignment_watermark for entry in active)[1])
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:

@@ -9,7 +9,7 @@ from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.alarm_monitor import RetentionPeriods
 from recordpublisher.fetcher.shards.discovery import MissingShards, ShardExists
 from recordpublisher.fetcher.shards.lineage import parent_keys
-from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck, RetentionGap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
@@ -98,7 +98,7 @@ class KinesisService:
         """
         return self._retention_periods.of(stream)
 
-    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
+    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> RetentionGap:
         """Return whether records after a state were lost (S5).
 
         - `seen_ms`: the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch ms).

@@ -11,11 +11,11 @@ from recordpublisher.fetcher.checkpoints.starts import (
     given_position,
     initial_states,
     last_seen_ms,
-    old_shards,
     shards_no_longer_listed,
+    shards_read_long_ago,
     shards_with_unread_children,
 )
-from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, time_to_loss_ms
+from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, time_to_loss_ms
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, RecordPublisherError
@@ -75,7 +75,7 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
         asked = given_position(entry.state)
         if entry.state.ended or asked is None:
             continue
-        if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not Gap.LOST:
+        if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not RetentionGap.LOST:
             continue
         lost = f"{entry.key} no longer has the record {asked}, at which {START_OPTION} begins: it is past the stream's retention"
         if not accepts_loss:
@@ -165,7 +165,7 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
     names = options.stream_names & {entry.shard.stream for entry in offset.shards.values()}
-    old = old_shards(restored, now_ms)
+    old = shards_read_long_ago(restored, now_ms)
     try:
         listed, expired = service.list_restored(names, restored)
         oldest = {name: service.oldest_retained_ms(name) for name in names & {key.rsplit("/", 1)[0] for key in old}}
@@ -219,4 +219,4 @@ def _seen_by_watch(state: ShardState, tip_ms: int | None) -> ShardState:
 
 
 def _has_gap(service: KinesisService, shard: Shard, state: ShardState) -> bool:
-    return not state.ended and service.gap_after(shard, state, last_seen_ms(state)) is Gap.LOST
+    return not state.ended and service.gap_after(shard, state, last_seen_ms(state)) is RetentionGap.LOST
