@@ -181,7 +181,9 @@ class Archive:
                 f"the files of {stream}/{shard_id} in {self.catalogue.place} were written without {ARCHIVE.key}, so nothing says which "
                 "shards come after it, and records between its files may be missing"
             )
-            raise ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read them nevertheless", reason=reason)
+            raise ConfigurationError(
+                ARCHIVE_UNPROVEN.key, "false", "true, to read them although records may be missing", reason=reason
+            )
 
 
 class LiveLister(Protocol):

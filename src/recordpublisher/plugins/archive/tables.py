@@ -116,7 +116,7 @@ class _TableFiles:
             try:
                 return await self._called(lambda: self._list(prefix.rstrip("/")))
             except FileNotFoundError as error:
-                log.info("a file of %s has gone, the table is loaded again: %s", self.place, error)
+                log.info("a file of %s has disappeared, so the table is loaded again: %s", self.place, error)
             await pause(attempt)
         raise StoreUnavailableError(f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it")
 

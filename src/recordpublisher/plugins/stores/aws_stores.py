@@ -99,7 +99,7 @@ class S3Store(ConditionalObjects):
                 given = {"Body": value, "Metadata": {_WRITE_ID: write_id}, **condition}
                 return await self._call("PutObject", name, lambda response: str(response["ETag"]), **given)
             except (ConditionFailedError, NotFoundError) as error:
-                # S3 answers If-Match with NotFound if there is no object.
+                # S3 responds with NotFound to If-Match if there is no object, which means that another process has deleted it.
                 found = await self._get(name)
                 if found is not None and found[1] == write_id:
                     return found[0].version  # The SDK has repeated this write, whose first attempt had succeeded.
@@ -109,7 +109,7 @@ class S3Store(ConditionalObjects):
                 # A concurrent write made S3 refuse this one, and then failed: nothing has changed, so try again.
             await pause(attempt)
         raise StoreUnavailableError(
-            f"{name} in {self.place} could not be written: each of {_WRITE_ATTEMPTS} attempts met another write"
+            f"{name} in {self.place} could not be written: each of {_WRITE_ATTEMPTS} attempts collided with a write of another process"
         )
 
     async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
@@ -202,7 +202,7 @@ class DynamoDbStore(ConditionalStore):
         return await self._update(name, value, "#version = :expected", {":expected": {"S": expected}})
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Query the job's items. An inconsistent query costs half."""
+        """Query the job's items. A query that need not be consistent costs half."""
         return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
@@ -337,7 +337,7 @@ async def create_table(service: StoreService, table: str, keys: Mapping[str, str
 
 
 def _nothing(response: dict[str, Any]) -> None:
-    """Return None, because nothing in the response is needed."""
+    """Return None. Used for calls whose response is not needed."""
 
 
 def _name(item: Mapping[str, Any]) -> str:
@@ -383,7 +383,7 @@ class StoreService:
         try:
             yield
         except (KinesisError, ConfigurationError) as error:
-            # The advice in a fatal error is about streams, so its cause is more useful here.
+            # The text of a fatal error advises about streams, so the text of its cause is shown instead.
             words = error.__cause__ if error.__cause__ and not isinstance(error, TransientError) else error
             raise _class_of(error)(f"{api} at {self.place} failed: {words}") from error
 

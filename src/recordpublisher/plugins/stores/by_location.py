@@ -88,7 +88,7 @@ def missing_folder(location: str) -> Path | None:
     return None if folder.is_dir() else folder
 
 
-# Common parts of stores in remote services: objects below a prefix, calls at the same time, and checks of a URI.
+# Common parts of stores in remote services: objects below a prefix, concurrent calls, and checks of a URI.
 
 T = TypeVar("T")
 
@@ -96,8 +96,8 @@ T = TypeVar("T")
 class ConditionalObjects(ConditionalStore):
     """A conditional store of objects below a prefix. The version of an object is its ETag.
 
-    Each write has a random id in the object's metadata. It shows whether a refused write collided with its own first attempt or with the
-    write of another process.
+    Each write has a random id in the object's metadata. The id shows whether a refused write collided with its own first attempt or with
+    the write of another process.
     """
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
@@ -149,7 +149,7 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def refuse_cut(key: str, uri: str, valid: str) -> None:
-    """Check that a URI has no `#` or `?`, where clients cut it off, so that two jobs would share one place.
+    """Check that a URI has no `#` or `?`. Clients would cut it off there, and two jobs could then share one place.
 
     Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
     """

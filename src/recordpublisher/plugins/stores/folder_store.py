@@ -24,7 +24,7 @@ _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
 _PLAIN_FILE = "file"
 """The version of a plain file, as earlier formats have it.
 
-It can be read, so that the reader can refuse the format, but it cannot be written.
+Such a file can be read, so that the reader can refuse its format, but it cannot be replaced.
 """
 _NAME_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 """The errors of renaming a folder to a name that is taken. POSIX allows both."""
@@ -215,7 +215,7 @@ class FolderStore(ConditionalStore):
 
 
 def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateError:
-    """Return our error for a folder: StoreUnavailableError if a retry may help, else StateError.
+    """Return the error of this package for an OSError in a folder: StoreUnavailableError if a retry may help, else StateError.
 
     - `way`: advice for the user, which is added to the message.
     """

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
 _WRITE_ID = "writeid"
-"""Azure accepts only names of C# variables as names of metadata."""
+"""The name of the metadata with the id of a write. Azure accepts only names that are valid as C# variables."""
 _ATTEMPTS = 10
 VALID = timedelta(minutes=5)
-"""How long obstore keeps credentials. The SDK's credentials are valid for longer than this when it returns them."""
+"""How long obstore keeps credentials. When the SDK returns credentials, they are valid for longer than this."""
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _OF_GIVEN = {"session_token": "token"}
 _QUERY = re.compile(r"\?\S*")
@@ -97,7 +97,7 @@ class GoogleAzureStore(ConditionalObjects):
                     continue  # The write collided with another one, or with its own first attempt.
                 return _version(stored)
         raise StoreUnavailableError(
-            f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts met another write"
+            f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts collided with a write of another process"
         )
 
     async def _get(self, name: str) -> _Found:

@@ -60,7 +60,7 @@ class SqlStore(ConditionalStore):
         return await self._read(lambda connection: self._get(connection, name), None)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Insert a row."""
+        """Insert a row with a new version, and return the version."""
         version = new_version()
         row = {"job": self._job, "name": name, "version": version, "value": value}
         statement = text(
@@ -77,7 +77,7 @@ class SqlStore(ConditionalStore):
                     return version  # The response of an earlier commit was lost.
                 if current is not None:
                     raise ConflictError(self.place, name, current)
-                # The row was deleted after the insert was refused: try again.
+                # The row that refused the insert has been deleted since, so the write is tried again.
             raise StoreUnavailableError(
                 f"{name} in {self.place} could not be written: a row of that name exists, but it cannot be read"
             )
@@ -85,7 +85,7 @@ class SqlStore(ConditionalStore):
         return await self._transaction(put)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Update the row with the expected version."""
+        """Update the row if it has the expected version, and return the new version."""
         version = new_version()
         await self._transaction(lambda connection: self.replace_in(connection, name, value, expected, version))
         return version
@@ -189,7 +189,9 @@ class SqlStore(ConditionalStore):
 
     def _check_columns(self, connection: Connection) -> None:
         if "version" not in {column["name"] for column in inspect(connection).get_columns(self._table.name)}:
-            raise StateError(f"{self.place} cannot be read, because an earlier version of recordpublisher wrote it")
+            raise StateError(
+                f"{self.place} cannot be read, because an earlier version of recordpublisher wrote it; use that version, or another place"
+            )
 
     def _get(self, connection: Connection, name: str) -> VersionedValue | None:
         table = self._table.c

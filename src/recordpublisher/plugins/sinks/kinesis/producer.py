@@ -311,7 +311,7 @@ def _flush_or_say_so(producer: Producer) -> None:
     try:
         producer.flush(timeout=1)
     except TimeoutError as error:
-        log.warning("the exit waits until all records are put: %s", error)
+        log.warning("the exit of the process waits until all records are put: %s", error)
         producer.flush()
 
 

@@ -53,7 +53,7 @@ from .rows import (
 
 log = logging.getLogger("recordpublisher.database")
 columns_log = logging.getLogger("recordpublisher.columns")
-"""`recordpublisher run` shows its INFO lines."""
+"""`recordpublisher run` shows the INFO lines of this logger."""
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
@@ -184,7 +184,8 @@ class TargetTable:
     def _insert_all(self, connection: Connection, rows: Sequence[Row], rejected: list[Row]) -> None:
         """Insert all rows that the database accepts, and add the others to `rejected`.
 
-        With a key, a rejected row is tried again after the others, because one of those may have had its value in another unique index.
+        With a key, a rejected row is tried again after the others, because another row may release the value that it needs in another
+        unique index.
         """
         left, has_progress = rows, True
         while has_progress:
@@ -328,8 +329,8 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
     if is_of_fields(table) and (
         taken := sorted(fields.keys() & METADATA)
     ):  # these columns hold the record's own metadata
-        reason = f"field '{taken[0]}' of a value has the name of a column of the record"
-        valid = "a table of your own, in which fields come first"
+        reason = f"field '{taken[0]}' of a value has the name of a metadata column"
+        valid = "a table that you have created, in which fields take precedence"
         raise ConfigurationError(SQL_TABLE.key, table.fullname, valid, reason=reason)
     may_add = columns == "EVOLVE" or (is_of_fields(table) and set(table.columns.keys()) == METADATA)
     statements: dict[str, str] = {}
@@ -497,7 +498,7 @@ def _lower(name: str) -> bytes:
 
 
 class NewestRecords:
-    """Owns those rows of the table `KEYS` that are about one target table.
+    """Owns the rows of the table `KEYS` that belong to one target table.
 
     The newest record of a key has the largest sequence number, and within an aggregate the largest sub-sequence number. Sequence
     numbers of one stream grow with time across its shards. Numbers of two streams cannot be compared.

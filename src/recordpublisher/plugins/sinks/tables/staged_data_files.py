@@ -1,4 +1,4 @@
-"""Describes the files that a table sink has staged, in the form in which an entry names them."""
+"""Describes the files that a table sink has staged, in the form in which stored positions (an entry) name them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 MOST_OPEN = 32
-"""Most files that are written at a time, because each has a buffer of a few MiB for its upload. With more partitions, files are ended."""
+"""Most files that are written at a time, because each has a buffer of a few MiB for its upload.
+
+With more partitions, open files are ended.
+"""
 _MOST_FOLDER_BYTES = 250
 """Longest path of partition folders (bytes). The usual file systems refuse longer names, and a file's key in an object store is limited."""
 Describe = Callable[[Any], str | None]
@@ -45,7 +48,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     - `life`: the name of the run of a worker that wrote them.
     - `positions`: how far each shard was read, for people to read.
     - `columns`: the types of the table's columns that the rows need, with the names that the table format has for types.
-    - `ranges`: the ranges of an archive in which the files are complete.
+    - `ranges`: the ranges of which the files have every record. Only an archive has them.
     - `shards`: the documents of an archive's shards that the commit has to store.
     """
 
@@ -67,7 +70,10 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{folder_of(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
     def proofs(self) -> list[str]:
-        """Return the paths of the empty files that say in which ranges the files are complete. They must be there before the files."""
+        """Return the paths of the empty files that say of which ranges the files have every record.
+
+        They must exist before the files are published.
+        """
         rows = {file.number: file.rows for file in self.files}
         return [
             f"{RANGES}/{each.shard}/"
@@ -162,7 +168,7 @@ class OpenFiles:
         """Add records, and return those that do not fit the columns.
 
         - `shard`: the shard of all these records, if each shard has files of its own; else None.
-        - `covered`: the range in which the records are complete, for an archive; perhaps of no record.
+        - `covered`: the range of which these are all records, in an archive. It may be empty.
         """
         rejected: Rejected = []
         if shard is not None and covered is not None:
@@ -207,7 +213,7 @@ class OpenFiles:
         return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
 
     def _cover(self, shard: str, covered: Range) -> None:
-        """Extend the newest range of a shard. After a gap the files are ended, so that no file is of two ranges."""
+        """Extend the newest range of a shard. After a gap end its files, so that no file has records of two ranges."""
         if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
             newest.through = covered.through
             return
@@ -244,7 +250,10 @@ class OpenFiles:
         if self._folder is None:
             folder = self._open_folder()
             if self._stage == 1 and folder.names(f"{DATA}/{self._life}"):
-                raise FileExistsError(f"{DATA}/{self._life} has files of another process under the name of this one")
+                raise FileExistsError(
+                    f"{DATA}/{self._life} has files of another process that writes under the same name; restart this "
+                    "process, which then gets a new name"
+                )
             folder.mark(mark_of(self._life, self._stage))
             self._folder = folder
         self._count += 1
@@ -266,7 +275,7 @@ class OpenFiles:
 
 
 Life = Annotated[str, msgspec.Meta(pattern=r"^(?!\.)[A-Za-z0-9_.-]{1,200}$")]
-"""The name of one run of a worker. It is checked because it becomes a part of a path, and the entry may be one of another program."""
+"""The name of one run of a worker. It is checked because it becomes a part of a path, and another program may have written it."""
 _Folder = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$))")]
 """A path inside the folder of the stage."""
 
@@ -291,7 +300,7 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class CoveredFiles(msgspec.Struct):
-    """The range of a shard in which some files of a stage are complete together, for an archive.
+    """A range of a shard in an archive, and the files of a stage that together have all of its records.
 
     - `shard`: the `Shard.key`. `after`, `through`: see `Range`.
     - `files`: the numbers of the files; none if no record of the range could be written.
@@ -304,7 +313,7 @@ class CoveredFiles(msgspec.Struct):
 
 
 class RangeProof(msgspec.Struct, frozen=True):
-    """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together are complete in it.
+    """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together have all its records.
 
     It is stored as the name of an empty file. A file of a table is begun before the end of its range is known, so its own name cannot say
     this. And a program that joins files of the table removes their names, while the number of rows still shows that none is missing.
@@ -330,7 +339,7 @@ class RangeProof(msgspec.Struct, frozen=True):
 
 
 def file_id(path: str) -> str | None:
-    """Return the id of a table's file, as a `RangeProof` has it, from the path. None if no sink of ours can have written the file."""
+    """Return the id in a file's path, by which a `RangeProof` names it; None if no sink of this package can have written the file."""
     found = _DATA_PATH.search(path)
     return None if found is None else _id_of(*found.groups())
 
@@ -350,7 +359,7 @@ def folder_of(life: str, stage: int | str) -> str:
 
 
 def staged_data_files(staged: Staged) -> StagedDataFiles:
-    """Return the files that were staged. Raises: StateError if the entry names something else."""
+    """Return the files that were staged. Raises: StateError if the stored content has another form."""
     try:
         return msgspec.convert(staged.content, StagedDataFiles)
     except msgspec.ValidationError as error:
@@ -370,7 +379,7 @@ _OF_OBSTORE = {
     "AWS_SESSION_TOKEN": "session_token",
     "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
 }
-"""The options of deltalake that say where objects are and who signs, with obstore's names of them."""
+"""The options of deltalake for the place of objects and for credentials, with obstore's name for each."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _CA_FILE = "SSL_CERT_FILE"
 
@@ -425,7 +434,7 @@ class TableStorage:
             os.environ.setdefault(_CA_FILE, found.ca_bundle)  # deltalake has no option for it
         self.options = {name: value for name, value in options.items() if value} | self._given
         if _KEYS[2] not in self.options and os.environ.get(_KEYS[2]):
-            reason = "it belongs to other credentials than the job's, and deltalake would sign with it: unset it"
+            reason = "it belongs to other credentials than the job's, and deltalake would use it: unset it"
             raise ConfigurationError(_KEYS[2], reason=reason)
 
     def folder(self) -> TableFolder:
