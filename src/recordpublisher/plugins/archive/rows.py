@@ -324,7 +324,7 @@ class JsonRows:
         self._decoder = msgspec.json.Decoder(_Line)
 
     async def rows(self, group: int) -> RecordColumns:
-        """Decode some lines."""
+        """Decode the lines of a group."""
         rows: RecordColumns = await self._in_thread(self._decode, group)
         return rows
 
@@ -453,7 +453,7 @@ def next_step(at: Seam) -> Step:
 
 
 def place_of(position: SequenceNumber, order_of: OrderOf) -> Place:
-    """Return the place of a position."""
+    """Return a position in the form that can be compared (`Place`)."""
     part = position.sub_sequence
     return order_of(position.sequence), inf if part == WHOLE_RECORD else part
 

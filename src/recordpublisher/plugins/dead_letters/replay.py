@@ -200,5 +200,5 @@ class DropTarget(AsyncExitStack):
     """Drops the letters: each counts as replayed, so it is removed."""
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Return no failures."""
+        """Return no failures, so that each letter counts as replayed."""
         return {}

@@ -137,7 +137,7 @@ class NameTable(Generic[T]):
         return sorted(claim.name for claim in self._claims.values())
 
     def claims(self) -> list[Claim[T]]:
-        """Return every claim, sorted by name."""
+        """Return every registered name with its plugin and class, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
     def why_absent(self) -> str:

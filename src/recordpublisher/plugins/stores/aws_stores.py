@@ -70,16 +70,16 @@ class S3Store(ConditionalObjects):
         self._service = StoreService("s3", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an object."""
+        """Return the value and version of an object, or None."""
         found = await self._get(name)
         return None if found is None else found[0]
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the objects, which S3 sorts by name."""
+        """Return the names and ETags of the objects, which S3 lists in the order of names."""
         return {name: version async for name, version in self._list_objects(prefix)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the objects up to `before`."""
+        """Return the names of the objects, up to `before`."""
         names = []
         async for name, _ in self._list_objects(prefix):
             if before is not None and name >= before:
@@ -169,7 +169,7 @@ class DynamoDbStore(ConditionalStore):
         self._service = StoreService("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an item with a strongly consistent read."""
+        """Return the value and version of an item, or None, by a strongly consistent read."""
 
         def parse(response: dict[str, Any]) -> VersionedValue | None:
             return self._value(response["Item"]) if "Item" in response else None
@@ -206,12 +206,12 @@ class DynamoDbStore(ConditionalStore):
         return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Query names and versions without the values."""
+        """Return names and versions, by a query that reads no values."""
         attributes = ("#item", "#version")
         return {name: version async for name, version in self._query(self._version, prefix, attributes)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Query the names only."""
+        """Return names, by a query that reads no values."""
         names = [name async for name, _ in self._query(lambda item: None, prefix, ("#item",), before)]
         return [name for name in names if before is None or name < before]
 

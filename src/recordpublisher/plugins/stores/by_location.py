@@ -101,15 +101,15 @@ class ConditionalObjects(ConditionalStore):
     """
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Put the object if there is none."""
+        """Put the object if there is none, and return its version."""
         return await self._put(name, value, None)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put the object if the stored one still has this ETag."""
+        """Put the object if the stored one still has this ETag, and return the new version."""
         return await self._put(name, value, expected)
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the objects at the same time."""
+        """Return the values of the objects, which are read at the same time."""
         return await get_side_by_side(self.get, names)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:

@@ -58,7 +58,7 @@ class GoogleAzureStore(ConditionalObjects):
             raise ConfigurationError(key, uri, FORMS, reason=words_of(error)) from error
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an object."""
+        """Return the value and version of an object, or None."""
         return (await self._get(name)).entry
 
     async def list_versions(self, prefix: str) -> dict[str, str]:

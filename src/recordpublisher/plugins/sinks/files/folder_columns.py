@@ -35,7 +35,7 @@ class FolderColumns(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, schema: pa.Schema, partitions: list[str]) -> "FolderColumns":
-        """Return the document of these columns."""
+        """Return the document that stores these columns."""
         types = {field.name: str(field.type) for field in schema}
         return cls(types, schema.serialize().to_pybytes(), partitions)
 

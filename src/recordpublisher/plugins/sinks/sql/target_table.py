@@ -587,7 +587,7 @@ class NewestRecords:
 def _full_name(connection: Connection, table: Table) -> str:
     """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
     if connection.dialect.name == "sqlite":
-        # SQLite ignores the case of ASCII letters only.
+        # `bytes.lower` changes ASCII letters only, the letters whose case SQLite ignores in names.
         return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()
     name = connection.dialect.identifier_preparer.format_table(table)
     schema = connection.scalar(_SCHEMA, {"name": name})

@@ -62,7 +62,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def mark(self) -> str:
-        """The path of the mark, which exists until the files are published."""
+        """The path of the mark: an empty file that exists until the files are published."""
         return mark_of(self.life, self.stage)
 
     def name(self, file: DataFile) -> str:
@@ -349,7 +349,7 @@ def _id_of(*names: str) -> str:
 
 
 def mark_of(life: str, stage: int | str) -> str:
-    """Return the path of the mark of a stage."""
+    """Return the path of the mark of a stage: the empty file which says that its files are not published."""
     return f"{STAGED}/{life}/{stage}"
 
 
