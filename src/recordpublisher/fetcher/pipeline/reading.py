@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, naming_publisher
 from recordpublisher.publishers.base import (
     RecordPublisherFactory,
     RunResult,

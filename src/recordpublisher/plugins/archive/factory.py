@@ -187,7 +187,7 @@ def _uri(properties: Properties) -> str:
             ARCHIVE_URI.key,
             None,
             "a folder, s3://bucket/prefix, gs://, abfss://, delta:LOCATION or iceberg:namespace.table",
-            reason="it is what ARCHIVE reads",
+            reason="the publisher ARCHIVE reads it",
         )
     return uri
 

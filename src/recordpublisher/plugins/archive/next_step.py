@@ -106,7 +106,7 @@ def next_step(at: Seam) -> Step:
 
 
 def place_of(position: SequenceNumber, order_of: OrderOf) -> Place:
-    """Return the place of a position."""
+    """Return a position in the form that can be compared (`Place`)."""
     part = position.sub_sequence
     return order_of(position.sequence), inf if part == WHOLE_RECORD else part
 

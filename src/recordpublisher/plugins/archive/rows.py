@@ -319,7 +319,7 @@ class JsonRows:
         self._decoder = msgspec.json.Decoder(_Line)
 
     async def rows(self, group: int) -> RecordColumns:
-        """Decode some lines."""
+        """Decode the lines of a group."""
         rows: RecordColumns = await self._in_thread(self._decode, group)
         return rows
 
