@@ -172,7 +172,10 @@ class Producer:
             raise SinkError("the producer is closed") from None
 
     def _warn_in_event_loop(self, method: str) -> None:
-        """Warn once of a call that blocks an event loop. It is not refused, because in a notebook, whose cells run in a loop, nothing else waits."""
+        """Warn once of a call that blocks an event loop.
+
+        It is not refused, because in a notebook, whose cells run in a loop, nothing else waits.
+        """
         if asyncio._get_running_loop() is None:
             return
         if (running := self._thread) is not None:
