@@ -43,7 +43,7 @@ AREAS = {
         "Sinks",
         [
             "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint",
-            "Unfinished",
+            "State", "Unfinished",
             "UnfinishedShard",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
             "IcebergSink",

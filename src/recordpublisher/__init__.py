@@ -14,7 +14,7 @@ _NAMES = {
     ".consumer.deserialization": "Deserializer Json",
     ".fetcher.alarms": "Alarm AlarmKind",
     ".fetcher.metric_types": "MetricType SinkMetric",
-    ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
+    ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext State Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",
     ".fetcher.pipeline.emitter": "BoundedResult EndReason",

@@ -20,7 +20,7 @@ from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
-"""A snapshot: a plain JSON-able mapping (snapshot.py)."""
+"""A snapshot of a job's positions: a mapping that can be written as JSON. A sink stores it unchanged, and returns it from `open`."""
 Rejected = Sequence[tuple[RecordBatch, str]]
 """Records that can never be written, each as a batch of one, with the reason."""
 RecordsCall = Callable[[Any], Awaitable[Any]]

@@ -31,6 +31,7 @@ from recordpublisher.publishers.user_code import (
     as_plugin_error,
     describe_error,
     end_or_leave,
+    line_in_user_code,
     waiting_line,
 )
 
@@ -123,6 +124,12 @@ class ReadTasks:
     def hung(self) -> list[str]:
         """The readers that have not ended although they were cancelled, with the line at which each of them waits."""
         return [self._words_of(task).rstrip(",") for task in self._cancelled if not task.done()]
+
+    def line_of(self, key: str) -> str:
+        """Return the line of a plugin's code at which the publisher of a shard waits; "" if it does not wait there."""
+        task = self._tasks.get(key)
+        is_ours = type(self._factory).__module__.partition(".")[0] == "recordpublisher"
+        return "" if task is None or is_ours else line_in_user_code(task)
 
     def cancel(self) -> None:
         """Cancel every reader."""
