@@ -16,6 +16,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import GroupStore, Positions, WorkerRecord, alone_states, states_of
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.position_store import read_alone_part, read_positions
+from recordpublisher.fetcher.pipeline.dead_letters import naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.sink import Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import StateError
@@ -106,8 +107,7 @@ class JobStateReader:
 
         Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
         """
-        own = [] if self._sink is None or self._entries is not None else await self._sink.stored_positions() or []
-        return own or await self.load_in_store()
+        return await snapshots_in_sink(self._sink) or await self.load_in_store()
 
     async def load_in_store(self) -> Sequence[State]:
         """Return a snapshot for each worker that has shards. Raises: the errors of `load`."""
@@ -126,6 +126,18 @@ class JobStateReader:
                 await self._sink.close()
             if self._entries is not None:
                 await self._entries.close()
+
+
+async def snapshots_in_sink(sink: Sink | None) -> list[State]:
+    """Return the snapshots that a sink of another package stores itself; none for another sink, or without one.
+
+    Raises: PluginError if `stored_positions` returns something else; StateError if a snapshot cannot be read; the errors of the sink.
+    """
+    if sink is None or entry_store_of(sink) is not None:
+        return []
+    with naming_sink(sink, "stored_positions"):
+        found = await sink.stored_positions()
+    return states_of_sink(sink, "stored_positions", found)
 
 
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:

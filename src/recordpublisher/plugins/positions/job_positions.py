@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
 from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
@@ -14,8 +14,9 @@ from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.owned_leases import seal_worker
 from recordpublisher.fetcher.leases.position_store import seal_part, seal_parts
+from recordpublisher.fetcher.pipeline.dead_letters import naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.sink import entry_store_of, stores_positions
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
@@ -32,7 +33,7 @@ from ..host.build_from_properties import (
     checked_publisher_class,
 )
 from ..host.manager import load_registry
-from ..lag.job_state import JobStateReader
+from ..lag.job_state import JobStateReader, snapshots_in_sink
 from ..runtime.stream_lister import StreamLister, stream_names, streams_of
 from ..stores.by_location import missing_folder
 
@@ -40,7 +41,7 @@ from ..stores.by_location import missing_folder
 class JobPositions:
     """Reads a job's positions while the job may run, without a change. Writes the first positions of a job that is not running.
 
-    Owns the connections of its sink, which is never opened, and of its state store, which is opened by the first call that needs
+    Owns the connections of its sink, which only `store_over` opens, and of its state store, which is opened by the first call that needs
     it.
 
     Raises: ConfigurationError if a property is invalid, or if the job stores its positions nowhere.
@@ -64,19 +65,24 @@ class JobPositions:
         return self._sink is not None
 
     @property
+    def are_stored_by_the_sink(self) -> bool:
+        """Whether the sink, of another package, stores whole snapshots itself (`stored_positions`)."""
+        return self._sink is not None and entry_store_of(self._sink) is None
+
+    @property
     def place(self) -> str:
         """Where positions are written."""
         if self._entries is not None:
             return self._entries.place
+        if self._sink is not None and self.are_stored_by_the_sink:
+            return self._sink.destination()
         return mask_passwords(str(self._properties.value(STATE_URI)))
 
     async def load(self) -> StoredPositions:
         """Return the positions that are stored now. Nothing is created. Raises: StateError if they cannot be read."""
         reader = JobStateReader(self._existing_store(), self._sink)
         in_store = merge_snapshots(await reader.load_in_store())
-        if self._sink is None or entry_store_of(self._sink) is not None:
-            return StoredPositions(RestoredState(), in_store)
-        return StoredPositions(merge_snapshots(await self._sink.stored_positions() or []), in_store)
+        return StoredPositions(merge_snapshots(await snapshots_in_sink(self._sink)), in_store)
 
     async def heartbeats(self) -> Mapping[str, int]:
         """Return the number of the last heartbeat of each worker of the job's group that was not declared dead (sealed).
@@ -116,8 +122,14 @@ class JobPositions:
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
         """Replace the positions of the job. For a group, first wait until no worker is left; silent workers are declared dead.
 
-        Raises: StateError if a worker of a group is running, or if the states cannot be written.
+        A sink that stores snapshots itself is opened, which ends other starts of the job, and gets the new one by `flush`.
+
+        Raises: StateError if a worker of a group is running, or if the states cannot be written; the errors of the sink.
         """
+        if self._sink is not None and self.are_stored_by_the_sink:
+            await self._store_in_sink(self._sink, states)
+            if self._properties.value(STATE_URI) is None:
+                return
         store = self._written_store()
         group = GroupStore(store, self.heartbeat_seconds)
         found = await group.read_table()
@@ -129,6 +141,21 @@ class JobPositions:
             found = await group.read_table()
             assert found is not None  # The lease table is never deleted.
         await self._store_over(store, found, states)
+
+    async def _store_in_sink(self, sink: Sink, states: Mapping[str, ShardState]) -> None:
+        with naming_sink(sink, "open"):
+            found = await sink.open(SinkContext(tuple(stream_names(streams_of(self._properties)))))
+        before = merge_snapshots(states_of_sink(sink, "open", found))
+        snapshot = snapshot_to_json(states, before.pinned_ms, before.generation + 1, SystemClock().now_ms())
+        with naming_sink(sink, "flush"):
+            await sink.flush(Checkpoint(snapshot, is_last=True))
+        after = merge_snapshots(await snapshots_in_sink(sink))
+        if {key: state.to_json() for key, state in after.shards.items()} != snapshot["shards"]:
+            name = type(sink).__name__
+            raise StateError(
+                f"`{name}.stored_positions` does not return the positions that `{name}.flush` was given, so nothing is known to be reset: "
+                "`flush` must store `checkpoint.state` even if nothing was written since"
+            )
 
     async def _store_over(
         self, store: ConditionalStore, found: Stored[LeaseTable], states: Mapping[str, ShardState]

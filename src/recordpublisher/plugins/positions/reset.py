@@ -51,8 +51,8 @@ class PositionsReset:
         if self.job.are_in_the_sink and await self.job.is_of_a_group():
             raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
         stored = await self.job.load()
-        stored.check_unused(is_forced=True)
-        self.job.check_writable()
+        if not self.job.are_stored_by_the_sink:
+            self.job.check_writable()
         if not stored.merged.shards:
             raise StateError(
                 f"the job has stored no positions in {self.job.place}: it starts where {INITIAL_POSITION.key} says"
