@@ -413,6 +413,6 @@ class TestASinkThatStoresThePositionsItself:
 
         monkeypatch.setattr(KeepingSink, "stored_positions", stored_positions)
         with pytest.raises(
-            rp.PluginError, match="`KeepingSink.stored_positions` returned 7: return None, or the state"
+            rp.PluginError, match=r"`KeepingSink\.stored_positions` returned 7: return None, or the state"
         ):
             await stored_states(own)

@@ -34,7 +34,7 @@ from ..host.build_from_properties import (
 )
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader, snapshots_in_sink
-from ..runtime.stream_lister import StreamLister, stream_names, streams_of
+from ..runtime.stream_lister import GivenStreams, StreamLister, stream_names, streams_of
 from ..stores.by_location import missing_folder
 
 
@@ -285,14 +285,24 @@ async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPosit
 
     The publisher's factory is made for that and not prepared, so it registers no consumer.
     """
-    registry, names = load_registry(), stream_names(streams_of(properties))
     async with AsyncExitStack() as opened:
         job = JobPositions(properties)
         opened.push_async_callback(job.close)
+        lister, names = await opened.enter_async_context(lister_beside(properties, streams_of(properties)))
+        yield job, lister, names
+
+
+@asynccontextmanager
+async def lister_beside(
+    properties: Properties, streams: GivenStreams
+) -> AsyncIterator[tuple[StreamLister, Sequence[str]]]:
+    """Yield what lists the shards of these streams as `run` does, and the names of the streams."""
+    registry, names = load_registry(), stream_names(streams)
+    async with AsyncExitStack() as opened:
         made = checked_publisher_class(registry, properties, "this command")
         factory = build_source(registry, properties, made)
         factory.keep_shared()  # The job's processes may use what the factory shares with them.
         opened.push_async_callback(factory.close)
         lister = StreamLister(factory, properties, names, SystemClock())
         opened.push_async_callback(lister.close)
-        yield job, lister, [*names]
+        yield lister, [*names]
