@@ -473,7 +473,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
-            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
+            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock, readers.line_of),
             view=WorkerView(
                 table,
                 tracker,

@@ -23,7 +23,7 @@ from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
-"""A snapshot of positions, as a plain mapping that can be stored as JSON (`checkpoints/snapshot.py`)."""
+"""A snapshot of a job's positions: a mapping that can be written as JSON. A sink stores it unchanged, and returns it from `open`."""
 RejectedRecord = tuple[RecordBatch, str]
 """A record that can never be written, as a batch of one, with the reason."""
 RecordsCall = Callable[[Any], Awaitable[Any]]
