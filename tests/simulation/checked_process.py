@@ -13,7 +13,7 @@ from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionT
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
@@ -31,7 +31,7 @@ from .rule_checker import RuleChecker
 from .schedule import JobRun
 from .simulated_stream import FUTURE_LIMIT_MS, SimulatedStream
 from .simulator import EPOCH_MS, Clock, Simulator
-from .source import SimulatedSource
+from .source import FiniteSource, SimulatedSource
 
 LOOK_SECONDS = 1.0
 """How often each process looks at the list of streams."""
@@ -112,7 +112,10 @@ class CheckedProcess(ABC):
         self._is_stopping = False
         self._job_run = job_run
         self._listed_streams = listed_streams
-        self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
+        self.has_ended = False
+        """Whether the run has ended by itself, because every shard was read to its end (S8)."""
+        source = FiniteSource if stream.plan.is_finite else SimulatedSource
+        self._source = source(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
         self._source.before_request = self.check_read
         self.fetcher = self._build()
@@ -227,7 +230,13 @@ class CheckedProcess(ABC):
 
     async def _run(self) -> None:
         await self.fetcher.open()
-        await self.fetcher.run_bounded(Bounds())
+        await self._read()
+
+    async def _read(self) -> None:
+        result = await self.fetcher.run_bounded(Bounds())
+        self.has_ended = result.reason is EndReason.ALL_ENDED
+        if self.has_ended:
+            self._checker.check_end(has_others=self.tracker.has_others)
 
     def _streams(self) -> Sequence[str]:
         async def look() -> tuple[str, ...]:
@@ -262,7 +271,7 @@ class CheckedProcess(ABC):
             starts=Starts(StartingPosition.trim_horizon()),
             pin_latest=pinned,
             shard_exists=self._source.shard_exists,
-            is_endless=lambda stream: True,  # as a stream of Kinesis
+            is_endless=lambda stream: not self._stream.plan.is_finite,  # A stream of Kinesis always has an open shard.
             use_continuations=job_run.continuations,
             **more,
         )

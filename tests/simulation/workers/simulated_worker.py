@@ -10,7 +10,6 @@ from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.errors import StateError
@@ -68,7 +67,7 @@ class SimulatedWorker(CheckedProcess):
                 await asyncio.sleep(REFUSED_SECONDS)
             else:
                 break
-        await self.fetcher.run_bounded(Bounds())
+        await self._read()
 
     @property
     def _may_write(self) -> bool:

@@ -84,10 +84,14 @@ class WorkerJob:
     def _complete(self, job_run: WorkerRun) -> None:
         simulator, seconds = self._simulator, COMPLETION_SECONDS[self._is_alone]
         latest = max(simulator.now + job_run.faults_end, self._stream.calm_from) + seconds
-        simulator.run(latest, lambda: self._checker.is_complete or self._has_failed())
+        ends = self._is_alone and self._stream.plan.is_finite
+        simulator.run(latest, lambda: (self._has_ended if ends else self._checker.is_complete) or self._has_failed())
         self._raise_failures()
         text = f"{seconds:.0f} s without faults, and written are only: {self._checker.missing}"
         self._checker.expect(self._checker.is_complete, "W9", text)
+        self._checker.expect(
+            self._has_ended == ends, "S8", "the job does not end although every shard was read to its end"
+        )
         self._end(job_run)
 
     def _end(self, job_run: WorkerRun) -> None:
@@ -218,6 +222,10 @@ class WorkerJob:
             worker.check_global_watermark()
             worker.check_liveness()
         self._simulator.after(CHECK_SECONDS, self._check_regularly)
+
+    @property
+    def _has_ended(self) -> bool:
+        return any(each.has_ended for each in self._running.values())
 
     def _has_failed(self) -> bool:
         return any(each.process.failures for each in self._running.values())
