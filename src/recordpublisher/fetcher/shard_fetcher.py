@@ -259,7 +259,7 @@ class ShardFetcher:
         has_store = job.stores is not None or job.committing is not None or self._ownership.has_leases
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
         if not has_store:
-            self._emitter.trust_sink()  # No checkpoint stores positions, so another run may follow.
+            self._emitter.turn.trust()  # No checkpoint stores positions, so another run may follow.
             return False
         if is_in_doubt and not isinstance(error, DataLossError):
             return False
@@ -281,8 +281,8 @@ class ShardFetcher:
 
     async def _take_if_sound(self) -> bool:
         if self._dependencies.sink.after_error():
-            self._emitter.trust_sink()
-        elif self._emitter.has_sink_failed:
+            self._emitter.turn.trust()
+        elif self._emitter.turn.error is not None:
             return False
         await self._checkpointer.take_last(is_stopped=True)
         return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -14,9 +14,7 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
-    FencedError,
     ImpossibleStateError,
-    StoreUnavailableError,
 )
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
@@ -33,6 +31,7 @@ from .dead_letters import naming_sink, naming_write
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
 from .retention_gaps import ShardObservation
+from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
@@ -76,11 +75,8 @@ class Emitter:
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
-        self._sink_turn = asyncio.Lock()
+        self.turn = SinkTurn()
         """Held around every call of the sink."""
-        self._sink_error: Exception | None = None
-        """The error with which the sink may have lost records that checkpoints must not cover."""
-        self._times_trusted = 0
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0
@@ -164,48 +160,17 @@ class Emitter:
 
     # --- the sink ---------------------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def between_writes(self) -> AsyncIterator[None]:
+    def between_writes(self) -> AbstractAsyncContextManager[None]:
         """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this.
 
-        Raises: the error of the sink if an earlier call has raised, until `trust_sink` is called. A checkpoint that waited for the turn
-        would otherwise cover records that the sink has lost with the error.
+        Raises: the error of the sink if an earlier call has raised, as `SinkTurn.between_writes`.
         """
-        async with self._sink_turn:
-            if self._sink_error is not None:
-                raise self._sink_error
-            with self._noting_errors():
-                yield
-
-    @property
-    def has_sink_failed(self) -> bool:
-        """Whether a call of the sink has raised: the sink may have lost what it had not made durable."""
-        return self._sink_error is not None
-
-    def trust_sink(self) -> None:
-        """Let checkpoints be taken again although a call of the sink has raised.
-
-        Called when the sink says that it has lost nothing, and when nothing that it may have lost counts as emitted.
-        """
-        self._sink_error = None
-        self._times_trusted += 1
+        return self.turn.between_writes()
 
     async def wait_for_write(self) -> None:
         """Wait until the write in progress has ended, and its position is counted."""
-        async with self._sink_turn:
+        async with self.turn.lock:
             pass
-
-    @contextmanager
-    def _noting_errors(self) -> Iterator[None]:
-        trusted = self._times_trusted
-        try:
-            yield
-        except (FencedError, StoreUnavailableError):
-            raise  # A checkpoint that was not stored has lost nothing.
-        except Exception as error:
-            if trusted == self._times_trusted:
-                self._sink_error = error
-            raise
 
     def _select_next(self) -> tuple[ShardEntry, int] | None:
         """Return the shard that emits next, and how many records of its first batch.
@@ -229,7 +194,7 @@ class Emitter:
         if batch.after_gap:
             self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
         if len(batch) or batch.poisoned:
-            async with self._sink_turn:
+            async with self.turn.lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)
         else:
             is_emitted = True
@@ -259,7 +224,7 @@ class Emitter:
             # that is known, the error waits. It counts once a heartbeat is confirmed, or if the run ends before. Otherwise the last
             # checkpoint would store positions of records that the sink has lost with the error.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
-                self._sink_error = error  # even with StoreUnavailableError, because no write is repeated
+                self.turn.fail(error)  # even with StoreUnavailableError, because no write is repeated
                 raise
             lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
@@ -308,13 +273,13 @@ class Emitter:
         self._last_watermark_at = self._clock.monotonic()
         # Decided while holding the lock, because a shard may become active again during a flush. An earlier value would be too high
         # (W1).
-        async with self._sink_turn:
+        async with self.turn.lock:
             value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
-                with self._noting_errors(), naming_sink(self._sink, "watermark"):
+                with self.turn.noting_errors(), naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)
             elif self.local_watermark.take_idle_transition():
-                with self._noting_errors(), naming_sink(self._sink, "idle"):
+                with self.turn.noting_errors(), naming_sink(self._sink, "idle"):
                     await self._sink.idle()
 
 
