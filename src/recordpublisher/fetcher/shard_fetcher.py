@@ -44,7 +44,7 @@ from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.shard_entry import ShardEntry, ShardStage
 from .shards.shard_table import MissingShards, OwnedShards, ShardTable
-from .sink import SinkContext, Unfinished, always
+from .sink import SinkContext, Unfinished, always, stores_positions
 from .startup import close_dependencies
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
@@ -256,7 +256,8 @@ class ShardFetcher:
         records. It takes at most `flink.job.drain.timeout`, and its own error is only logged.
         """
         job = self._dependencies
-        has_store = job.stores is not None or job.committing is not None or self._ownership.has_leases
+        # A sink that stores positions itself does so with each flush, also without a state store.
+        has_store = job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
         if not has_store:
             self._emitter.turn.trust()  # No checkpoint stores positions, so another run may follow.
