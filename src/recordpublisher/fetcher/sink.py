@@ -155,6 +155,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
         Also called once before the first write, with the state that the job starts from. This stores a pinned LATEST start.
 
+        Not called after a call of this sink has raised an error, unless `after_error` returns True. Only a `flush` that raises
+        StoreUnavailableError is repeated.
+
         Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
         """
         return None
