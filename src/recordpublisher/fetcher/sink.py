@@ -161,6 +161,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 
+        Not called after a call of this sink has raised an error, unless `after_error` returns True. Only a `flush` that raises
+        StoreUnavailableError is repeated.
+
         Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
         """
         return None

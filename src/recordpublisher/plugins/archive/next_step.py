@@ -154,7 +154,7 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
     `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
     exist. If several files have the same range, each is complete.
 
-    Ranges without records before the first file are left out if files between them and that file are missing. Somebody who deletes old
+    Ranges without records before the first file are left out if files between them and that file are missing. A person who deletes old
     files may leave them there, and the shard then begins with the first file that is left.
     """
     whole: dict[tuple[str, str], RangeFile] = {}
