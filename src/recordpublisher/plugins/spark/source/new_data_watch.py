@@ -48,8 +48,8 @@ def watch_properties(properties: Properties, probe_ms: int) -> Properties:
 def seconds_between_shards(shards: int, seconds: float, pause: float) -> float:
     """Return how long after each other a look of `seconds` reads its shards.
 
-    With a pause they take turns during the pause. A record that arrives in this time is found at the turn of its shard, and not at the end. The
-    turns are over in time for the answers, but there are never more calls than a hundred a second.
+    With a pause the shards take turns during the pause. A record that arrives in this time is found at the turn of its shard, and not at
+    the end. The turns are over in time for the answers, but there are never more calls than a hundred a second.
     """
     shortest = MS_BETWEEN_CALLS / 1000
     return max(shortest, min(pause, seconds - ANSWERS_SECONDS) / max(1, shards))
