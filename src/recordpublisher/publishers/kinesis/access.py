@@ -1,8 +1,8 @@
 """Finds where a job's calls go and which keys sign them, without the AWS SDK, which takes half a second of CPU to start.
 
-It knows this for keys in the properties, in the environment or in a profile, and for an endpoint that is given or a
-partition of `PARTITIONS`. Any other setting is left to the SDK, because an unknown variable or setting may change where
-a call goes. The SDK's own part is in `sdk/credentials.py`.
+This works for keys in the properties, in the environment or in a profile, and for an endpoint that is given or a partition of `PARTITIONS`.
+With any other setting the SDK is used, because an unknown variable or setting may change where a call goes. What the SDK finds is in
+`sdk/credentials.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PARTITIONS = {
     "aws-eusc": (r"eusc-de-[a-z]+-\d+", "amazonaws.eu"),
     "aws-us-gov": (r"us-gov-[a-z]+-\d+", "amazonaws.com"),
 }
-"""The regions of each partition, and the suffix of its hosts."""
+"""The AWS partitions: a pattern of their regions, and the suffix of their hosts."""
 CALLS = {
     "GetRecords": "data",
     "GetShardIterator": "data",
@@ -54,7 +54,7 @@ CALLS = {
     "DescribeStreamSummary": "control",
     "DescribeStreamConsumer": "control",
 }
-"""The calls of most jobs, and the kind of the account's host that serves each for a stream that is given by its ARN."""
+"""The calls of most jobs. If the stream is given by its ARN, a call goes to a host of the account; the value is the kind of that host."""
 _STREAM_ARN = r"arn:(?P<partition>[^:]+):kinesis:[^:]+:(?P<account>\d{12}):stream/.+"
 _ENDPOINTS = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
 _PLAIN_VARIABLES = {
@@ -63,19 +63,21 @@ _PLAIN_VARIABLES = {
     "AWS_DEFAULT_OUTPUT", "AWS_STS_REGIONAL_ENDPOINTS", *_ENDPOINTS,
 }  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"AWS_(ENDPOINT_URL|LAMBDA|XRAY|CONTAINER)_.+")
-"""Endpoints of other services, and variables that Lambda, ECS and EKS set.
+"""Variables that do not change the calls to Kinesis: endpoints of other services, and what Lambda, ECS and EKS set.
 
 A container's credentials are used only if no others are found.
 """
 
 
 def known_access(properties: Properties, region: str, role: str | None) -> KnownAccess | None:
-    """Return the access to a region, or None if the SDK must find it, or is wanted: fan-out needs it to subscribe.
+    """Return the access to a region, or None if the SDK must find it.
+
+    The SDK is also used if a property asks for it, and for enhanced fan-out, because only the SDK can subscribe.
 
     Raises: ConfigurationError if the endpoint is invalid.
     """
     endpoint = endpoint_of(properties, region)
-    # 1. Leave the job to the SDK if it is wanted, or if a setting that we do not know may change the calls.
+    # 1. Use the SDK if a property asks for it, or if a setting that this module does not know may change the calls.
     is_wanted = properties.value(HTTP_CLIENT) == "SDK" or properties.value(HTTP_PROTOCOL) == "HTTP2"
     if is_wanted or uses_fan_out(properties) or role is not None or not _is_plain_environment():
         return None
@@ -85,7 +87,7 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
     if profile is None or keys is None:
         return None
     if not is_header_text(f"{keys.access_key}{keys.secret_key}{keys.token or ''}"):
-        return None  # The SDK's transport checks such keys as well, and its error says what is wrong with them.
+        return None  # The SDK's transport checks these keys too, and its error says what is wrong with them.
     # 3. Find the endpoint. A property takes precedence over the environment, and the environment over the profile.
     if endpoint is None:
         found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
@@ -113,7 +115,7 @@ class KnownAccess(NamedTuple):
             return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"
         arn = None if stream_arn is None else re.fullmatch(_STREAM_ARN, stream_arn)
         for partition, (regions, suffix) in PARTITIONS.items():
-            # An ARN in another form, or of another partition than the region, is left to the SDK's endpoint rules.
+            # If the ARN has another form, or belongs to another partition than the region, the SDK's endpoint rules decide.
             if not re.fullmatch(regions, self.region) or (stream_arn is None) != (arn is None):
                 continue
             if arn is None:
@@ -124,7 +126,7 @@ class KnownAccess(NamedTuple):
 
 
 class Keys(msgspec.Struct):
-    """Credentials that stay the same."""
+    """Credentials that do not expire."""
 
     access_key: str
     secret_key: str
@@ -132,7 +134,9 @@ class Keys(msgspec.Struct):
 
 
 def provider_name(properties: Properties) -> str:
-    """Return the provider's name: as set, else BASIC if one of the basic keys is set (it then needs the other), else AUTO."""
+    """Return the name of the credentials provider: the one that is set, else BASIC if one of the basic keys is set (the other is then
+    required), else AUTO.
+    """
     has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
     return (
         "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
@@ -140,7 +144,7 @@ def provider_name(properties: Properties) -> str:
 
 
 def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
-    """Return the keys that the SDK would find, or None."""
+    """Return the keys that the SDK would find, or None if only the SDK can find them."""
     # A profile that a property names takes precedence over the environment, and the environment over any other profile.
     provider = provider_name(properties)
     if provider == "BASIC":
@@ -158,7 +162,9 @@ def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
 
 
 def _is_plain_environment() -> bool:
-    """Return whether only the usual variables are set, and no proxy or model of the user may change where calls go or who signs them."""
+    """Return whether the environment has only the usual variables: no proxy, and no model of the user, may change where calls go or who
+    signs them.
+    """
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))
 
@@ -171,7 +177,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def endpoint_of(properties: Properties, region: str | None = None) -> str | None:
-    """Return the endpoint set for a region, else the one set for all, else None for the service's own.
+    """Return the endpoint of a region: the one that is set for the region, else the one set for all, else None for the service's own.
 
     Raises: ConfigurationError if it is not an http or https URL with a host.
     """
@@ -189,8 +195,8 @@ def endpoint_of(properties: Properties, region: str | None = None) -> str | None
 def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
     """Return the region of streams that are given by name, and of other services.
 
-    It is the region that is set, else the region that all ARNs share, else that of the environment or the profile, else
-    the first of the ARNs' regions. With `aws.endpoint` any region works.
+    It is the first of these: the region that is set, the region that all ARNs share, the region of the environment or the profile, and the
+    region of the first ARN. With `aws.endpoint` any region works.
 
     Raises: ConfigurationError if there is none, or it is not a valid region.
     """
@@ -198,7 +204,7 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
 
 
 def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tuple[str, str]:
-    """Return the region of `region_of`, and where it was found, in words. Raises: the errors of `region_of`."""
+    """Return the region of `region_of`, and, for messages, where it was found. Raises: the errors of `region_of`."""
     in_arns = sorted({region_of_arn(arn) for stream in streams if (arn := arn_of(stream))})
     region, source = properties.value(REGION), f"from {REGION.key}"
     if region is None and len(in_arns) == 1:
@@ -220,7 +226,7 @@ def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tu
 
 
 def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
-    """Return the region of the environment, else of the profile, or None, and which of them it is."""
+    """Return the region of the environment, else of the profile, or None; and, for messages, where it was found."""
     # As in boto3, the environment takes precedence over any profile, even over one that a property selects.
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if region := os.environ.get(name):
@@ -234,13 +240,13 @@ def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
 
 
 def host_header(url: SplitResult) -> str:
-    """Return the host of a URL as it is signed and sent, without the scheme's default port."""
+    """Return the host and port of a URL as they are signed and sent. The scheme's default port is left out."""
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
     return host if url.port in (None, DEFAULT_PORTS[url.scheme]) else f"{host}:{url.port}"
 
 
 def tls_name(url: SplitResult) -> str:
-    """Return the name that a URL's certificate must have: the host without the final dot that marks a full name in DNS."""
+    """Return the name that a URL's certificate must have: its host without the final dot, which in DNS marks a full name."""
     return (url.hostname or "").removesuffix(".")
 
 
@@ -248,13 +254,13 @@ def is_http_url(text: str) -> bool:
     """Return whether a text is the URL of an http or https server."""
     try:
         parts = urlsplit(text)
-        # The URL may have no credentials, because they would be shown with the endpoint.
+        # A URL with credentials is refused, because they would be shown with the endpoint in messages.
         return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in text and parts.port != 0
     except ValueError:  # The port is not a number, or a bracket is not closed.
         return False
 
 
-# --- the hosts of queues ------------------------------------------------------------------------------------------------------------
+# --- the hosts of Kinesis queues ------------------------------------------------------------------------------------------------------
 
 QUEUE_CALLS = {
     "CreateQueue": "control",
@@ -268,19 +274,20 @@ QUEUE_CALLS = {
     "UpdateDeadLetterQueueRecordsVisibility": "data",
     "RestoreDeadLetterQueueRecords": "data",
 }
-"""The calls about queues, and the kind of a queue's host that serves each."""
+"""The calls about queues, and the kind of host that serves each."""
 WITHOUT_HOSTS = ("aws-iso", "aws-iso-b")
 """Partitions in which a queue has no host of its own."""
 _REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
 
 
 def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool = False) -> str:
-    """Return the URL of a call about a queue, by the rules of botocore 1.44.8, from the URL of the other calls to Kinesis.
+    """Return the URL of a call about a queue, by the rules of botocore 1.44.8.
 
-    It is the same URL if that is not a host of AWS. `is_fips` says that FIPS is set, which in us-gov does not change
-    `kinesis_url`.
+    - `kinesis_url`: the URL of other calls to Kinesis. If it is not a host of AWS, it is also the result.
+    - `is_fips`: whether FIPS is set, which in us-gov does not change `kinesis_url`.
     """
-    # The SDK versions that the constraints allow do not know these calls, so we find their hosts, and sign and send them.
+    # The SDK versions that the constraints allow do not know these calls. So their hosts are found here, and this package signs and sends
+    # them.
     regional = re.fullmatch(_REGIONAL, kinesis_url)
     if regional is None:
         return kinesis_url
@@ -294,13 +301,15 @@ def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool =
 _PROFILE_KEYS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 _PROFILE_SETTINGS = _PROFILE_KEYS | {"region", "output", "endpoint_url"}
 _SECTION_NAME = re.compile(r"((profile|sso-session|services) )?[\w.@+-]+", re.ASCII)
-"""Plain names of sections. The SDK splits other names as a shell does, and takes any section that begins with `profile` as a profile."""
+"""Section names that are read in the same way here and by the SDK. The SDK splits other names as a shell does, and takes any section
+that begins with `profile` as a profile.
+"""
 
 
 def plain_profile(properties: Properties) -> dict[str, str] | None:
-    """Return the settings of the profile, or None if only the SDK can tell what the profile means.
+    """Return the settings of the profile, or None if only the SDK can find out what the profile means.
 
-    The keys are those of the credentials file if it has keys, else of the configuration file.
+    Keys come from the credentials file if it has any for the profile, else from the configuration file.
     """
     chosen = properties.value(PROFILE_NAME) or os.environ.get("AWS_PROFILE")
     name = "default" if chosen is None else chosen
@@ -319,13 +328,14 @@ def plain_profile(properties: Properties) -> dict[str, str] | None:
 
 
 def _section(path: str, *names: str) -> dict[str, str] | None:
-    """Return the settings of the section that has one of the names, or None if there is no such section.
+    """Return the settings of the section with one of these names, or None if there is no such section.
 
-    Raises: ValueError if the SDK could read the file in another way, OSError if it cannot be read.
+    Raises: ValueError if the SDK could read the file in another way; OSError if it cannot be read.
     """
     if os.path.expandvars(path) != path:
         raise ValueError(path)
-    file = Path(os.path.expanduser(path))  # Path.expanduser raises an error if there is no home, as in some containers
+    # `Path.expanduser` is not used, because it raises an error if there is no home, as in some containers.
+    file = Path(os.path.expanduser(path))
     if not file.is_file():
         return None
     from configparser import Error, RawConfigParser
@@ -360,7 +370,9 @@ def has_proxies() -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the URL of the proxy through which the SDK calls `url`, or None if it calls `url` directly, as with NO_PROXY."""
+    """Return the URL of the proxy through which the SDK calls `url`, or None if it calls `url` directly, for example because of
+    NO_PROXY.
+    """
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -374,9 +386,10 @@ CA_BUNDLE = "AWS_CA_BUNDLE"
 
 
 def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> ssl.SSLContext:
-    """Return the context that checks the certificate of `url`, by this file, else by the SDK's list. For http no file is read.
+    """Return the TLS context with which a client checks the certificate of `url`.
 
-    `protocol` is the protocol to agree on in the handshake.
+    - `ca_bundle`: the file of trusted CAs, or None for the SDK's list. For an http URL no file is read.
+    - `protocol`: the protocol that the handshake must agree on (ALPN).
     """
     # Since Python 3.13, Python's default context rejects certificates that boto3 accepts.
     if not _is_tls(url):
@@ -385,16 +398,17 @@ def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> 
 
 
 def ca_bundle_path(session: Any) -> str | None:
-    """Return the trusted CA file of an SDK session, or None for the SDK's own list.
+    """Return the path of the trusted CA file of an SDK session, or None for the SDK's own list.
 
     Raises: ConfigurationError if the file cannot be used.
     """
-    # The SDK reads the file at the first call. Its error neither names the file nor says that a retry cannot help.
+    # The file is checked here, because the SDK reads it only at the first call, and its error neither names the file nor says that a retry
+    # cannot help.
     return _check_ca_bundle(session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE"))
 
 
 def environment_ca_bundle(url: str) -> str | None:
-    """Return the trusted CA file that the environment sets for calls to `url`, or None. No profile is read.
+    """Return the path of the trusted CA file that the environment sets for calls to `url`, or None. Profiles are not considered.
 
     For an http URL the file must exist, but is not read.
 
@@ -420,7 +434,9 @@ def _is_tls(url: str) -> bool:
 
 @functools.cache
 def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
-    """Return the context that trusts the CAs of a file. It is made once for each process: a system's list takes 20 ms of CPU."""
+    """Return the TLS context that trusts the CAs of a file. One is made for each file and process, because reading a system's list takes
+    20 ms of CPU.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_TICKET
     context.load_verify_locations(path)
@@ -430,9 +446,9 @@ def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
 
 
 def _sdk_list() -> str:
-    """Return the path of the CA file of the package certifi, else of the SDK's.
+    """Return the path of the CA file of the package certifi, or else of the SDK.
 
-    Neither package is imported if its file is found next to it.
+    If the file is found next to one of these packages, the package is not imported.
     """
     specs = [spec for spec in map(find_spec, ("certifi", "botocore")) if spec is not None and spec.origin is not None]
     beside = Path(specs[0].origin or "").with_name("cacert.pem")

@@ -1,4 +1,4 @@
-"""SdkSession: every session of the AWS SDK, with the HTTP settings of all its clients, and with credentials that are checked."""
+"""SdkSession: the session of the AWS SDK that all clients use, with their HTTP settings, and with credentials that are checked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def profile_session(properties: Properties) -> SdkSession:
     session = SdkSession(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
         session.set_config_variable("credentials_file", path)
-    # The SDK would report a missing profile only later, at its first look-up.
+    # Checked here, because the SDK would report a missing profile only at its first look-up.
     try:
         session.get_scoped_config()
     except ProfileNotFound as error:
@@ -66,10 +66,10 @@ def profile_session(properties: Properties) -> SdkSession:
 
 
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose clients read bounded responses, including the clients of the SDK's credential chain.
+    """A session whose clients read responses of limited size only. That includes the clients with which the SDK finds credentials.
 
-    Every error about credentials is one of the SDK's error classes. The SDK itself does not catch the errors of a
-    malformed `credential_process`.
+    Every error about credentials is one of the SDK's error classes, even if a `credential_process` is malformed, for which the SDK itself
+    raises other errors.
     """
 
     def __init__(self, profile: str | None = None) -> None:
@@ -85,16 +85,16 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return resolver
 
     def create_client(self, *arguments: Any, **settings: Any) -> Any:
-        """Return a client, as a context manager."""
+        """Return a client, as an async context manager."""
         self.register_component("data_loader", _loader(self.get_config_variable("data_path")))
         return super().create_client(*arguments, **settings)
 
     def renew_first(self, source: SdkSession) -> None:
-        """Renew the credentials of `source`, which assume this session's role, before those of this session."""
+        """Make renewals begin with the credentials of `source`, because these assume the role of this session."""
         self._source = source
 
     async def get_credentials(self) -> Any:
-        """Return the SDK's credentials, checked. Credentials that are renewed are checked at each renewal.
+        """Return the SDK's credentials after a check of the keys. If they are renewed, they are checked again.
 
         Raises: the SDK's errors if the credentials cannot be found or used.
         """
@@ -106,7 +106,8 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
             try:
                 check_keys(credentials)
             except CredentialRetrievalError:
-                forget_credentials(self)  # Otherwise the SDK would return the same keys without this check.
+                # The SDK must forget the keys, or else its next call would return them without this check.
+                forget_credentials(self)
                 raise
         if self._checked is None:
             self._checked = CheckedCredentials(credentials)
@@ -114,20 +115,22 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return self._checked
 
     async def renew_credentials(self, began: float) -> bool:
-        """Ask the provider again, because the service refuses a token that is valid by its date. Return whether it has other keys.
+        """Ask the provider for other keys, because the service refuses a token that is valid by its date. Return whether it has other
+        keys.
 
-        - `began`: when the refused call began (`time.monotonic`). A renewal since then is enough.
+        - `began`: when the refused call began (`time.monotonic`). If the keys were renewed after that, they are not renewed again.
 
         Raises: the SDK's errors if the provider fails.
         """
         if self._renewed_at >= began:
             return True
-        if (checked := self._checked) is None or checked.method == "explicit":  # The keys of properties stay the same.
+        # Keys that are set as properties cannot be renewed.
+        if (checked := self._checked) is None or checked.method == "explicit":
             return False
         # 1. Renew the credentials that assume the role.
         if self._source is not None:
             await self._source.renew_credentials(began)
-        # 2. Forget the keys: here, and in the SDK.
+        # 2. Forget the keys, here and in the SDK.
         used = checked.forget()
         if isinstance(checked.sdk_credentials, RefreshableCredentials):
             expire_credentials(checked.sdk_credentials)
@@ -142,16 +145,15 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
 
 @functools.cache
 def _loader(data_path: str | None) -> Any:
-    """Return the SDK's loader of models and endpoint rules.
-
-    All clients of the process share it, which saves 60 to 250 ms of CPU for each.
+    """Return the SDK's loader of models and endpoint rules. All clients of the process share it, which saves 60 to 250 ms of CPU for
+    each.
     """
     return create_loader(data_path)
 
 
 @functools.cache
 def _event_handlers() -> Any:
-    """Return the SDK's own event handlers. Registered once for all sessions of the process, they save each 20 ms of CPU."""
+    """Return the SDK's own event handlers. All sessions of the process share them, which saves 20 ms of CPU for each."""
     handlers = AioHierarchicalEmitter()
     AioSession(event_hooks=handlers)
     return handlers
@@ -160,24 +162,24 @@ def _event_handlers() -> Any:
 # --- checked credentials ------------------------------------------------------------------------------------------------------------
 
 RENEWAL_SECONDS = 5.0
-"""The least time between two renewals."""
+"""The shortest time between two renewals (seconds)."""
 _PROVIDERS = "credential_process or files"
 
 
 class CheckedCredentials:
-    """Delegates to the SDK's credentials. Renewed keys are checked before a request is signed with them."""
+    """The SDK's credentials, with a check of renewed keys before a request is signed with them."""
 
     def __init__(self, credentials: Any) -> None:
         self.sdk_credentials = credentials
         self._asked: tuple[float, Any] | None = None
 
     def use(self, credentials: Any) -> None:
-        """Delegate to these credentials of the SDK from now on. Clients that were made before keep this object."""
+        """Use these credentials of the SDK from now on. Clients that were made before keep this object, and so get them too."""
         if credentials is not self.sdk_credentials:
             self.sdk_credentials, self._asked = credentials, None
 
     def forget(self) -> Any:
-        """Ask the SDK's credentials again at the next signature. Return the access key and token that were used last, or None."""
+        """Make the next signature ask the SDK's credentials again. Return the access key and token that were used last, or None."""
         asked, self._asked = self._asked, None
         return None if asked is None else (asked[1].access_key, asked[1].token)
 
@@ -189,8 +191,8 @@ class CheckedCredentials:
 
         Raises: CredentialRetrievalError if the keys cannot be used; the SDK's errors.
         """
-        # The SDK renews keys that expire within 15 minutes at each call: a `credential_process` that takes a minute would run
-        # for each request.
+        # The SDK would renew keys that expire within 15 minutes at each call. With a `credential_process` that takes a minute, each request
+        # would run it. So renewals have a shortest interval here.
         now = asyncio.get_running_loop().time()
         expires_within = getattr(self.sdk_credentials, "refresh_needed", None)
         is_valid = expires_within is None or not expires_within(RENEWAL_SECONDS)
@@ -203,14 +205,14 @@ class CheckedCredentials:
         return frozen
 
     async def get_account_id(self) -> Any:
-        """Return the account, for the SDK's endpoint rules. This may also renew the credentials."""
+        """Return the account id, which the SDK's endpoint rules need. This may also renew the credentials."""
         with sdk_errors():
             account = self.sdk_credentials.get_account_id()
             return await account if inspect.isawaitable(account) else account
 
 
 def check_keys(credentials: Any) -> None:
-    """Check the keys. Raises: CredentialRetrievalError if no request can be signed with them."""
+    """Check that a request can be signed with these keys. Raises: CredentialRetrievalError if not."""
     given = {
         "access key": credentials.access_key,
         "secret key": credentials.secret_key,
@@ -223,26 +225,24 @@ def check_keys(credentials: Any) -> None:
 
 @contextmanager
 def sdk_errors() -> Iterator[None]:
-    """Raise errors that the SDK does not catch as CredentialRetrievalError. Our own errors pass unchanged."""
+    """Raise errors that the SDK does not turn into its own as CredentialRetrievalError. This library's errors pass unchanged."""
     try:
         yield
-    # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested
-    # too deeply, or that the credentials have expired already.
+    # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested too
+    # deeply, or that the credentials have expired already.
     except (ValueError, AttributeError, TypeError, RuntimeError) as error:
         if isinstance(error, RecordPublisherError):
             raise
         raise CredentialRetrievalError(provider=_PROVIDERS, error_msg=repr(error)) from error
 
 
-# Everything that uses private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test names each, on
-# the newest SDK.
+# All uses of private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test names each of them, on the newest SDK.
 #
-# The classes override methods of the SDK. The functions return None if a version of the SDK keeps something
-# elsewhere;
-# then the SDK makes the call itself.
+# The classes override methods of the SDK. If a version of the SDK keeps a part in another place, a function here returns None, and the SDK
+# makes the call itself.
 
 PROCESS_SECONDS = 60.0
-"""Time limit of one `credential_process`, as in the AWS SDK for Go. The Python SDK would wait for ever."""
+"""The time limit of one `credential_process` (seconds), as in the AWS SDK for Go. The Python SDK would wait for ever."""
 
 
 def http_session_of(client: Any) -> Any | None:
@@ -251,7 +251,7 @@ def http_session_of(client: Any) -> Any | None:
 
 
 def tls_context_for(http_session: Any, url: str) -> ssl.SSLContext | None:
-    """Return the context by which the SDK's HTTP session checks the certificate of `url`.
+    """Return the TLS context with which the SDK's HTTP session checks the certificate of `url`.
 
     Return None if the session uses a proxy, or has not connected yet.
     """
@@ -264,12 +264,14 @@ def tls_context_for(http_session: Any, url: str) -> ssl.SSLContext | None:
 
 
 def forget_credentials(session: Any) -> None:
-    """Let an SDK session load its credentials again at the next call."""
+    """Make an SDK session load its credentials again at the next call."""
     session._credentials = None
 
 
 def expire_credentials(credentials: Any) -> None:
-    """Let credentials that the SDK renews be renewed at their next use, without its cache of an assumed role."""
+    """Make credentials that the SDK renews count as expired, so that their next use renews them, and does not take an assumed role from
+    the SDK's cache.
+    """
     credentials._expiry_time = credentials._time_fetcher()
     cache = getattr(getattr(credentials._refresh_using, "__self__", None), "_cache", None)
     if isinstance(cache, dict):
@@ -277,7 +279,7 @@ def expire_credentials(credentials: Any) -> None:
 
 
 def bound_credential_processes(resolver: Any) -> None:
-    """Let the SDK's credential chain start each `credential_process` as `CredentialProcess`, even that of a role's source profile."""
+    """Make the SDK's chain of providers start each `credential_process` as `CredentialProcess`, even the one of a role's source profile."""
     for provider in getattr(resolver, "providers", ()):
         if isinstance(provider, AioProcessProvider):
             provider._popen = CredentialProcess.start
@@ -294,7 +296,7 @@ def _bound(provider: Any) -> Any:
 class CredentialProcess:
     """A `credential_process` in a process group of its own, so that the processes that it starts are killed with it.
 
-    The group is killed when the wait for it fails or is cancelled. Otherwise these processes would be left behind.
+    The group is killed if the wait for it fails or is cancelled. Without that, these processes would continue to run.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -302,7 +304,7 @@ class CredentialProcess:
 
     @classmethod
     async def start(cls, *command: str, **pipes: Any) -> CredentialProcess:
-        """Start a command. If this is cancelled, it waits until the command has started, and ends it."""
+        """Start a command. If this call is cancelled, it waits until the command has started, and then kills it."""
         starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True))
         try:
             return cls(await asyncio.shield(starting))
@@ -338,11 +340,12 @@ class CredentialProcess:
 
 
 class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
-    """Reads bodies itself. The SDK would read a body without an end until the deadline, however large it is."""
+    """Reads the bodies of responses with a limit. The SDK itself would read a body without an end until the deadline."""
 
     async def send(self, request: Any) -> Any:
         """Send a request of the SDK. Raises: the errors of the SDK's client; MalformedResponseError if a body is too long."""
-        is_stream, request.stream_output = request.stream_output, True  # Otherwise the SDK would read the body.
+        # The SDK must not read the body, because `read_body` does so with a limit.
+        is_stream, request.stream_output = request.stream_output, True
         response = await super().send(request)
         bounded = _BoundedResponse(response.url, response.status_code, response.headers, response.raw)
         if not is_stream:
@@ -367,8 +370,7 @@ class _BoundedResponse(AioAWSResponse):  # type: ignore[misc] # the SDK is untyp
 async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
     """Return a whole body.
 
-    Raises: MalformedResponseError if it is too long; the SDK's errors if the network fails, so that the SDK tries
-    again.
+    Raises: MalformedResponseError if it is too long; the SDK's errors if the network fails, so that the SDK tries again.
     """
     read: list[bytes] = []
     size = 0
@@ -385,11 +387,11 @@ async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
 
 
 class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
-    """The SDK's JSON parser, with our own decoders for the most frequent responses.
+    """The SDK's JSON parser, but with this package's decoders for the most frequent responses.
 
-    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6-1.0 us here. Error
-    responses, headers and all other operations are left to the SDK, as are signing and credentials. One difference: a
-    malformed or truncated JSON body is an error here, while the SDK takes it for an empty response.
+    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6 to 1.0 us here. Error responses, headers and
+    all other operations are left to the SDK, as are signing and credentials. There is one difference: a malformed or truncated JSON body is
+    an error here, while the SDK takes it for an empty response.
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
@@ -404,7 +406,8 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
         body = msgspec.json.decode(raw_body, type=dict) if raw_body else {}
         try:
             parsed: dict[str, Any] = self._parse_shape(shape, body)
-        except Exception as error:  # The SDK does not check the types of values, so any error may follow.
+        except Exception as error:
+            # Any error may be raised here, because the SDK does not check the types of values.
             raise MalformedResponseError(f"not a {shape.name}: {error}") from error
         return parsed
 
@@ -414,12 +417,12 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
-    """The session component `response_parser_factory`. Parsers have no state, so one is enough."""
+    """The session's component `response_parser_factory`. Parsers have no state, so one of each is enough."""
 
     def __init__(self) -> None:
         super().__init__()
         self._parser = RecordParser()
 
     def create_parser(self, protocol_name: str) -> Any:
-        """Return the parser of a protocol: ours for JSON, the SDK's own otherwise (STS)."""
+        """Return the parser of a protocol: `RecordParser` for JSON, the SDK's own for other protocols (STS)."""
         return self._parser if protocol_name == "json" else super().create_parser(protocol_name)
