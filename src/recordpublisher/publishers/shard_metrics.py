@@ -1,4 +1,4 @@
-"""ShardMetrics, the counters and gauges of one shard's reads (A1). The fetcher's shard table owns and reports them."""
+"""ShardMetrics: counters and gauges of one shard's reads (A1). The fetcher's shard table has and reports them."""
 
 import asyncio
 import logging
@@ -61,7 +61,7 @@ class ShardMetrics:
     failed_acknowledgements: int = _counter("records", "not acknowledged, or not kept from others: they come again")
     duplicates: int = _counter("records", "received again from a queue, of those that are remembered")
     last_failure: Exception | None = None
-    """The error of the last call, while it is tried again; None after a successful read."""
+    """The error of the last call while it is retried; None after a successful read."""
     subscribed: int = _gauge("0 or 1", "1 while a fan-out subscription is open")
 
     def count_read(self, batch: RecordBatch) -> None:
@@ -70,7 +70,7 @@ class ShardMetrics:
         self.number_of_deaggregated_records += len(batch)
 
     def saw_distance(self, millis_behind_latest: int | None) -> None:
-        """Store how far a batch was behind the tip. None leaves the gauge unchanged."""
+        """Set how far the last batch was behind the tip (ms). None leaves the gauge unchanged."""
         if millis_behind_latest is not None:
             self.millis_behind_latest = millis_behind_latest
 
@@ -79,7 +79,7 @@ class ShardMetrics:
         setattr(self, counter, getattr(self, counter) + count)
 
     def saw_subscription(self, is_open: bool) -> None:
-        """Store whether a fan-out subscription is open. Called when one was opened or has ended."""
+        """Set whether a subscription of enhanced fan-out is open. Called when one was opened or has ended."""
         self.subscribed = int(is_open)
 
     def count_retry(self, error: Exception) -> None:
@@ -98,17 +98,17 @@ class ShardMetrics:
         self.saw_distance(millis_behind_latest)
 
 
-# Logs records that cannot be used, at most once a minute; and says how to continue when such a record ends the job.
+# SkippedRecordsLog logs records that cannot be used, at most once a minute. how_to_continue says what to do when such a record ends the
+# job.
 
 INTERVAL_SECONDS = 60.0
 DEAD_LETTER = "dead letter for"
 
 
 class SkippedRecordsLog:
-    """Logs the first skipped record at once, and later ones at most once a minute, with their number since the last line.
+    """Logs the first skipped record at once, and after that at most one line a minute, with the number of records since the last line.
 
-    In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the
-    next record.
+    In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the next record.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock | None = None) -> None:
@@ -128,7 +128,7 @@ class SkippedRecordsLog:
         *,
         how: str = "skipped",
     ) -> bool:
-        """Remember that a record was skipped. Return whether its line, with the traceback, was logged at once.
+        """Count a skipped record. Return whether it was logged at once, with its traceback.
 
         - `error`: the error that user code raised, for its traceback.
         - `shard`: the `Shard.key` of the record.
@@ -141,7 +141,7 @@ class SkippedRecordsLog:
             self._write(what, where, error)
             return True
         self._unlogged += 1
-        self._last = what, where, now  # Its error is left out, because the traceback would keep the batch in memory.
+        self._last = what, where, now  # The error is left out, because its traceback would keep the batch in memory.
         if self._unlogged == 1:
             self._write_later(self._next_at - now)
         return False
@@ -152,19 +152,19 @@ class SkippedRecordsLog:
         self._next_at, self._unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
 
     def _write_later(self, seconds: float) -> None:
-        with suppress(RuntimeError):  # There is no event loop, so the next record is logged instead.
+        with suppress(RuntimeError):  # Without an event loop the record is logged with the next one.
             asyncio.get_running_loop().call_later(seconds, self._write_last)
 
     def _write_last(self) -> None:
         if self._unlogged:
-            self._unlogged -= 1  # The line names this record, so it is not one of the others.
+            self._unlogged -= 1  # The line names this record, so the count of other records does not include it.
             what, where, at = self._last
             self._write(f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
 
 
 def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
-    """Return advice for a message about a bad record that ends the job."""
-    # Without it the record would end the job again at each start. A plugin's names may need quotes in a shell.
+    """Return what a person can do about a bad record that ends the job, for a message."""
+    # The command shows the record, because it would end the job again at each start. The names of a plugin may need quotes in a shell.
     shown = shlex.join(["recordpublisher", "tail", stream, "--shard", shard_id, "--from", sequence_number, "-n", "1"])
     return (
         f"look at it with `{shown}`, with --properties and the "

@@ -1,7 +1,7 @@
-"""Consumers of enhanced fan-out: registers the consumer of each stream, and deregisters it with its last user (F4, F8).
+"""Registers the consumer of each stream for enhanced fan-out, and deregisters it after its last use (F4, F8).
 
-`ConsumerRegistrar` knows the consumers of one factory, `ConsumerRefCounts` the users in this process, and
-`RegistrationCalls` makes the calls.
+`ConsumerRegistrar` knows the consumers of one factory, `ConsumerRefCounts` counts their uses in this process, and `RegistrationCalls` makes
+the calls. In this file a consumer is always one that is registered with a stream.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ log = logging.getLogger(__name__)
 
 _ACCESS_DENIED = ("AccessDeniedException", "AccessDenied")
 LIMIT_PAUSE_SECONDS = 1.0
-"""Seconds between tries of a registration that was throttled: five are allowed in a second."""
+"""Seconds between two attempts of a registration that was throttled. The service allows five a second."""
 
 
 class ConsumerRegistrar:
-    """Owns the consumer ARN of every stream of one factory, and the factory's references to the consumers.
+    """Keeps the ARN of the consumer of each stream of one factory, and which consumers the factory uses.
 
-    All shards of a stream see a new ARN as soon as one of them has registered the consumer again.
+    If one shard registers the consumer again, all shards of the stream see the new ARN at once.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ConsumerRegistrar:
         return self._arns[stream]
 
     def keep_registered(self) -> None:
-        """Deregister no consumer at the end, because the job continues in other processes, or when it is started again after an error."""
+        """Let `close` deregister no consumer, because the job continues in other processes, or is started again after an error."""
         self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
@@ -116,12 +116,13 @@ class ConsumerRegistrar:
                 self._arns[stream] = await self._ensure_active(stream)
 
     async def reregister_if_gone(self, stream: str, lost_arn: str) -> bool:
-        """Check a consumer that the service did not find, and register it again. Return False if it still exists (F4).
+        """Check a consumer that the service did not find, and register it again if it is gone. Return False if it still exists (F4).
 
         Raises: ConsumerError if the consumer is gone and the registration is NONE.
         """
         async with self._locks[stream]:
-            if self._arns[stream] != lost_arn:  # The reader of another shard has registered it already.
+            # The reader of another shard has already registered the consumer again.
+            if self._arns[stream] != lost_arn:
                 return True
             if await self._is_active(stream):
                 return False
@@ -132,7 +133,7 @@ class ConsumerRegistrar:
             return True
 
     async def close(self) -> None:
-        """Release the consumers. The last user deregisters each consumer that no user keeps.
+        """End the use of all consumers. Each one that no other factory uses is deregistered, unless one of its users wants to keep it.
 
         If a deregistration fails, this is logged, not raised.
         """
@@ -143,7 +144,7 @@ class ConsumerRegistrar:
             await self._release(key)
 
     async def release(self, stream: str) -> None:
-        """Release the consumer of one stream, as `close` does. `ensure` registers it again."""
+        """End the use of the consumer of one stream, as `close` does. `ensure` registers it again."""
         async with self._locks[stream]:
             self._arns.pop(stream, None)
             key = self._keys.pop(stream, None)
@@ -160,7 +161,9 @@ class ConsumerRegistrar:
 
     def _consumer_name(self) -> str:
         if self._config.consumer_name is None:
-            raise ImpossibleStateError("a job that registers its consumer has no consumer name")
+            raise ImpossibleStateError(
+                "internal error: a job that registers its consumer has no consumer name. Please report it"
+            )
         return self._config.consumer_name
 
     async def _is_active(self, stream: str) -> bool:
@@ -169,8 +172,8 @@ class ConsumerRegistrar:
         return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
 
     async def _delay_start(self) -> None:
-        """Wait a little at random if the registration is LAZY."""
-        # Many workers start at once, and 5 registrations a second are allowed. Flink's connector waits in the same way.
+        """Wait a short random time if the registration is LAZY."""
+        # The service allows 5 registrations a second, and many workers may start at once. Flink's connector waits in the same way.
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)
 
@@ -196,10 +199,10 @@ def _message_of_vanished(stream: str, arn: str) -> str:
 
 
 class ConsumerRefCounts:
-    """Owns the reference count of each consumer, across the event loops and threads of one process.
+    """Counts the uses of each consumer in this process, over all its event loops and threads.
 
-    Other processes are not counted. If a process deregisters a consumer that another process still reads, the other
-    process registers it again (F4).
+    Uses in other processes are not counted. If a process deregisters a consumer that another process still uses, the other process
+    registers it again (F4).
     """
 
     def __init__(self) -> None:
@@ -207,12 +210,12 @@ class ConsumerRefCounts:
         self._counts: dict[ConsumerKey, _RefCount] = {}
 
     def acquire(self, key: ConsumerKey) -> None:
-        """Count one more user of the consumer."""
+        """Count one more use of the consumer."""
         with self._lock:
             self._counts.setdefault(key, _RefCount()).count += 1
 
     def release(self, key: ConsumerKey, *, keeps_registered: bool) -> bool:
-        """Count one user less. Return whether it was the last one, and no user keeps the consumer registered."""
+        """Count one use less. Return whether that was the last one, and no user wanted to keep the consumer registered."""
         with self._lock:
             counted = self._counts[key]
             counted.count -= 1
@@ -224,7 +227,7 @@ class ConsumerRefCounts:
 
 
 PROCESS_REF_COUNTS = ConsumerRefCounts()
-"""The users in this process, which all factories share by default."""
+"""The counts of this process, which all factories share by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +246,7 @@ class _RefCount:
 
 
 class RegistrationCalls:
-    """Makes the calls about one consumer, with retries. Keeps no state between calls."""
+    """Makes the calls about consumers, with retries. It keeps nothing between two calls."""
 
     def __init__(
         self, port: RegistrationPort, config: FanOutConfig, clock: Clock, draw: Callable[[], float] = random.random
@@ -278,13 +281,12 @@ class RegistrationCalls:
         )
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
-        """Return the ARN of the ACTIVE consumer; register it if it does not exist.
+        """Return the ARN of the consumer as soon as it is ACTIVE; register it if it does not exist.
 
-        If the consumer is being deleted, wait until it is gone and register it again. If another worker registers it,
-        share it.
+        If the consumer is being deleted, wait until it is gone, and register it again. If another worker registers it, use that one.
 
-        Raises: ConsumerError after the time-out, if the stream has its maximum of consumers, or if `may_register`
-        returns False because the job is stopping.
+        `may_register`: returns False while the job is stopping. Raises: ConsumerError after the time-out, if the stream has its maximum of
+        consumers, or if the consumer is gone while the job is stopping.
         """
         deadline = self._clock.monotonic() + self._config.register_timeout
         attempt = 0
@@ -292,7 +294,8 @@ class RegistrationCalls:
             described = await self.describe(stream_arn, name)
             if described is None:
                 described = await self._register(stream_arn, name, may_register)
-                if described is not None:  # The wait until an old consumer of this name is deleted does not count.
+                # The time-out begins when an old consumer of this name is deleted, so the wait for that does not count.
+                if described is not None:
                     deadline = self._clock.monotonic() + self._config.register_timeout
             if described is not None and _is_active(described):
                 return described.arn
@@ -302,7 +305,7 @@ class RegistrationCalls:
             attempt += 1
 
     async def deregister(self, stream_arn: str, name: str) -> None:
-        """Deregister a consumer, unless it is gone or being deleted."""
+        """Deregister a consumer. Do nothing if it is gone or being deleted."""
         described = await self.describe(stream_arn, name)
         if described is None or described.status == "DELETING":
             return
@@ -318,7 +321,7 @@ class RegistrationCalls:
         """Register the consumer. Return None if another worker registered it first."""
 
         def has_few(error: TransientError) -> bool:
-            # The stream may have its maximum of consumers, which more time cannot fix.
+            # The stream may have its maximum of consumers. More time would not help, so the attempts are limited.
             return isinstance(error, ThrottledError) and self._retries.register.max_outage_ms is not None
 
         async def register() -> ConsumerDescription:
@@ -338,7 +341,8 @@ class RegistrationCalls:
         except ResourceInUseError:
             return None
         except RetriesExhaustedError as error:
-            # The service has one code for a throttle and for a stream with its maximum of consumers. A throttle would have passed.
+            # The service has the same code for throttling and for a stream with its maximum of consumers. Throttling would have ended by
+            # now.
             if isinstance(error.__cause__, ThrottledError):
                 raise ConsumerError(_limit_reached(stream_arn, name)) from error
             raise
@@ -368,14 +372,14 @@ def _limit_reached(stream_arn: str, name: str) -> str:
     )
 
 
-# FanOutConfig: the properties that enhanced fan-out reads, parsed and checked against each other once (C2).
+# FanOutConfig: the properties of enhanced fan-out, parsed, and checked against each other once (C2).
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # This is the service's pattern for a ConsumerName.
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # The service's pattern for a ConsumerName.
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
 
 
 class RegistrationType(StrEnum):
-    """When the stream consumer is registered, and whether this job registers it (F8)."""
+    """When the consumer is registered, and whether this job does it (F8)."""
 
     LAZY = "LAZY"
     EAGER = "EAGER"
@@ -391,7 +395,7 @@ class DeregistrationType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The retry policy of each operation that fan-out calls."""
+    """The retry policy of each operation that enhanced fan-out calls."""
 
     subscribe: RetryPolicy = of_retries(SUBSCRIBE_RETRIES)
     describe_stream: RetryPolicy = of_retries(DESCRIBE_STREAM_RETRIES)
@@ -402,16 +406,16 @@ class Retries:
 
 
 INACTIVITY_SECONDS = 20.0
-"""A subscription without an event for this long is reopened: the service sends an event about every 5 s."""
+"""If a subscription brings no event for this time, it is opened again (seconds). The service sends an event about every 5 s."""
 UNREAD_SECONDS = 60.0
-"""A subscription that is left unread for this long under back-pressure is closed until there is capacity."""
+"""If a subscription is not read for this time, because of back-pressure, it is closed until there is room again (seconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanOutConfig:
-    """The settings of a fan-out job; time-outs are in seconds.
+    """The settings of a job that reads by enhanced fan-out; time-outs are in seconds.
 
-    `configured_arns` maps stream names, in lower case, to consumers that are registered already.
+    `configured_arns`: the consumers that are registered already, by stream name in lower case.
     """
 
     registration: RegistrationType
@@ -444,17 +448,19 @@ class FanOutConfig:
 
     @property
     def registers(self) -> bool:
-        """Whether this job registers its consumer itself."""
+        """Whether this job registers its consumer."""
         return self.registration is not RegistrationType.NONE
 
     @property
     def deregisters(self) -> bool:
-        """Whether the last user of this job's consumer deregisters it."""
+        """Whether this job's consumer is deregistered after its last use."""
         return self.registers and self.deregistration is DeregistrationType.LAST_OUT
 
     def configured_arn(self, stream: str) -> ConsumerArn | None:
-        """Return the consumer of a stream that a property sets, or None. LAZY ignores the property and looks the consumer up."""
-        # Spark lower-cases keys, so they are compared without case. If two streams differ in case only, the ARN decides.
+        """Return the consumer that a property sets for a stream, or None. With LAZY the property is ignored, and the consumer is looked
+        up by name.
+        """
+        # Keys are compared without case, because Spark lower-cases them. If two streams differ only in case, the ARN decides.
         given = self.configured_arns.get(stream.lower())
         applies = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
         return given if applies else None
@@ -462,10 +468,10 @@ class FanOutConfig:
     def check_streams(self, streams: Iterable[str]) -> None:
         """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
 
-        Raises: ConfigurationError if an ARN is missing, or a stream with a name of its own (NAME=ARN) is not registered LAZY.
+        Raises: ConfigurationError if an ARN is missing, or if a stream that was given as NAME=ARN is not registered LAZY.
         """
         streams = tuple(streams)
-        # The key of a configured ARN has the stream's real name, so it cannot be found by a name of the stream's own.
+        # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
         renamed = [stream for stream in streams if has_own_name(stream)]
         if renamed and self.registration is not RegistrationType.LAZY:
             reason = f"{renamed[0]} has a name of its own"
@@ -505,10 +511,10 @@ _ERRORS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """Names of errors that are retried without counting, like the recoverable errors of Flink's connector.
+    """The errors that are retried without being counted, as with the recoverable errors of Flink's connector.
 
-    A name is one of our error classes, a dotted Python class, or an AWS error code, which may be written as the Java
-    SDK's class name. All indices are used (the connector uses the first only). The whole chain of causes is searched.
+    A name is one of this library's error classes, a dotted Python class, or an AWS error code, which may be written as the Java SDK's class
+    name. All indices are used (the connector uses only the first). All causes of an error are searched.
     """
 
     names: frozenset[str] = frozenset()
