@@ -302,7 +302,7 @@ def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
         or not all(isinstance(each, Mapping) for each in found)
     ):
         raise PluginError(
-            f"{name} returned {returned!r:.100}: it must return None, or the state that the sink has stored"
+            f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored"
         )
     try:
         for each in found:
