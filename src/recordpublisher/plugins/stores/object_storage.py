@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -31,6 +34,8 @@ VALID = timedelta(minutes=5)
 """How long obstore keeps credentials. The SDK's credentials are valid for longer than this when it returns them."""
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _OF_GIVEN = {"session_token": "token"}
+EXIT_SECONDS = 0.1
+"""How long an exit of the interpreter waits for the threads of obstore."""
 _QUERY = re.compile(r"\?\S*")
 """The query part of a URL in a message, which may contain a signature."""
 
@@ -236,4 +241,15 @@ def as_state_errors(place: str) -> Iterator[None]:
 
 def words_of(error: Exception) -> str:
     """Return the first line of an error without URL queries. obstore appends its own source in further lines."""
+    _let_threads_end_at_exit()
     return _QUERY.sub("", str(error).partition("\n")[0])
+
+
+@functools.cache
+def _let_threads_end_at_exit() -> None:
+    """Let an exit of the interpreter wait a moment, in a process in which a call of obstore has failed.
+
+    obstore's threads still hold Python objects of a failed call for some milliseconds. If the interpreter ends meanwhile, they abort the
+    process (exit code 134), whatever its result was.
+    """
+    atexit.register(time.sleep, EXIT_SECONDS)
