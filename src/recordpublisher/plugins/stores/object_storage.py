@@ -249,7 +249,7 @@ def words_of(error: Exception) -> str:
 def _let_threads_end_at_exit() -> None:
     """Let an exit of the interpreter wait a moment, in a process in which a call of obstore has failed.
 
-    obstore's threads still hold Python objects of a failed call for some milliseconds. If the interpreter ends meanwhile, they abort the
+    obstore's threads still hold Python objects of a failed call for some milliseconds. If the interpreter ends in that time, they abort the
     process (exit code 134), whatever its result was.
     """
     atexit.register(time.sleep, EXIT_SECONDS)
