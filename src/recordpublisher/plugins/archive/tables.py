@@ -109,7 +109,7 @@ class _TableFiles:
         return shards, entries[0] if entries else None
 
     async def paths(self, prefix: str) -> list[str]:
-        """Return the files of all shards, or those of the shard `prefix`, of the newest version of the table."""
+        """Return the files of all shards, or only of the shard `prefix`, in the newest version of the table."""
         if prefix.startswith(RANGES):
             return []  # The names of empty ranges come with the files.
         for attempt in range(_MOST_LISTINGS):
@@ -118,7 +118,9 @@ class _TableFiles:
             except FileNotFoundError as error:
                 log.info("a file of %s has disappeared, so the table is loaded again: %s", self.place, error)
             await pause(attempt)
-        raise StoreUnavailableError(f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it")
+        raise StoreUnavailableError(
+            f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it; try again"
+        )
 
     async def opened(self, path: str) -> ArchivedRows:
         """Open a file, or the row groups of the files that stand for it."""

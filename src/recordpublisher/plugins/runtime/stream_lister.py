@@ -105,7 +105,7 @@ class StreamLister:
     async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
         """List the publisher's own shards while the job runs. Any error of the plugin's code is retried like an error of ListShards.
 
-        Raises: the error itself after that.
+        Raises: the plugin's error, when the retries are exhausted.
         """
         foreign: list[Exception] = []
 

@@ -379,8 +379,8 @@ class BeginRead(Protocol):
 def background_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BeginRead:
     """Return a function that reads with a fetcher on this process's event loop. Its clients stay open from window to window.
 
-    - `values`: the deserialiser; None for the one that the properties name. The properties decide it in both cases, so equal properties
-      share a fetcher.
+    - `values`: the deserialiser; None for the one that the properties name. It is made from the properties in both cases, so reads with
+      equal properties can share a fetcher.
 
     Call this function, and the one that it returns, only in the thread that runs Spark's tasks.
     """

@@ -1,4 +1,4 @@
-"""Defines the operations that a sink needs of a table format, and compares the columns of rows with those of a table."""
+"""Defines the operations that a sink needs of a table format, and compares the columns of rows with the columns of a table."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def is_column_or_part(column: str, path: str) -> bool:
 
 
 def differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
-    """Return how the columns of rows differ from those of a table, or None if they do not. The table may have more columns.
+    """Return how the columns of rows differ from the columns of a table, or None if they do not. The table may have more columns.
 
     `wanted`, `there`: the types by path (see `types_by_path`).
     """
