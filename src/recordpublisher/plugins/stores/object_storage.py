@@ -65,7 +65,7 @@ class ObjectLocation:
 
 
 def s3_access(properties: Properties, region: str | None = None, *, needs_keys: bool = True) -> AwsAccess:
-    """Return the access to S3 for obstore, deltalake and pyiceberg. It is the same as that of the SDK's own client.
+    """Return the access to S3 for obstore, deltalake and pyiceberg. It is the same as the access of the SDK's own client.
 
     - `region`: a region that takes precedence over the region of the job.
     - `needs_keys`: whether to find credentials. A client that has keys already needs none.

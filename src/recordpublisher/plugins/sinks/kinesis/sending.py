@@ -386,7 +386,9 @@ class RecordSending:
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
-        """Count the outage of a shard for the records that wait behind those of a call. Remove and return those that waited too long.
+        """Count the outage of a shard also for the records that wait behind the records of a call.
+
+        Remove and return those that waited too long.
 
         The first list has records of the queue, and the second has records that were held for the order of their key. Without this a full
         queue would be given up call by call, each after an outage of its own, and the records of a key one by one.
