@@ -18,9 +18,12 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
-from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_WORKER_METRICS
+from recordpublisher.fetcher.sink import SinkMetric
+from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_WORKER_METRICS, exported_tables
+from recordpublisher.plugins.sinks.map.handling import MAP_SINK_METRICS
 from recordpublisher.plugins.spark.options.other_connectors import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -42,7 +45,8 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint",
+            "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType",
+            "Histogram", "HistogramValue", "Checkpoint",
             "Unfinished",
             "UnfinishedShard",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
@@ -147,28 +151,83 @@ pytest has them with the extra `pytest`. A test is annotated with these types
 HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets a [`Registrar`](#registrar)."
 
 
+WORKER_SUBJECTS = {
+    "localWatermark": "Watermark",
+    "records": "Records and checkpoints",
+    "loopLagMs": "Process and memory",
+    "shards": "Shards and alignment",
+    "skippedRecords": "Loss, late records, alarms",
+    "worker": "Group",
+}
+SHARD_SUBJECTS = {
+    "lagMs": "Progress",
+    "watermark": "Watermark and queue",
+    "idle": "Idleness and alignment",
+    "timeToRetentionLossMs": "Retention and alarms",
+    "numberOfAggregatedRecords": "Reads",
+    "foreignSubRecords": "Loss and bad records",
+    "unacknowledged": "Queues",
+}
+"""The heading before a metric."""
+
+LOSS = {
+    "retentionGaps": "records passed retention unread, and are lost (`flink.state.dataloss=CONTINUE`)",
+    "skippedRecords": "records were left out, and are written nowhere (`flink.deserializer.error=SKIP`)",
+    "skipped": '`MapSink` has left records out (`on_failure="SKIP"`, `max_age`)',
+    "numRecordsOutErrors": "the [Kinesis sink](kinesis-sink-metrics.md) could not put records",
+    "foreignSubRecords": "records of aggregates were dropped; they are lost unless their producer puts them again, as the KPL does",
+    "retentionNotChecked": "records may be lost: a stream was not read for longer than its retention, and was empty then",
+    "timeToRetentionLossMs": "below 0, the oldest unfinished record may be lost; above 0, it is the time that is left",
+}
+"""What it means that a metric is not 0."""
+
+
 def _metrics_page() -> str:
     tables = [
-        f"## {title}\n\n| name | type, unit | meaning | in Prometheus |\n|---|---|---|---|\n"
-        + "\n".join(
-            f"| `{one.name}` | {one.type}{', ' * bool(one.unit)}{one.unit} | {one.description} | `{exported.prometheus_name}` |"
-            for one, exported in zip(table, exported_table, strict=True)
-        )
-        for title, table, exported_table in (
-            ("Of a worker", WORKER_METRICS, EXPORTED_WORKER_METRICS),
-            ("Of a shard", SHARD_METRICS, EXPORTED_SHARD_METRICS),
+        f"## {title}\n\n{_metric_rows(table, exported, subjects)}"
+        for title, table, exported, subjects in (
+            ("Of a worker", WORKER_METRICS, EXPORTED_WORKER_METRICS, WORKER_SUBJECTS),
+            ("Of a shard", SHARD_METRICS, EXPORTED_SHARD_METRICS, SHARD_SUBJECTS),
         )
     ]
-    return "\n\n".join(["# Metrics", METRICS_WORDS, *tables, NOTE]) + "\n"
+    of_map = [SinkMetric(name, *words, None) for name, words in MAP_SINK_METRICS.items()]
+    exported = exported_tables([WorkerMetrics(0, {}, {}, of_map)])[1][0]
+    tables.append(f"## Of `MapSink`\n\n{MAP_WORDS}\n\n{TABLE_HEAD}\n{_metric_rows(of_map, exported, {})}")
+    loss = "\n".join(f"    - `{name}`: {words}" for name, words in LOSS.items())
+    return "\n\n".join(["# Metrics", METRICS_WORDS, f"{LOSS_WORDS}\n\n{loss}", *tables, NOTE]) + "\n"
 
+
+def _metric_rows(table: Iterable[Any], exported: Iterable[Any], subjects: Mapping[str, str]) -> str:
+    lines = []
+    for one, other in zip(table, exported, strict=True):
+        if one.name in subjects:
+            lines += ["", f"### {subjects[one.name]}", "", TABLE_HEAD]
+        mark = "**Loss:** " if one.name in LOSS else ""
+        kind = f"{one.type}{', ' * bool(one.unit)}{one.unit}"
+        lines.append(f"| `{one.name}` | {kind} | {mark}{one.description} | `{other.prometheus_name}` |")
+    return "\n".join(lines).lstrip("\n")
+
+
+TABLE_HEAD = "| name | type, unit | meaning | in Prometheus |\n|---|---|---|---|"
 
 METRICS_WORDS = """What a job counts and measures. `fetcher.metrics()` returns a plain dict:
-`{"worker": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. Null: not known yet. Counters start at 0 with each start.
-Gauges of a silent or held shard keep growing. Names are Flink's where Flink has them.
+`{"worker": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. What to watch: [monitor a job](../operate/watch-a-job.md).
+The [Kinesis sink](kinesis-sink-metrics.md) and [Spark](../spark/monitor.md#what-the-progress-has) have their own.
 
-Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard`; a text becomes a label of a metric that is always 1
-([export](../operate/export-metrics.md)). What to watch: [monitor a job](../operate/watch-a-job.md). Spark has [its
-own](../spark/monitor.md#what-the-progress-has)."""
+- Null means: not known yet. Counters start at 0 with each start.
+- Gauges of time (`lagMs`, `lastEmitAgeMs` ...) keep growing while a shard is silent or held.
+- Each process has its own values. Counters, records, bytes and shards add up over the processes of a job, and so does `workersWanted`.
+  Of watermarks, lags and ages, `unownedShards` and `unownedMs` take the worst process.
+- Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard` ([export](../operate/export-metrics.md)). A text
+  becomes a label of a metric that is always 1: `recordpublisher_shard_stage_info{...,stage="READING"} 1`.
+- A histogram has the upper `bounds` of its buckets, their `counts` (the last is of values above all bounds) and the `sum`. Prometheus gets
+  it as a histogram: `histogram_quantile(0.99, rate(recordpublisher_worker_write_delay_seconds_bucket[5m]))`.
+- Names are Flink's where Flink has them."""
+
+LOSS_WORDS = """!!! warning
+    These metrics tell of records that were lost or left out. The tables mark them with **Loss**."""
+
+MAP_WORDS = "`sink.metrics()` of a [`MapSink`](../how-to/handle-each-record.md) returns a plain dict."
 
 
 def _spark_options_page() -> str:

@@ -17,7 +17,8 @@ give it in the mapping, `rp.consume("orders", {"line-log.file": "log.db"})`.
 
 Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole, in the unit under
 *Valid*; *duration* and *size* may be
-texts such as `10s`, `5m` or `64mb`. A wrong value is a `ConfigurationError`, and so is a key that is nearly one of these, with that key in
+texts such as `10s`, `5m` or `64mb`. Where seconds are usual, a number from 1 to 999 without a unit is refused: 30 ms are `30ms`.
+A wrong value is a `ConfigurationError`, and so is a key that is nearly one of these, with that key in
 the message. Another unknown key is a warning in the log (for `doctor` a problem); keys of another
 name space (`my.own.key`) are ignored. Where the default of Flink's connector differs, it is in parentheses.
 """

@@ -14,7 +14,7 @@ _NAMES = {
     ".consumer.deserialization": "Deserializer",
     ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
-    ".fetcher.metric_types": "MetricType SinkMetric",
+    ".fetcher.metric_types": "Histogram HistogramValue MetricType SinkMetric",
     ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",

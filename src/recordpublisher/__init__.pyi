@@ -9,6 +9,8 @@ from .consumer.deserialization import Deserializer as Deserializer
 from .consumer.typed_values import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
+from .fetcher.metric_types import Histogram as Histogram
+from .fetcher.metric_types import HistogramValue as HistogramValue
 from .fetcher.metric_types import MetricType as MetricType
 from .fetcher.metric_types import SinkMetric as SinkMetric
 from .fetcher.sink import CommitNumber as CommitNumber

@@ -57,3 +57,13 @@ def test_the_page_says_how_many_metrics_cloudwatch_bills():
     numbers = [sum(metric.type is not MetricType.TEXT for metric in table) for table in (WORKER_METRICS, SHARD_METRICS)]
 
     assert [int(count) for count in re.findall(r"at most (\d+)", page)] == numbers
+
+
+def test_each_metric_that_means_loss_is_marked_in_a_table():
+    listed = re.findall(r"^    - `(\w+)`: ", PAGE, re.MULTILINE)
+    marked = re.findall(r"^\| `(\w+)` \| [^|]* \| \*\*Loss:\*\* ", PAGE, re.MULTILINE)
+    of_sink = [metric.name for metric in KinesisSink("out", {"aws.region": "eu-west-1"}).exported_metrics()]
+
+    assert len(listed) > 5
+    assert set(listed) == {*marked, "numRecordsOutErrors"}
+    assert "numRecordsOutErrors" in of_sink

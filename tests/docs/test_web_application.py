@@ -127,10 +127,12 @@ def wait_until(is_true, server):
 
 
 def post_orders(server, numbers):
+    """Put orders; each again while the server does not accept it, as one of its workers that is not open yet."""
     for number in numbers:
-        body = json.dumps({"order": number}).encode()
-        status, text = server.post(f"/orders/customer-{number % 13}", body)
-        assert status == 202, text
+        path, body = f"/orders/customer-{number % 13}", json.dumps({"order": number}).encode()
+        answers = []
+        wait_until(lambda: answers.append(server.post(path, body)) or answers[-1][0] != 503, server)  # noqa: B023 - called here
+        assert answers[-1][0] == 202, answers[-1]
 
 
 def handled(output):

@@ -12,7 +12,7 @@ from processes.job_files import end
 from processes.process_faults import kill
 
 pytestmark = pytest.mark.kills
-RIVALS = "two supervisors seem to run this job alone"
+RIVALS = "Two supervisors seem to start the same job"
 
 
 @pytest.fixture(params=["folder", "postgresql"])

@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 
 from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.errors import PluginError, RetriesExhaustedError, TransientError
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import LEFT_BEHIND, PluginCall, close_or_leave, slow_calls
 from recordpublisher.testing.virtual_time import run_virtual
@@ -24,6 +25,17 @@ class Plugin:
 
     async def close(self):
         await self.hang()
+
+
+async def wait_in_our_code():
+    """Wait in a function of this package."""
+    policy = RetryPolicy(1, 60_000, 60_000, 1.0)
+
+    async def fail():
+        raise TransientError("busy")
+
+    with suppress(RetriesExhaustedError):
+        await call_with_retries(fail, policy, min_pause=lambda error: 60.0)
 
 
 async def call(plugin, seconds, count=1):
@@ -65,6 +77,28 @@ def test_a_call_that_waits_in_code_of_this_library_logs_nothing(caplog):
 
     run_virtual(main())
     assert caplog.messages == []
+
+
+def test_a_plugin_that_waits_in_a_call_of_this_library_logs_nothing(caplog):
+    class Wraps(Plugin):
+        async def hang(self):
+            await wait_in_our_code()
+
+    run_virtual(call(Wraps(), 15))
+    assert caplog.messages == []
+
+
+def test_a_call_that_is_used_again_is_timed_anew(caplog):
+    async def main():
+        plugin = Plugin()
+        used = PluginCall(plugin, "hang")
+        for seconds in (6, 6, 12):
+            with used, suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await plugin.hang()
+
+    run_virtual(main())
+    assert [line.partition(":")[0] for line in caplog.messages] == ["`Plugin.hang` has not returned for 10 s"]
 
 
 async def fail(error):

@@ -16,7 +16,7 @@ from .output import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbos
 class LazyCommands(Mapping[str, Any]):
     """The commands by name, which are imported when they are needed.
 
-    - `places`: `module:function` below this package, by the name of the command. The place of a group has a `typer.Typer`.
+    - `places`: where each command is, by its name: `module:function` below this package. A group of commands is a `typer.Typer` there.
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:

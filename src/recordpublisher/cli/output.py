@@ -137,7 +137,7 @@ LOG_OPTIONS = _options()
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """Control characters except tab and newline, characters that change the direction of text or end a line, and halves of characters."""
 _IN_JSON = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf")
-"""The same characters in UTF-8, except those that JSON always escapes."""
+"""The characters of `_CONTROLS` in UTF-8, except the ones that JSON always escapes."""
 
 
 class SafeText(str):

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function
@@ -113,7 +114,7 @@ def check_arrivals(publisher: str, batch: RecordBatch) -> None:
     except (TypeError, ValueError, OverflowError) as error:
         arrivals_given = (record.arrival for record in batch.records)
         wrong = next((each for each in arrivals_given if type(each) not in (int, float)), None)
-        reason = f"it is {wrong!r:.60}" if isinstance(error, TypeError) else error
+        reason = f"it is {repr_of(wrong, 60)}" if isinstance(error, TypeError) else error
         raise PluginError(
             f"{publisher} gave a record of {batch.shard.key} without a valid time of arrival: {reason}. `arrival` is in seconds since "
             "1970, with fractions; `arrival_millis` in ms"

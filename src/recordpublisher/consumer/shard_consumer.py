@@ -16,9 +16,9 @@ from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFact
 from recordpublisher.publishers.errors import DeserializationError, PluginError
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
-from recordpublisher.publishers.user_code import describe_error, is_raised_in_user_code, log_user_error
+from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
 
-from ..publishers.log_fields import counted
+from ..publishers.log_fields import counted, repr_of
 from ..publishers.properties.job_properties import OnBadRecord
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
@@ -125,8 +125,8 @@ class ShardConsumer:
                 await asyncio.sleep(EMPTY_RUN_SECONDS)
         if not isinstance(result, RunResult):
             raise PluginError(
-                f"{type(self._publisher).__name__}.run returned {result!r}: at the end of the shard return RunResult.COMPLETE, before it "
-                "INCOMPLETE"
+                f"{type(self._publisher).__name__}.run returned {repr_of(result)}: at the end of the shard return RunResult.COMPLETE, "
+                "before it INCOMPLETE"
             )
         if result is RunResult.COMPLETE:
             if self._check_end is not None and not self._children:
@@ -201,7 +201,7 @@ class ShardConsumer:
             )
         # 1. Refuse what breaks the publisher's contract, while the error can still name the publisher.
         if not isinstance(batch, RecordBatch):
-            raise PluginError(f"{name} gave {batch!r:.100}: a consumer takes a RecordBatch")
+            raise PluginError(f"{name} gave {repr_of(batch)}: a consumer takes a RecordBatch")
         shard = self._shard
         if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
             raise PluginError(
@@ -245,7 +245,7 @@ def naming_publisher(error: Exception, what: str) -> None:
     """Add to an error of a plugin's code what has failed. Errors of `ShardConsumer` also pass through that code, but name it already."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
-        error.add_note(f"{what} failed")
+        add_note(error, f"{what} failed")
 
 
 class BatchDecorator:
@@ -578,5 +578,5 @@ def _check(
     """Check the type of a value. Raises: PluginError if it is none of `types`."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         wanted = " or ".join("None" if each is type(None) else each.__name__ for each in types)
-        found = f"{value!r:.60}, of the type {type(value).__name__}"
+        found = f"{repr_of(value, 60)}, of the type {type(value).__name__}"
         raise PluginError(f"{publisher} gave {what} of {batch.shard.key} that is {found}: it must be {wanted}{remedy}")

@@ -13,16 +13,16 @@ log = logging.getLogger("recordpublisher.alarm")
 
 
 MAX_LOGGED = 20
-"""How many alarms of one check the log names."""
+"""The most alarms that are named in the log after one check."""
 
 
 class AlarmKind(StrEnum):
-    """The subject of an alarm."""
+    """The subject of an alarm, in the words of the log."""
 
     UNREAD = "a shard has unread records and emits none"
     STALLED = "the global watermark does not rise although there are records to emit"
     HANGING = "a call of the sink's function does not return"
-    WITHHELD = "a worker of the group sends heartbeats and does not give up shards that others should read"
+    WITHHELD = "a worker of the group sends heartbeats and does not release shards that others should read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Alarm:
     """A condition that needs a person's attention.
 
     - `subject`: a shard as `stream/shard-id`, `global watermark`, `sink`, or `worker` and its name.
-    - `lasting_ms`: how long the condition has been observed.
+    - `lasting_ms`: how long the condition has been observed (ms).
     - `reason`: what the shard, the sink or the job waits for, as far as that is known.
-    - `is_over`: the alarm was raised before, and the condition is over.
+    - `is_over`: whether this is the notice that the condition is over. The alarm was raised before.
     """
 
     kind: AlarmKind
@@ -48,11 +48,13 @@ class Alarm:
 
 
 AlarmListener = Callable[[Alarm], None]
-"""Called when an alarm is raised, again after each interval while it lasts, and once when it is over. It must return soon."""
+"""Called when an alarm is raised, again after each interval while it lasts, and once when it is over. It must return soon, because the
+job waits.
+"""
 
 
 class ActiveAlarms:
-    """Owns the active alarms, and reports them to the log and the listener.
+    """Keeps the active alarms, and reports them to the log and the listener.
 
     Each alarm is reported when it is raised, again after each interval of `interval_ms`, and when it is over.
     """
@@ -72,7 +74,7 @@ class ActiveAlarms:
         return any(alarm.subject == subject for alarm in self._active.values())
 
     def update(self, found: Iterable[Alarm]) -> None:
-        """Replace the active alarms by all conditions that a check found. An active alarm that is not among them is over."""
+        """Replace the active alarms by the conditions that a check has found. An active alarm that is not among them is over."""
         now = {(alarm.kind, alarm.subject): alarm for alarm in found}
         over = [replace(alarm, is_over=True) for key, alarm in self._active.items() if key not in now]
         due = {key: alarm for key, alarm in now.items() if self._is_due(key, alarm)}
@@ -96,7 +98,7 @@ class ActiveAlarms:
 
 
 def _log(level: int, alarms: list[Alarm]) -> None:
-    """Log at most `MAX_LOGGED` alarms, since a job that is stuck has as many alarms as shards."""
+    """Log at most `MAX_LOGGED` alarms, because a job that makes no progress has as many alarms as shards."""
     for alarm in alarms[:MAX_LOGGED]:
         log.log(level, "%s", alarm, extra=about(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
     if len(alarms) > MAX_LOGGED:

@@ -28,14 +28,14 @@ log = logging.getLogger("recordpublisher.fetcher")
 LAST_PAUSE_SECONDS = 1.0
 """Seconds between two checkpoints at the end of a run, while the sink still works on records."""
 LAST_PROGRESS_SECONDS = 60.0
-"""After this many seconds without progress of the sink, a complete checkpoint is taken: the sink may have waited for it."""
+"""If the sink makes no progress for this time, a complete checkpoint is taken, because the sink may be waiting for one (seconds)."""
 
 
 class Checkpointer(ABC):
-    """Stores how far each shard was emitted, but only as far as the sink has confirmed (S6).
+    """Stores how far each shard was emitted (written to the sink), but only as far as the sink has confirmed the records (S6).
 
     - `times`: when its checkpoints began and were stored.
-    - `commit_counts`: numbers on the last commit, for a `CommittingSink`; None for other sinks.
+    - `commit_counts`: counts and times of the commits of a `CommittingSink`; None for other sinks.
     """
 
     times: CheckpointAge
@@ -50,7 +50,7 @@ class Checkpointer(ABC):
 
     @abstractmethod
     async def take_periodic(self) -> None:
-        """Take a checkpoint that the scheduler requests. A sink with unfinished records may return an older state (`Sink.flush`)."""
+        """Take a checkpoint after an interval or on request. A sink with unfinished records may return an older state (`Sink.flush`)."""
 
     async def take_first(self) -> None:
         """Store the state that the job starts from. Called after the job was opened, before the first read (P3)."""
@@ -58,16 +58,17 @@ class Checkpointer(ABC):
 
     @abstractmethod
     async def take_last(self, *, is_stopped: bool) -> None:
-        """Store everything at the end of a run.
+        """Store everything that was written, at the end of a run.
 
-        With `is_stopped`, records that the sink has not begun to handle may be left to the next start.
+        `is_stopped`: whether the run was stopped. Then records that the sink has not begun to handle may be left to the next start.
         """
 
 
 class Snapshotter:
-    """Takes snapshots. Owns the parts of a snapshot that are not states of shards: the generation and the pinned start.
+    """Takes snapshots of how far each shard was emitted.
 
-    `kept_states` returns the states of shards that are not read now (S5, S10).
+    It keeps what a snapshot has in addition to the shards: the generation, and the time that replaced LATEST. `kept_states` returns the
+    states of shards that are not read now (S5, S10).
     """
 
     def __init__(
@@ -80,11 +81,11 @@ class Snapshotter:
         self._pinned_ms: int | None = None
 
     def resume_from(self, opened: OpenedJob) -> None:
-        """Take over the state that the job starts from: all later snapshots contain it."""
+        """Keep what the job continues from: every later snapshot contains the same generation and the same time that replaced LATEST."""
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of exactly the records for which `write` has returned (S1). Raises: StateError if the job was not opened."""
+        """Return a snapshot of exactly the records for which `write` has returned (S1). Raises: StateError if the job was not opened."""
         return snapshot_to_json(
             {**self._kept_states(), **self._table.states()},
             self._pinned_ms,
@@ -94,7 +95,11 @@ class Snapshotter:
 
 
 class SnapshotCheckpointer(Checkpointer):
-    """Stores snapshots in the store, and in the sink if it keeps positions. It takes one checkpoint at a time."""
+    """Takes the checkpoints of a process that runs alone: stores a snapshot in the state store, or in the sink if the sink keeps
+    positions.
+
+    It takes one checkpoint at a time.
+    """
 
     def __init__(
         self, job: FetcherDependencies, snapshotter: Snapshotter, emitter: Emitter, dead_letters: DeadLetterHandler
@@ -114,7 +119,7 @@ class SnapshotCheckpointer(Checkpointer):
     async def take_periodic(self) -> None:
         """Store a snapshot, or the older one that the sink returns instead.
 
-        A snapshot that could not be stored because of an outage is contained in the next one.
+        If it cannot be stored now, the next checkpoint stores a newer one.
 
         Raises: StoreUnavailableError if the store is unavailable for longer than `flink.job.max.outage`, or if checkpoints are not taken
         periodically.
@@ -127,14 +132,14 @@ class SnapshotCheckpointer(Checkpointer):
                 raise
             if (running_ms := self.times.running_ms) >= settings.max_outage_ms:
                 lasted = duration_words(running_ms / 1000)
-                words = f"{error}; no checkpoint could be stored for {lasted} ({MAX_OUTAGE.key} decides)"
+                words = f"{error}; no checkpoint could be stored for {lasted}. To wait longer, raise {MAX_OUTAGE.key}"
                 raise StoreUnavailableError(words) from error
             log.warning("a checkpoint was not stored, the next one tries again: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
-        """Store the records that the sink has finished, repeatedly, while it works on the rest, which may never finish or may fail.
+        """Store what the sink has finished again and again, while it works on the rest, because the rest may fail or never finish.
 
-        Without a store, the user keeps `snapshot()`, which covers every write (S1), so no record may be left to the next start.
+        Without a state store, the user keeps `snapshot()`, which covers every write (S1). Then no record may be left to the next start.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.stores is not None else ()
@@ -148,7 +153,7 @@ class SnapshotCheckpointer(Checkpointer):
                 return
 
     async def _is_sink_busy(self) -> bool:
-        """Return whether the sink reported unfinished records throughout one second."""
+        """Return whether the sink has reported unfinished records for a whole second."""
         until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS
         while (unfinished := self._job.sink.unfinished()) is not None and unfinished.records:
             if self._job.clock.monotonic() >= until:
@@ -169,9 +174,9 @@ class SnapshotCheckpointer(Checkpointer):
         return state
 
     async def _commit(self, commits: AloneJob) -> dict[str, Any]:
-        """Commit the snapshot together with the rows that the sink has staged (written, but not yet visible).
+        """Let the sink stage its rows (make them durable), commit them together with a snapshot, and publish them (make them visible).
 
-        No write may run between taking the snapshot and staging. Writes may run while the commit is published.
+        No write may run between the snapshot and the end of the commit. Writes may run while the rows are published.
         """
         async with self._emitter.between_writes():
             await commits.settle()
@@ -185,7 +190,7 @@ class SnapshotCheckpointer(Checkpointer):
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
-            with naming_sink(self._job.sink, "flush", is_watched=False):
+            with naming_sink(self._job.sink, "flush"):
                 confirmed: Any = await self._job.sink.flush(replace(asked, state=state))
             found = states_of_sink(self._job.sink, "flush", confirmed)
             return dict(found[0]) if found else state

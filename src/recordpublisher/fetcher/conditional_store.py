@@ -25,19 +25,19 @@ T = TypeVar("T")
 
 
 class ConditionalStore(AsyncPort, ABC):
-    """Stores the values of one location by name. It is safe for many processes, but one event loop must make all calls of one object.
+    """Stores the values of one location by name. Many processes may use a location at once; each object belongs to one event loop.
 
     A registered store is built as `Store(uri, key, properties)`, where `key` is the property or option that contains the URI.
 
-    A name is a path (`query/batch/group-0`). Every write is durable when it returns. ConflictError always means that the value of another
-    writer is stored, even if a response was lost.
+    A name is a path (`query/batch/group-0`). Every write is durable when it returns. ConflictError always means that another writer's value
+    is stored, even if the response to an earlier attempt was lost.
 
     Every method raises StoreUnavailableError if the store cannot be reached now (a database: RetriesExhaustedError), and StateError if
     waiting does not help.
     """
 
     actions: ClassVar[Mapping[str, Literal["reads", "lists", "writes", "deletes", "creates"]]] = {}
-    """The IAM actions that the store calls, and what each is for; only groups of workers and Spark need the actions that delete."""
+    """The IAM actions that the store calls, and what each is for. Actions that delete are needed only by groups of workers and Spark."""
 
     place: str
     """The location without a password, as messages show it."""
@@ -53,14 +53,16 @@ class ConditionalStore(AsyncPort, ABC):
 
     @abstractmethod
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Store a value if there is none, and return its version. Raises: ConflictError, with the stored value, if there is one."""
+        """Store a value under a new name, and return its version. Raises: ConflictError, with the stored value, if the name has a value
+        already.
+        """
 
     @abstractmethod
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Replace the value if it has the expected version, and return the new version.
 
-        Raises: ConflictError if the version is another one, or if there is no value: it may have been deleted so that an old writer cannot
-        return.
+        Raises: ConflictError if the stored version is another one, or if there is no value. It is not created again, because it may have
+        been deleted to keep an old writer out.
         """
 
     @abstractmethod
@@ -83,17 +85,17 @@ class ConditionalStore(AsyncPort, ABC):
         """Delete values. Names without a value are ignored."""
 
     async def end_sessions(self, role: str) -> None:
-        """End what an earlier process with this role still holds, such as the locks of its suspended database session."""
+        """End what an earlier process with this role still holds, such as the database session of a suspended process, and its locks."""
 
     async def close(self) -> None:
-        """Release the store's resources. The store may be used again."""
+        """Release the store's connections and threads. The store may be used again."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedValue:
     """A value and the version under which it is stored.
 
-    Every write creates a new version, except in S3. There the version is the ETag, so equal values have equal versions. A caller that
+    Every write creates a new version, except in S3: there the version is the ETag, so equal values have equal versions. So a caller that
     compares versions must never write the same value twice.
     """
 
@@ -109,7 +111,7 @@ class Stored(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ConflictError(StateError):
-    """Raised when a conditional write was refused. `current` is the stored value, or None if there is none."""
+    """Another writer's value is stored, or none, so a conditional write was refused. `current` is the stored value, or None."""
 
     def __init__(self, place: str, name: str, current: VersionedValue | None) -> None:
         self.current = current
@@ -118,9 +120,10 @@ class ConflictError(StateError):
 
 
 async def write_value(store: ConditionalStore, name: str, value: bytes, expected: str | None) -> str:
-    """Replace the value that has version `expected`, or store a value if `expected` is None and there is none. Return the new version.
+    """Write a value under a condition, and return its new version.
 
-    Raises: ConflictError if another version is stored.
+    `expected`: the version that must be stored now, or None if no value may be stored. Raises: ConflictError if the condition does not
+    hold.
     """
     if expected is None:
         return await store.put_if_absent(name, value)
@@ -128,7 +131,7 @@ async def write_value(store: ConditionalStore, name: str, value: bytes, expected
 
 
 def new_version() -> str:
-    """Return a random version, which only one write has."""
+    """Return a random version, which no other write has."""
     return secrets.token_hex(8)
 
 
@@ -140,8 +143,8 @@ async def pause_after_conflict(attempt: int) -> None:
 async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
     """Call until the store answers, for as long as `policy` allows, and return the result.
 
-    A host that DNS does not know, or that does not speak TLS, ends this at once: it may be the wrong host, and the store's client has
-    already tried several times.
+    There is no further attempt if DNS does not know the host, or if the host does not speak TLS: it may be the wrong host, and the store's
+    client has already tried several times.
 
     Raises: StoreUnavailableError if the store gave no answer in that time, or for such a host; every other error of `call` at once.
     """
@@ -165,32 +168,34 @@ async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) 
         failures.end()
 
 
-# Reads stored documents: JSON that a release of this library wrote, or another program.
+# Reads stored documents: JSON that a release of this library, or another program, has written.
 #
-# A struct describes what each document contains.
+# The caller gives a struct that describes the fields of the document.
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Millis = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""A time in epoch ms, or a watermark."""
+"""A time (epoch ms), or a watermark."""
 SequenceText = Annotated[str, msgspec.Meta(max_length=256)]
-"""A sequence number; Kinesis has numbers of 56 digits."""
+"""The text of a sequence number. Kinesis has numbers of 56 digits; those of other sources may be longer."""
 ShardKey = Annotated[str, msgspec.Meta(pattern="./[^/]+$")]
 """`Shard.key`: stream name and shard id."""
 WorkerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-REMEDY = "if it is not of this job, move it away; if it is, put back what was stored before"
+REMEDY = "if it belongs to another program, move it away; if it belongs to this job, restore it from a copy"
 
 
 def read_document(value: bytes | str, kind: type[T], place: str, format_number: int | None = None) -> T:
-    """Return a document as `kind`, which is a struct or another type.
+    """Return a JSON document as `kind`, which is a struct or another type.
 
-    If `format_number` is given, only that format is read. The format is checked first, because a later one may have other types.
+    If `format_number` is given, the document must have that format. The format is checked first, because another format may have other
+    fields.
 
     Raises: StateError, with the place, what does not fit and the remedy, if the document cannot be read.
     """
     try:
         if format_number is not None and (stored := msgspec.json.decode(value, type=_Format).format) != format_number:
             raise StateError(
-                f"{place} cannot be read: it has format {stored}, this version reads format {format_number}"
+                f"{place} cannot be read: it has format {stored}, and this version reads only format {format_number}. "
+                "Use the version that wrote it"
             )
         return msgspec.json.decode(value, type=kind)
     except _UNREADABLE as error:
@@ -198,7 +203,7 @@ def read_document(value: bytes | str, kind: type[T], place: str, format_number: 
 
 
 def check_document(content: Any, kind: type[T], place: str) -> T:
-    """Return a parsed document as `kind`. Raises: StateError, with the place and the remedy, if it does not fit."""
+    """Return a document that is parsed already as `kind`. Raises: StateError, with the place and the remedy, if it does not fit."""
     try:
         return msgspec.convert(content, kind)
     except _UNREADABLE as error:
@@ -206,7 +211,7 @@ def check_document(content: Any, kind: type[T], place: str) -> T:
 
 
 def unreadable_error(place: str, error: object) -> StateError:
-    """Return the error for a document that does not fit."""
+    """Return the error for a stored document that cannot be read."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

@@ -36,11 +36,11 @@ from ..publishers.properties.job_properties import (
 from ..publishers.properties.sink_properties import TABLE_SINKS
 
 FILES_INTERVAL_MS = 60_000
-"""Default time between two files in an object store or a table (ms): each file costs requests, and readers prefer few files."""
+"""Default time between two files in an object store or a table (ms). Each file costs requests, and readers of the files prefer few."""
 
 
 def checkpoint_interval_ms(properties: Properties) -> int:
-    """Return `flink.state.checkpoint.interval`. If it is not set, use the sink's own default, if it has one."""
+    """Return `flink.state.checkpoint.interval` (ms). If it is not set, return the default of the job's sink, or else the property's."""
     of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
     return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 
@@ -50,7 +50,7 @@ def sink_interval_ms(properties: Properties) -> int | None:
     name = properties.value(SINK)
     if name in TABLE_SINKS:
         return FILES_INTERVAL_MS
-    path = find_property(f"flink.sink.{name}.path")  # the property of the sinks jsonl and parquet
+    path = find_property(f"flink.sink.{name}.path")  # The path property of the sinks jsonl and parquet.
     if path is None:
         return None
     scheme, separator, _ = str(properties.value(path)).partition("://")
@@ -59,7 +59,7 @@ def sink_interval_ms(properties: Properties) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """Memory limits: bytes held in memory for a worker and for a shard, and the number of records held for a shard."""
+    """The memory limits: bytes held for all shards of a worker, and bytes and number of records held for one shard."""
 
     worker_bytes: int = of_property(WORKER_BYTES)
     shard_bytes: int = of_property(SHARD_BYTES)
@@ -68,20 +68,20 @@ class BudgetLimits:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentTimes:
-    """Times of the watermark alignment.
+    """The times of the watermark alignment.
 
-    - `lookahead_ms`: None turns alignment off.
+    - `lookahead_ms`: how far a shard may be ahead of the global watermark; None turns alignment off.
     """
 
     lookahead_ms: int | None = of_property(LOOKAHEAD)
 
 
 class IdleIntervals(msgspec.Struct, frozen=True):
-    """How long a shard must be silent to be idle (ms). Also used for lag and by Spark.
+    """How long a shard must have no records to be idle (ms). Also used for lag and by Spark.
 
     - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard (W3). If it is -1, they wait for every shard (W2).
-    - `shown_ms`: the interval for output to people. It is the same one. If watermarks wait for every shard, it is the alarm interval, or
-      the default of that property if alarms are off.
+    - `shown_ms`: the interval for output to people. It is `watermarks_ms`. If that is -1, it is the alarm interval, or the default of that
+      property if alarms are off.
     """
 
     watermarks_ms: int = IDLE_INTERVAL.default
@@ -105,7 +105,7 @@ WAITS_FOR_EVERY_SHARD = IdleIntervals()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
-    """Typed properties of the fetcher. Times are in ms. -1 turns a feature off where its property allows it.
+    """The settings of the fetcher, with their types. Times are in ms. -1 turns a feature off where its property allows it.
 
     - `store_outages`: how calls to the store of positions are retried.
     - `max_outage_ms`: how long that store may be unavailable.
@@ -144,7 +144,7 @@ class FetcherSettings:
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
     """Check that the maximum lag exceeds the lookahead.
 
-    The shards of an aligned job are up to the lookahead apart, so a smaller maximum lag would exclude one after another (W12).
+    The shards of an aligned job are apart by up to the lookahead, so a smaller maximum lag would exclude one shard after another (W12).
     """
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms}")

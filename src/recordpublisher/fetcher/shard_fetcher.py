@@ -1,4 +1,4 @@
-"""Reads the shards of one worker in parallel, emits their records in order, and keeps exact state."""
+"""Reads the shards of one worker in parallel, emits their records in order, and keeps how far each shard was emitted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class ShardFetcher:
-    """One worker of a job. Owns the runs, and the background tasks of each run.
+    """One worker of a job: it runs until it is stopped, with background tasks for reading, emitting, checkpoints and alarms.
 
     `ShardOwnership` decides which shards it reads, and `shard_lifecycle.py` what follows from an event of a shard.
     """
@@ -69,14 +69,14 @@ class ShardFetcher:
         self._has_failed = False
         """Whether an error ended the last run."""
         self._released_after: Exception | None = None
-        """The error after which a last checkpoint was begun, which has released the shards."""
+        """The error after which a last checkpoint was begun. That checkpoint has released the shards, so this fetcher cannot run again."""
         self._past_event_time: dict[str, int | None] = {}
-        """The next watermark of each shard that ended the last run past the event-time bound."""
+        """The shards that ended the last run at its event-time bound, each with the watermark of its next record."""
 
     async def open(self) -> None:
-        """Open the sink, restore, list shards, and store the initial state before the first read.
+        """Open the sink, restore stored state, list shards, and store the initial state before the first read.
 
-        The state is stored in the store (P3) and in the sink (S6).
+        The initial state is stored in the state store (P3) and in the sink (S6).
 
         Raises: StateError if stored state cannot be read or written; DataLossError if records were lost; StreamNotFoundError if a stream
         does not exist; KinesisError if a call fails; ConfigurationError if the sink cannot keep the positions of a group.
@@ -97,7 +97,8 @@ class ShardFetcher:
         Raises: StateError after a run that an error has ended with a last checkpoint.
         """
         if self._released_after is not None:
-            # The sink was told that no write follows. `MapSink` would pass over the records that it has left to the next start.
+            # After an error the last checkpoint has told the sink that no write follows. `MapSink` has then left records to the next start;
+            # if this fetcher read on, these records would be skipped.
             raise StateError(
                 f"an error has ended this fetcher, so make a new one to resume: {describe_error(self._released_after)}"
             ) from self._released_after
@@ -137,7 +138,9 @@ class ShardFetcher:
             await self._ownership.close()
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: `worker`, and `shards` by `stream/shard-id` (A1)."""
+        """Return the metrics as a plain dict: those of the worker under `worker`, and those of shards under `shards` by
+        `stream/shard-id` (A1).
+        """
         return self._view.collect(self._dependencies.clock, self._dependencies.sink.unfinished())
 
     def retention_ms(self, stream: str) -> int | None:
@@ -145,7 +148,7 @@ class ShardFetcher:
         return self._view.retention.of(stream)
 
     def progress(self) -> WorkerProgress:
-        """Return the values of a progress line, which cost far less than all metrics."""
+        """Return the figures of a progress line, which cost far less than all metrics."""
         job = self._dependencies
         return progress_of(self._view, job.sink.unfinished(), job.clock.now_ms())
 
@@ -172,7 +175,7 @@ class ShardFetcher:
         return self._shards.hung_publishers
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the worker is not ready, in plain words. Makes no call to a service.
+        """Return why the worker is not ready, as sentences for people, without a call to a service.
 
         The list is empty while the worker reads and its checkpoints are stored.
         """
@@ -180,7 +183,7 @@ class ShardFetcher:
         alarms = self._view.alarm_monitor.active_alarms
         times, undecided = self._checkpointer.times, self._view.undecided_commit()
         reasons = reasons_not_ready(self._completion, self._table, times, alarms, now_ms, undecided)
-        # Shards that a listing would find are not read while it does not return.
+        # If calls to the source hang, listings may hang too, and new shards are not read.
         return reasons or slow_calls(self._dependencies.factory) or self._ownership.reasons_not_ready()
 
     async def wait_ready(self) -> None:
@@ -229,7 +232,7 @@ class ShardFetcher:
     async def _take_last(self, reason: EndReason) -> None:
         """Take the last checkpoint of a run.
 
-        After `stop`, and after `max_time`, it does not wait endlessly for a call of user code: after `flink.job.drain.timeout` it stores
+        After `stop`, and after `max_time`, it does not wait for ever for a call of user code: after `flink.job.drain.timeout` it stores
         what is finished.
         """
         checkpointer, job = self._checkpointer, self._dependencies
@@ -238,7 +241,8 @@ class ShardFetcher:
         hung = await cancel_if_hung(ending, job.sink.unfinished, lambda: times.running_ms, seconds, job.clock)
         if hung is not None:
             log.error(
-                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s; the next start reads it again",
+                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s. The "
+                "next start reads its records again",
                 seconds,
                 hung.reason,
             )
@@ -248,13 +252,16 @@ class ShardFetcher:
     async def _take_after(self, error: Exception) -> bool:
         """Store what is finished although an error has ended the run, so that the next start repeats only what follows.
 
-        Return whether that was done. It is not done if the positions are another process's or in doubt, or if the sink may have lost
+        Return whether a checkpoint was tried. It is not if another process owns the positions or may own them, or if the sink may have lost
         records. It takes at most `flink.job.drain.timeout`, and its own error is only logged.
         """
         job = self._dependencies
         has_store = job.stores is not None or job.committing is not None or self._ownership.has_leases
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
-        if not has_store or (is_in_doubt and not isinstance(error, DataLossError)):
+        if not has_store:
+            self._emitter.trust_sink()  # No checkpoint stores positions, so another run may follow.
+            return False
+        if is_in_doubt and not isinstance(error, DataLossError):
             return False
         self._released_after = error
         seconds, ending = job.settings.drain_ms / 1000, asyncio.ensure_future(self._take_if_sound())
@@ -262,7 +269,8 @@ class ShardFetcher:
             if (await asyncio.wait([ending], timeout=seconds))[0] and not ending.cancelled():
                 return ending.result()
             late = f"it took longer than {seconds:.0f} s (flink.job.drain.timeout)"
-            # Nothing here has cancelled it. Its CancelledError would hide the error, and the run would seem to be cancelled.
+            # The last checkpoint ended as cancelled, although nothing here has cancelled it. A CancelledError would hide the error that
+            # ended the run, and the run would seem to be cancelled.
             reason = "the state store or the sink raised CancelledError" if ending.cancelled() else late
             log.warning("no last checkpoint could be stored after the error: %s", reason)
         except Exception as failure:
@@ -273,7 +281,9 @@ class ShardFetcher:
         return False
 
     async def _take_if_sound(self) -> bool:
-        if not self._dependencies.sink.after_error() and self._emitter.has_sink_failed:
+        if self._dependencies.sink.after_error():
+            self._emitter.trust_sink()
+        elif self._emitter.has_sink_failed:
             return False
         await self._checkpointer.take_last(is_stopped=True)
         return True
@@ -295,10 +305,12 @@ class ShardFetcher:
             self._view.intake.retry_pending_reads()
 
     async def _check_owner(self) -> None:
-        """End the run soon after another start has taken over the positions: both would read the same shards, and throttle each other."""
+        """End the run soon after another start has taken over the positions. Otherwise both would read the same shards, and throttle
+        each other.
+        """
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
-            # ignored here, because the checkpoints decide how long an outage may last
+            # These errors are ignored here, because checkpoints decide how long an outage may last.
             with suppress(StateError, RetriesExhaustedError):
                 await check_owner()
 
@@ -313,23 +325,25 @@ class ShardFetcher:
         checkpointing: asyncio.Task[None],
         others: list[asyncio.Task[None]],
     ) -> None:
-        """Stop all tasks, then drop what was read but not emitted.
+        """Stop all tasks of the run, then drop the records that were read and not emitted.
 
         The emitter and the checkpoints are stopped and awaited, never cancelled, because a write or a checkpoint must not be interrupted.
         """
         self._emitter.stop()
         self._scheduler.stop()
         if self._completion.error is not None:
-            self._shards.cancel_readers()  # the write awaited below may take long, and another start may read the shards
+            # Reading stops first, because the write that is awaited below may take long, and another start may already read the shards.
+            self._shards.cancel_readers()
         for task in others:
             task.cancel()
         for hung in await end_or_leave(others, self._dependencies.settings.drain_ms / 1000):
             log.error(
-                "the run ends although a call has not ended after its cancellation (flink.job.drain.timeout): it waits at %s",
+                "the run ends although a call was cancelled and has not ended within flink.job.drain.timeout: it "
+                "waits at %s",
                 waiting_line(hung),
             )
         await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
-        # Computed before `end_run`, which drops the queues that it depends on.
+        # Computed before `end_run`, because that drops the queues from which it is computed.
         past = filter(run.is_past_event_time, self._table)
         self._past_event_time = {entry.key: entry.next_watermark for entry in past}
         await self._shards.end_run()
@@ -338,8 +352,8 @@ class ShardFetcher:
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> ShardFetcher:
     """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
-    The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
-    that only a group needs are imported only if there is a group, because most jobs run alone.
+    The parts are built from the bottom up. If a part calls another one that is built later, it calls it through one of the three functions
+    below. The modules that only a group needs are imported only if there is a group, because most jobs run alone.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -357,7 +371,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         from .pipeline.current_worker import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
-        # No process of a group sees the end of a finite source, because other processes may still read.
+        # A process of a group cannot know that a finite source has ended, because other processes may still be reading.
         job = replace(job, tracker=GroupWatermarkTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
@@ -431,6 +445,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             job=group_job,
             counts=leases,
             on_drain=completion.stop,
+            on_error=completion.fail,
             # A sync interval may be much longer than the two seconds in which a held worker learns of progress (W9).
             on_advance=emitter.wake,
         )
@@ -483,14 +498,14 @@ READY_CHECK_SECONDS = 0.02
 OWNER_SECONDS = 5.0
 """Seconds between two checks that this start still owns its positions.
 
-Each check reads the entry, for which DynamoDB charges half a write.
+Each check reads one document, for which DynamoDB charges half a read unit.
 """
 
 
 class FetcherParts(msgspec.Struct, frozen=True):
     """The parts that `build_fetcher` makes for one fetcher.
 
-    - `view`: the parts that metrics show.
+    - `view`: the parts from which metrics are computed.
     - `context`: the context with which the sink is opened.
     """
 

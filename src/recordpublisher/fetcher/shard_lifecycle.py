@@ -1,4 +1,4 @@
-"""Decides what follows when a shard is found, read, emitted, ended or removed."""
+"""Decides what follows when a shard is found, read, emitted, ended or removed: which parts of the fetcher are notified, in which order."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -19,14 +19,14 @@ from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_AGE_MS = 60_000
-"""How old a listing may be at most when it is used: it took a while, and ListShards is eventually consistent."""
+"""The greatest age of a listing when it is used (ms): the call takes time, and ListShards is eventually consistent."""
 
 
 class ShardLifecycle(ShardListener):
-    """Owns the order in which the parts of a fetcher are notified of what happened to a shard.
+    """Notifies the parts of a fetcher, in the right order, of what happened to a shard.
 
-    When a reader brings a batch, the emitter has written one, or a shard is excluded, the shard's entry calls `on_changed`. When a shard's
-    last record was emitted (`on_ended`), the readers of its children start (`start_readers`).
+    A shard's entry calls `on_changed` when a reader has brought a batch, when the emitter has written one, or when the shard is excluded
+    from watermarks. When the last record of a shard was emitted (`on_ended`), the readers of its children start (`start_readers`).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ShardLifecycle(ShardListener):
         self._job = job
         self._completion = completion
         self.request_checkpoint = request_checkpoint
-        """Request a checkpoint soon."""
+        """Called to request a checkpoint soon."""
         self._table = table
         self._readers = readers
         self._alignment = alignment
@@ -63,7 +63,7 @@ class ShardLifecycle(ShardListener):
         self._emitter.start(run)
 
     def cancel_readers(self) -> None:
-        """Stop reading at once, because the run has failed. Queued records stay until its end."""
+        """Stop reading at once, because the run has failed. Records that are queued stay until the run has ended."""
         self._readers.cancel()
 
     async def end_run(self) -> None:
@@ -73,15 +73,15 @@ class ShardLifecycle(ShardListener):
         await self._readers.stop()
 
     def on_heartbeat(self) -> None:
-        """Decide again about stragglers, report to the tracker, and emit what is due. Called after each sync interval."""
+        """Find stragglers, report to the watermark tracker, and emit what is due. Called after each sync interval."""
         self._stragglers.update()
         self._alignment.on_max_watermark(self._stragglers.max_watermark)
         self._emitter.on_heartbeat()
 
     def on_resume(self, gap_seconds: float) -> None:
-        """Handle a suspension of the process.
+        """Handle the end of a suspension of the process, which lasted `gap_seconds`.
 
-        No shard counts as idle before its next read, and the global watermark is refreshed (W3, W7).
+        No shard counts as idle before its next read, and the global watermark is updated (W3, W7).
         """
         log.warning(
             "nothing ran in this process for %.1f s: it was suspended, had no CPU, or code that must not block its event loop did",
@@ -102,9 +102,9 @@ class ShardLifecycle(ShardListener):
             self._after_start(started)
 
     def _start_children_of(self, ended: str) -> None:
-        """Do what `start_readers` does, but only for the children of this shard (`Shard.key`).
+        """Start the readers of the children of this shard (`Shard.key`), as `start_readers` does for all shards.
 
-        When thousands of shards end together, each child is looked at once only.
+        So each child is looked at only once when thousands of shards end together.
         """
         if self._completion.is_running:
             started = self._readers.start_ready(self._table.own_children_of(ended))
@@ -114,7 +114,7 @@ class ShardLifecycle(ShardListener):
     def _after_start(self, started: Sequence[ShardEntry]) -> None:
         for entry in started:
             state = entry.state
-            # The beginning of a shard is known (`seen_ms`) only if its parents were read.
+            # `seen_ms` is known only if the parents were read.
             follows_parents = state.position is None and state.seen_ms is not None
             start = state.starting_position(use_continuation=False)
             self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
@@ -128,14 +128,15 @@ class ShardLifecycle(ShardListener):
         return discovery.streams.is_fixed and self._table.is_exhausted(discovery.opened)
 
     def on_listing(self, stream: str, listed: Sequence[Shard]) -> None:
-        """Notify the parts that a complete listing of a stream was applied to the table, and start the readers of new shards."""
+        """Handle a complete listing of a stream, which the table has already: notify the parts, and start the readers of new shards."""
         self._ended_parents.on_listing(stream, listed)
         self.start_readers()
 
     async def stop_shards(self, keys: Iterable[str]) -> None:
-        """Stop reading these shards, drop their unread records, and wait until none of their writes is in progress.
+        """Stop reading these shards, drop the records of them that were read and not emitted, and wait until no write of them is in
+        progress.
 
-        A write that still waits does not begin.
+        A write that still waits for its turn does not begin.
         """
         for key in keys:
             if key in self._table:
@@ -143,7 +144,7 @@ class ShardLifecycle(ShardListener):
         await self._emitter.wait_for_write()
 
     def drop_shards(self, keys: Iterable[str]) -> None:
-        """Forget these shards. A write in progress releases its memory when it has ended, and has no other effect."""
+        """Forget these shards. A write in progress frees its memory when it has ended, and has no other effect."""
         for key in keys:
             if key in self._table:
                 self._readers.abandon(self._table[key])
@@ -161,7 +162,7 @@ class ShardLifecycle(ShardListener):
     # --- ShardListener ----------------------------------------------------------------------------------------------------------
 
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
-        """Notify the sink of a shard, of any owner. Only a listing shows whether a shard is open."""
+        """Notify the sink of a shard, whichever worker owns it. Only a listing shows whether a shard is open."""
         is_open = is_in_listing and not shard.closed
         self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
 
@@ -170,16 +171,16 @@ class ShardLifecycle(ShardListener):
         self._emitter.on_added(entry)
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """Notify the emitter that a shard's queue, stage, idleness or part in watermarks changed.
+        """Notify the emitter that a shard's queue, stage or idleness changed, or whether watermarks wait for it.
 
-        Stop its reader if the run needs no more.
+        Stop the shard's reader if the run needs no more of its records.
         """
         self._emitter.on_changed(entry)
         if not self._run.needs_more_reads(entry):
             self._readers.finish(entry)
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Notify the emitter that a batch of a shard was emitted, and the sink if the batch had nothing to write."""
+        """Notify the emitter that a batch of a shard was emitted, and the sink if the batch had no records to write."""
         self._emitter.on_emitted(entry, batch)
         position = batch.read_position
         if not len(batch) and position is not None and not position.continuation:
@@ -188,7 +189,7 @@ class ShardLifecycle(ShardListener):
     def on_ended(self, entry: ShardEntry) -> None:
         """Start the children of a shard whose last record was emitted.
 
-        A checkpoint is requested, because others may wait until the end of this shard is stored (S2).
+        A checkpoint is requested, because other workers may wait until the end of this shard is stored (S2).
         """
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)
@@ -207,13 +208,13 @@ class ShardLifecycle(ShardListener):
     # --- failures ---------------------------------------------------------------------------------------------------------------
 
     def on_reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
-        """Fail the run, unless the error is that the stream was deleted.
+        """Fail the run, unless the error means that the stream was deleted.
 
-        A source that lists its shards itself tells by its listing that a stream was deleted. The same error of its publisher may be about
-        anything, and would drop the stream's positions.
+        If the source lists its shards itself, only its listing proves that a stream was deleted. The same error of its publisher may mean
+        something else, and then the stream's positions must not be dropped.
 
-        In that case emit what was read, and then let no watermark wait for the shard. All readers of that stream stop, because a later
-        stream of the same name would have shards with the same ids.
+        If the stream was deleted, what was read is emitted, and then no watermark waits for its shards. All readers of that stream stop,
+        because a later stream of the same name would have shards with the same ids.
         """
         factory = self._job.factory
         is_told_by_listing = factory.lists_shards and not factory.ends_open_shards
@@ -231,6 +232,7 @@ class ShardLifecycle(ShardListener):
         self.complete_without_streams()
 
     def complete_without_streams(self) -> None:
-        """Complete the run if every stream was deleted (S8)."""
-        if self._job.discovery.all_deleted:
+        """Complete the run, with a warning, if every stream was deleted (S8)."""
+        if self._job.discovery.all_deleted and self._completion.is_running:
+            log.warning("the run ends, because every stream of the job was deleted")
             self._completion.complete(EndReason.STREAMS_DELETED)

@@ -24,15 +24,15 @@ from .sink import SinkContext
 from .startup import OpenedJob, check_for_data_loss, open_job
 
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-"""Runs the work in a background task of the run; an error of the work ends the run."""
+"""Runs work in a background task of the run. An error of the work ends the run."""
 
 
 class ShardOwnership(ABC):
-    """Adds shards to the table of a fetcher, and removes them.
+    """Decides which shards a fetcher reads: adds shards to its table, and removes them.
 
-    The fetcher calls it; methods that an implementation does not need do nothing.
+    The fetcher calls these methods. By default a method that an implementation does not need does nothing.
 
-    `has_leases`: whether shards are added and removed during a run, so that there are none at first (E7).
+    `has_leases`: whether shards are added as their leases are acquired, so that a run has none at first (E7).
     """
 
     has_leases: ClassVar[bool] = False
@@ -50,7 +50,7 @@ class ShardOwnership(ABC):
 
     @abstractmethod
     async def discover(self) -> None:
-        """Find shards that are created later, until cancelled (S3)."""
+        """Find shards that are created while the job runs, until cancelled (S3)."""
 
     @abstractmethod
     async def on_look(self) -> None:
@@ -58,17 +58,17 @@ class ShardOwnership(ABC):
 
     @abstractmethod
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Called when the end of a shard named its children, which are known at once, without waiting for a listing (S3)."""
+        """Called when the last read of a shard named its children, which are then known without a listing (S3)."""
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why nothing is written although shards are read, in plain words."""
+        """Return why nothing is written although shards are read, as sentences for people."""
         return []
 
     async def before_stop(self) -> None:  # noqa: B027 - optional on purpose
         """Called when the run was stopped, while records are still read and written."""
 
     async def after_run(self, *, is_cut_off: bool) -> None:  # noqa: B027 - optional on purpose
-        """Called when the run is over; may be called twice. `is_cut_off`: the run was ended by an error or by the drain timeout."""
+        """Called when the run is over, perhaps twice. `is_cut_off`: whether an error or the drain timeout has ended it."""
 
     @property
     def has_others(self) -> bool:
@@ -76,20 +76,19 @@ class ShardOwnership(ABC):
         return False
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
-        """Close the resources with which shards are owned, such as the group's store. Called last."""
+        """Close what is used to own shards, such as the group's store. Called last."""
 
 
-# Owns the shards of a process that reads every shard (ALONE), and begins and stops whole streams as their list
-# changes (S10).
+# FixedOwnership is for a process that reads every shard (ALONE). It begins and stops whole streams when their list changes (S10).
 
 log = logging.getLogger("recordpublisher.discovery")
 
 
 class FixedOwnership(ShardOwnership):
-    """Owns where new streams start, and why some could not be begun yet.
+    """Reads every shard of the streams in the list. Remembers where new streams start, and why some could not be begun yet.
 
-    A stream that was read before resumes where it stopped. Another stream begins as in a job that is restarted with it: at the start of the
-    job, where LATEST is the moment of its first start (P3). So no record that arrived since then is missed.
+    A stream that was read before continues where it stopped. A new stream begins where it would begin if the job were restarted with it: at
+    the job's start, where LATEST means the moment of the job's first start (P3). So no record that has arrived since then is missed.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class FixedOwnership(ShardOwnership):
         self._owned = owned
         self._starts = job.starts
         self._failures: dict[str, str] = {}
-        """Why each stream could not be begun. Each reason is logged once."""
+        """The reason why each stream could not be begun, so that a reason is logged only once."""
 
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, restore, and list the shards."""
@@ -125,11 +124,11 @@ class FixedOwnership(ShardOwnership):
         self._shards.complete_without_streams()
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add the children that this process reads."""
+        """Add those child shards that this process reads."""
         self._owned.add_new(children)
 
     async def on_look(self) -> None:
-        """Stop the streams that were removed from the list, and begin the added ones.
+        """Stop the streams that were removed from the list, and begin the streams that were added.
 
         A step that failed is tried again after the next read of the list.
 
@@ -143,13 +142,14 @@ class FixedOwnership(ShardOwnership):
                 await self._begin(stream)
 
     async def _on_listing(self, stream: str, listed: list[Shard]) -> None:
-        if stream in self._job.discovery.opened:  # otherwise it was removed from the list in the meantime
+        # The stream may have been removed from the list while it was listed.
+        if stream in self._job.discovery.opened:
             await self._owned.apply_listing(stream, listed)
             self._shards.on_listing(stream, listed)
 
     async def _stop(self, stream: str) -> None:
-        """Stop a stream: its unread records are dropped, its positions are kept, and no watermark waits for it."""
-        self._job.discovery.opened.discard(stream)  # a listing in progress is no longer used
+        """Stop a stream: records that were read and not emitted are dropped, its positions are kept, and no watermark waits for it."""
+        self._job.discovery.opened.discard(stream)  # A listing of this stream that is in progress is then ignored.
         await self._shards.stop_shards([entry.key for entry in self._table if entry.shard.stream == stream])
         self._owned.remove_stream(stream)
         self._request_checkpoint()
@@ -172,25 +172,26 @@ class FixedOwnership(ShardOwnership):
         list_stream = partial(job.discovery.list_stream, stream)
         try:
             listed = await list_restored(list_stream, (stream,), known, self._missing, job.is_ours)
-        except Exception as error:  # It may be an error of a plugin's `discover`.
+        except Exception as error:  # Every error is caught, because a plugin's `discover` may raise any.
             self._log_failure(stream, str(error) if isinstance(error, RecordPublisherError) else describe_error(error))
             return
         await check_for_data_loss(listed, known, (stream,), job, self._missing)
         if stream in job.discovery.deleted:
-            # A stream of this name exists again. Its shards have the same ids, so the records of the former stream must be written first.
+            # A stream of this name exists again. Its shards have the same ids as those of the deleted stream, so the records of that one
+            # must be written first.
             if any(entry.shard.stream == stream and entry.is_open for entry in self._table):
                 return
             self._owned.remove_stream(stream)
             if not was_deleted:
-                return  # It was deleted during the listing, which may show the former stream.
+                return  # The stream was deleted while it was listed, so the listing may show the deleted stream.
         self._failures.pop(stream, None)
         job.discovery.opened.add(stream)
         self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))
         self._shards.start_readers()
         text = "continues where it stopped" if known.shards else f"begins at {self._starts.default.type.value}"
-        log.info("%s came into the list of streams: it %s", stream, text, extra=about(stream))
+        log.info("%s was added to the list of streams: it %s", stream, text, extra=about(stream))
 
     def _log_failure(self, stream: str, reason: str) -> None:
         if self._failures.get(stream) != reason and stream not in self._job.discovery.not_found:
-            log.warning("%s cannot be read yet, it is tried again: %s", stream, reason, extra=about(stream))
+            log.warning("%s cannot be read yet; it is tried again: %s", stream, reason, extra=about(stream))
         self._failures[stream] = reason

@@ -23,7 +23,7 @@ from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
-"""A snapshot: a plain JSON-able mapping (snapshot.py)."""
+"""A snapshot of positions, as a plain mapping that can be stored as JSON (`checkpoints/snapshot.py`)."""
 RejectedRecord = tuple[RecordBatch, str]
 """A record that can never be written, as a batch of one, with the reason."""
 RecordsCall = Callable[[Any], Awaitable[Any]]
@@ -33,13 +33,13 @@ Traced = Callable[[RecordsCall], RecordsCall]
 
 
 class Sink(AsyncPort, ABC, Generic[V]):
-    """Receives batches. Calls never overlap, and stopping a job never cancels a write.
+    """Receives the batches of a job. Calls never overlap, and stopping a job never cancels a write.
 
     A registered sink is built as `Sink(properties)`.
     """
 
     traces_writes: ClassVar[bool] = True
-    """Whether the job puts a span around each write; False for a sink that only queues batches."""
+    """Whether the job puts a tracing span around each write; False for a sink whose `write` only queues batches."""
     tells_done: ClassVar[bool] = False
     """Whether the sink calls `SinkContext.done` for each record.
 
@@ -49,34 +49,35 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
 
-        A sink that stores state also seals it here, against earlier starts that still run. `open` writes a token of this start into the
-        destination before it reads the state. Each `flush` compares the token in the transaction that stores rows and state, and raises
-        FencedError if it finds another one. Otherwise an earlier start could commit rows that the returned state does not cover.
+        A sink that stores state must make sure that earlier starts that still run can store nothing. `open` writes a token of this
+        start into the destination before it reads the state. Each `flush` compares the token in the transaction that stores rows and state,
+        and raises FencedError if it finds another one. Without that, an earlier start could commit rows that the returned state does not
+        cover.
 
         A sink that returns state cannot be used in a group; see `CommittingSink`.
         """
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """Return the stored state that `open` would return, without a change; the job may be running. Empty if nothing is stored yet.
+        """Return the stored state that `open` would return, without changing anything; the job may be running. Empty if nothing is
+        stored yet.
 
-        A sink whose `open` returns stored state has this method. Commands take a sink without it for one that stores no positions, and so
-        does the warning at the start of a job. Default: None.
+        A sink whose `open` returns stored state must have this method. Commands, and the warning at the start of a job, take a sink without
+        it for one that stores no positions. Default: None.
         """
         return None
 
     def destination(self) -> str:
         """Return where the sink writes to, in words, without user and password.
 
-        All processes of a group must have the same destination. Also called before `open`. Default: the name
-        of the class.
+        All processes of a group must have the same destination. Also called before `open`. Default: the name of the class.
         """
         return type(self).__name__
 
     def checks(self) -> Checks:
-        """Return the checks of `recordpublisher doctor` for a sink that was not opened, such as whether its destination can be reached.
+        """Return the checks of `recordpublisher doctor` for this sink, such as whether its destination can be reached.
 
-        The job may be running. Default: a check that the stored positions can be read, if the sink stores any.
+        The sink was not opened, and the job may be running. Default: a check that the stored positions can be read, if the sink stores any.
         """
 
         async def positions() -> str:
@@ -85,10 +86,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return {} if type(self).stored_positions is Sink.stored_positions else {"positions": positions}
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Check whether `open` would accept the values of this job (`context.value_type`), for `recordpublisher doctor`.
+        """Check, for `recordpublisher doctor`, whether `open` would accept the values of this job (`context.value_type`).
 
-        The sink was built and not opened. Nothing is changed. Default: None, for a sink that accepts all values. Raises: the errors that
-        `open` would raise.
+        The sink was not opened, and nothing may be changed. Return a sentence for the report, or None for a sink that accepts all values
+        (the default). Raises: the errors that `open` would raise.
         """
         return None
 
@@ -105,13 +106,12 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it."""
 
     def assigned(self, shards: Collection[str]) -> None:
-        """Called, in a group, when this process begins to read these shards (`Shard.key`), before their first write.
-
-        Default: do nothing.
+        """Called, in a group, when this process begins to read these shards (`Shard.key`), before their first write. Default: do
+        nothing.
         """
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Called, in a group, when this process no longer reads these shards; no write of these shards follows.
+        """Called, in a group, when this process no longer reads these shards. No write of their records follows.
 
         Their next reader resumes from their last checkpoint. After a planned transfer that checkpoint covers everything. After a lost lease
         it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or
@@ -121,24 +121,27 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
         """Called when the job learns of a shard of its streams, whichever process reads the shard. Default: do nothing.
 
-        - `open_ms`: a time at which the shard was open (epoch ms), if a listing has shown it open. If the end of the shard's
-          parent has named it first, this is called again when a listing has it.
+        - `open_ms`: a time at which the shard was open (epoch ms), if a listing has shown it open. If the end of the shard's parent has
+          named the shard first, this is called again when a listing has it.
         """
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
         """Called before the first write of a reader: from `start` on, the written records are complete.
 
-        Also called before the write behind a gap that the job has accepted, with TRIM_HORIZON. Default: do nothing.
+        Also called, with TRIM_HORIZON, before the first write after a gap that the job has accepted. Default: do nothing.
 
         - `start`: AFTER the last record that the job has emitted, or the start of a shard that was never read.
-        - `follows_parents`: whether the shard was never read, and the job has read its parents. Then TRIM_HORIZON is its true beginning.
+        - `follows_parents`: whether the shard was never read, and the job has read its parents. Then TRIM_HORIZON is the true beginning of
+          the shard.
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to a position and has no record to write, because none can be used. Default: do nothing."""
+        """Called when the job has read up to a position without a record to write, because none of the records can be used. Default: do
+        nothing.
+        """
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Called when the last record of a shard was written; the next checkpoint says so. Default: do nothing."""
+        """Called when the last record of a shard was written. The next checkpoint contains the end of the shard. Default: do nothing."""
 
     async def watermark(self, watermark: int) -> None:
         """Called when every record below `watermark` (epoch ms) was written, except late ones. Default: do nothing.
@@ -147,16 +150,16 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def idle(self) -> None:
-        """Called when the worker became idle: do not wait for its watermark. Default: do nothing."""
+        """Called when every shard of the worker became idle: do not wait for its watermark. Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
-        """Return when everything written is durable, and raise an error if it is not. Default: do nothing.
+        """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
-        May return the state to store instead of `checkpoint.state`: if `may_be_partial`, one that covers only durable writes. For each
-        shard the state has the entry of this checkpoint, of an earlier one, or one in between. It has no entry for a shard of which nothing
-        has become durable since this process began to read it.
+        May return a state to store instead of `checkpoint.state`: if `may_be_partial`, one that covers only durable writes. For each shard
+        that state has the position of this checkpoint, of an earlier one, or one in between. It has none for a shard of which nothing has
+        become durable since this process began to read it.
 
-        Also called once before the first write, with the state that the job starts from. This stores a pinned LATEST start.
+        Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 
         Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
         """
@@ -170,7 +173,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     def after_error(self) -> bool:
-        """Called when an error has ended the run. Return whether a last `flush` is safe even if a call of this sink has raised.
+        """Return whether a last `flush` is safe after an error has ended the run, even if the error came from this sink.
 
         That `flush` returns a state of only what is durable, and does not raise the same error again. Default: True only if `flush` is not
         overridden, because each batch is then durable when `write` returns. Other sinks may have lost older records with the error.
@@ -178,9 +181,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return type(self).flush is Sink.flush
 
     def has_given_up(self, shard: str) -> bool:
-        """Return whether the sink will get no further with a shard that `Checkpoint.stopped` has named.
+        """Return whether the sink will finish no more records of a shard that `Checkpoint.stopped` has named.
 
-        The older state of that shard which the last `flush` returned is then final. Default: False.
+        Then the older state of that shard which the last `flush` returned is final, and the shard can be released. Default: False.
         """
         return False
 
@@ -191,25 +194,25 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def close(self) -> None:
         """Release what the sink has acquired. Called once, even after an error.
 
-        Also called for a sink that was not opened, by commands that only ask it (`stored_positions`, `destination`), such as
-        `recordpublisher lag`, and for one whose `open` failed.
+        Also called for a sink whose `open` failed, and for one that was not opened: commands such as `recordpublisher lag` only call
+        `stored_positions` or `destination`.
         """
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
-    """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
+    """Raise SinkError, which names the record: this is what happens by default to a record that a sink rejects (S7)."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
     remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
 def always_may_write() -> bool:
-    """Return True, the permission to write of a process that no other process can replace."""
+    """Return True, because a process that no other process can replace may always write."""
     return True
 
 
 def untraced(call: RecordsCall) -> RecordsCall:
-    """Return the call itself, without a span."""
+    """Return the call itself, because nothing is traced."""
     return call
 
 
@@ -219,15 +222,15 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """The values that a sink receives when it is opened: the job's streams, and calls to the job.
+    """The values that a sink receives when it is opened: the job's streams, and functions of the job that it may call.
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
       happens to it. When the call returns, the sink has finished the record.
     - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
     - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
-    - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat
-      is too old. The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
+    - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat is too old.
+      The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
@@ -260,17 +263,15 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint that a sink takes part in. `state` covers exactly the writes that have returned.
+    """The checkpoint that a sink takes part in. `state` covers exactly the writes that have returned.
 
     A transactional sink stores `state` together with its rows.
 
-    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
-    takes is never partial. The last checkpoint of a job that runs alone is not partial either.
-
-    `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
-    follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
-
-    `is_last`: the run has ended and no write follows, so a sink need not wait for more records.
+    - `may_be_partial`: whether the sink may return an older state from `flush`, instead of waiting for everything written. It is False for
+      a checkpoint that the user takes, and for the last one of a job that runs alone.
+    - `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
+      follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
+    - `is_last`: whether the run has ended and no write follows, so that a sink need not wait for more records.
     """
 
     state: State
@@ -288,15 +289,15 @@ class UnfinishedShard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """Records that a sink has received and not finished.
+    """The records that a sink has received and not finished.
 
     - `records`: number of these records.
-    - `reason`: the same in words.
+    - `reason`: what the sink waits for, in words, for alarms.
     - `call`: identifies the call of user code that has run longest. It changes when that call has returned, and is None if no call runs. A
       call that runs for `flink.alarm.interval` raises an alarm.
     - `calls`: number of calls that run.
-    - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or that has records the sink has dropped (`left`). The
-      job's lag and its time until a loss count from them. Empty if the sink does not report them.
+    - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or of which the sink has dropped some (`left`). They count
+      for the job's lag, and for the time until records are lost. Empty if the sink does not report them.
     - `left`: number of records that the sink has dropped so far. The next start, or the next reader of their shard, reads them again.
     """
 
@@ -308,14 +309,14 @@ class Unfinished:
     left: int = 0
 
 
-# The port of sinks whose rows become visible exactly once, through the entry that stores their positions (S6, E1).
+# CommittingSink: sinks whose rows become visible exactly once, because one write stores the positions and commits the rows (S6, E1).
 
 
 class CommitNumber(NamedTuple):
     """Numbers what one writer stages. `n` is from 1 to 2**63 - 1 and only grows, even over restarts of the writer.
 
-    `writer` is `job/life`: the job, and the life (one run of a worker) that stages. No later life has the same name. A table that
-    stores the last number of each writer can tell which commits it already has.
+    `writer` is `job/life`: the name of the job, and of the run of a worker that stages (its life, see `CommittingSink`). No later life has
+    the same name. A table that stores the last number of each writer can tell which commits it already has.
     """
 
     writer: str
@@ -324,10 +325,10 @@ class CommitNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Everything that one call of `stage` has made durable.
+    """Everything that one call of `stage` has made durable: a staged item, such as files or the rows of a transaction.
 
-    - `content`: plain JSON with everything that `publish` needs in any process. The entry contains it.
-    - `before`: the positions committed before it, in the format of its entry. It is for sinks that can take back a commit.
+    - `content`: plain JSON with everything that `publish` needs in any process. It is stored in the entry that commits the item.
+    - `before`: the positions committed before this item, in the format of the entry. It is for sinks that can take back a commit.
     - `files`, `size`: number of files, and their bytes. They are for metrics, and are not in the entry.
     """
 
@@ -339,10 +340,12 @@ class Staged:
 
 
 class Leftover(NamedTuple):
-    """A staged item that perhaps no entry names: its name, size (bytes), time of writing (epoch seconds), and life.
+    """A file or object that `stage` has written, and that perhaps no commit contains.
 
-    `upload` is the id of an unfinished upload with that name, or None if the object itself exists. `life`: the run of a worker
-    that staged it.
+    - `size`: bytes.
+    - `written`: when it was written (epoch seconds).
+    - `life`: the run of a worker that has written it.
+    - `upload`: the id of an unfinished upload with that name, or None if the object itself exists.
     """
 
     name: str
@@ -353,31 +356,37 @@ class Leftover(NamedTuple):
 
 
 class CommittingSink(Sink[V]):
-    """A sink that writes in three steps: stage the rows, commit them together with their positions in an entry, and publish them.
+    """A sink that writes in three steps: stage the rows, commit them together with their positions, and publish them.
 
-    The job owns the entries: one for each worker. The conditional write of an entry is the commit. A
-    process that was replaced can no longer write its entry. A commit without an answer is repeated unchanged until its outcome is known.
+    - *Stage*: make the rows durable, and not visible yet.
+    - *Commit*: write an *entry*, the stored document with the positions of one worker, which also names the staged items. The write is
+      conditional, so a process that was replaced can no longer commit. A commit without an answer is repeated unchanged until its outcome
+      is known.
+    - *Publish*: make the rows of committed items visible.
+
+    A *life* is one run of a worker: one start of a job that runs alone, or one worker of a group. Its name has at most 200 letters, digits
+    and `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.
 
     Calls of `write`, `begin` and `stage` never overlap. `commit`, `publish`, `discard`, `end_life` and `revoked` may be called while they
-    run. A *life* is one start of a job alone, or one worker of a group. Its name has at most 200 letters, digits and
-    `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.
+    run.
     """
 
     can_take_back: ClassVar[bool] = False
-    """Whether a commit that cannot be published can be taken back (`take_back`)."""
+    """Whether a commit that cannot be published can be undone (`take_back`)."""
     _flushed: tuple[Staged, ...] = ()
     _flush_number = CommitNumber("", 0)
 
     def entries(self) -> ConditionalStore | None:
-        """Return where entries are stored next to the rows, or None if they are stored in `flink.state.uri`, which must then be set.
+        """Return the store of entries next to the rows, or None if entries are stored in `flink.state.uri`, which must then be set.
 
-        If they are next to the rows, all jobs that write there find each other's entries. The method returns the same object at each call,
-        even before `open`; the job closes it.
+        If entries are next to the rows, all jobs that write there find each other's entries. The method returns the same object at each
+        call, even before `open`. The job closes it.
         """
         return None
 
     def target(self) -> str:
-        """Return the name of the destination that an entry stores with its rows; a job refuses entries of another target.
+        """Return the name of the destination, which is stored in an entry. A job refuses entries of another target, because they belong
+        to other rows.
 
         If it is empty, targets are not compared. Default: `destination`, or an empty text if the entries are stored next to the rows.
         """
@@ -385,9 +394,9 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Begin a life: drop rows that were not staged, and items that were staged here and not committed.
+        """Begin a life: drop rows that were not staged, and staged items of this object that were not committed.
 
-        The names of everything that is staged later begin with `life`.
+        The names of everything that is staged from now on begin with `life`.
         """
 
     @abstractmethod
@@ -395,54 +404,55 @@ class CommittingSink(Sink[V]):
         """Make the rows written since the last call durable, but not visible. Return None if there are none.
 
         Rejected records are reported (`SinkContext.reject_all`) before this returns. Each number is used for one call only. After
-        StoreUnavailableError, or a cancellation, the records stay: the next call stages them again with a higher number.
+        StoreUnavailableError, or a cancellation, the rows are kept, and the next call stages them again with a higher number.
 
-        Raises: StoreUnavailableError if the destination cannot be reached now; SinkError if staging failed for good, which ends the life or
-        the job.
+        Raises: StoreUnavailableError if the destination cannot be reached now; SinkError if staging can never succeed, which ends the
+        worker or the job.
         """
 
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry if its version is `expected`, or if `expected` is None and there is no entry, and return its new version.
+        """Write the entry, and return its new version. `staged` are the items that it commits.
 
-        It is called again with the same arguments until there is an answer: an attempt may have taken effect, or may still do so.
-        `staged` are the items that the entry commits. A database writes these rows in the same transaction, unless the value of
-        the entry is already stored.
+        - `expected`: the version that must be stored now, or None if no entry may be stored.
 
-        Raises: ConflictError, with the stored value, if the version is another one; StoreUnavailableError if the store cannot be reached
+        A database writes the staged rows in the same transaction, unless `value` is already stored. The job calls again with the same
+        arguments until there is an answer, because an attempt may have taken effect, or may still do so.
+
+        Raises: ConflictError, with the stored value, if another version is stored; StoreUnavailableError if the store cannot be reached
         now; StateError if waiting does not help.
         """
         return await write_value(store, name, value, expected)
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Make staged items visible, each once and in this order, however often and in whichever process this is called.
+        """Make staged items visible, in this order, and each only once, however often and in whichever process this is called.
 
         Another process may be publishing the same items now.
 
-        Raises: StoreUnavailableError if the destination cannot be reached now, and the job calls again; StateError if a staged item is
-        missing and was not published.
+        Raises: StoreUnavailableError if the destination cannot be reached now (the job calls again); StateError if a staged item is missing
+        and was not published.
         """
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the items for which the destination itself proves that none of their rows is visible. Also called before `open`.
+        """Return the items of which the destination proves that none of their rows is visible. Also called before `open`.
 
-        Default: nothing can be proved. Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be
-        read.
+        Default: no items, because nothing can be proved. Raises: StoreUnavailableError if the destination cannot be reached now; StateError
+        if it cannot be read.
         """
         return ()
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the items that are not published, and make sure that no process publishes them, or later items of their writers.
+        """Undo commits that are not published yet: make sure that no process publishes these items, or later ones of their writers.
 
-        `publish` raises StateError for these items from now on. This is called again until the entry no longer names them. Raises: the
-        errors of `unpublished`.
+        Return the items that are not published. `publish` raises StateError for them from now on. The job then writes their entries again
+        without them, and calls this again until that has succeeded. Raises: the errors of `unpublished`.
         """
         return ()
 
     async def writers(self) -> Sequence[str]:
-        """Return the names of the writers that have rows here, as far as the destination knows them.
+        """Return the names of the writers (`CommitNumber.writer`) that have rows here, as far as the destination knows them.
 
         Called once, before the first `begin` of a job that has no positions yet. Default: no names.
         """
@@ -450,41 +460,42 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete items that ended lives have staged, except those in `kept`, which entries still name.
+        """Delete items that ended lives have staged, except the items in `kept`, which entries still name.
 
-        `has_ended` gets the name of a life. A process that was replaced may still stage items later; they stay until the next
-        call. Raises: StoreUnavailableError if the destination cannot be reached now.
+        `has_ended` returns whether the life with a name has ended. A process that was replaced may still stage items later; they stay until
+        the next call. Raises: StoreUnavailableError if the destination cannot be reached now.
         """
 
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Drop what the destination remembers of lives that have ended and that no entry names.
+        """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to
+        delete.
 
-        `is_forgotten` gets the name of a life. Return whether nothing is remembered any longer. If False, a later commit drops the rest,
-        and a group calls again. Default: the destination remembers nothing.
+        `is_forgotten` returns whether the life with a name is such a life. If the result is False, a later commit deletes the rest, and a
+        group calls again. Default: the destination remembers nothing.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """
         return True
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Return the items that any life has staged, except those in `kept`. The result may contain items that are being staged now.
+        """Return what any life has staged, except the items in `kept`. The result may contain items that are being staged now.
 
-        Also called before `open`. Default: nothing, for a sink that stages in no place of its own. Raises: StoreUnavailableError if the
-        destination cannot be reached now; StateError if it cannot be read.
+        Also called before `open`. Default: nothing, for a sink that stages rows only in its destination. Raises: StoreUnavailableError if
+        the destination cannot be reached now; StateError if it cannot be read.
         """
         return ()
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the leftovers; some may already be gone.
+        """Delete these leftovers; some may already be gone.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be changed.
         """
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Stage what was written, and publish it at once (at least once).
+        """Stage what was written, and publish it at once, without positions (at least once).
 
-        This is for a sink that works without positions of its own, such as a dead-letter sink. A job that commits never calls it. Raises:
-        the errors of `stage` and `publish`.
+        This is for a sink whose positions are not stored, such as a dead-letter sink. A job that commits never calls it. Raises: the errors
+        of `stage` and `publish`.
         """
         writer, n = self._flush_number
         self._flush_number = number = CommitNumber(writer or f"flush/{secrets.token_hex(8)}", n + 1)
@@ -495,13 +506,14 @@ class CommittingSink(Sink[V]):
         self._flushed = ()
 
     async def end_life(self, life: str) -> None:
-        """Release the locks that a life still holds, for example in a database session; its process may be suspended within `commit`.
+        """Release the locks that a life still holds, for example in a database session, because its process may be suspended within
+        `commit`.
 
-        Another process replaces or seals its entry next.
+        After this call another process replaces or seals the entry of that life.
         """
 
     def checks(self) -> Checks:
-        """Check whether the entries can be read, if they are stored next to the rows."""
+        """Return a check that the entries can be read, if they are stored next to the rows."""
         entries = self.entries()
 
         async def positions() -> str:
@@ -512,12 +524,12 @@ class CommittingSink(Sink[V]):
 
 
 def entry_store_of(sink: Sink | None) -> ConditionalStore | None:
-    """Return where a sink stores entries of positions next to its rows, or None if it stores none."""
+    """Return the store in which a sink keeps positions (entries) next to its rows, or None if it keeps none there."""
     return sink.entries() if isinstance(sink, CommittingSink) else None
 
 
 def stores_positions(sink: type[Sink]) -> bool:
-    """Return whether sinks of this class store a job's positions with what they write."""
+    """Return whether sinks of this class store a job's positions next to their rows."""
     if issubclass(sink, CommittingSink):
         return sink.entries is not CommittingSink.entries
     return sink.stored_positions is not Sink.stored_positions

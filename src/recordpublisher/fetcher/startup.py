@@ -1,4 +1,4 @@
-"""Opens a job: restores stored state, lists shards, and decides where each shard starts (P3, S5). Closes what the job uses."""
+"""Opens a job: restores stored state, lists shards, and decides where each shard starts (P3, S5). Also closes what the job uses."""
 
 import asyncio
 import logging
@@ -44,8 +44,8 @@ class OpenedJob(msgspec.Struct, frozen=True):
     - `listed`: every shard.
     - `states`: the state of each shard by `Shard.key`.
     - `starts`: where new shards start.
-    - `pinned_ms`: the time that replaced LATEST, if the start was pinned (P3).
-    - `generation`: higher than the generation of every snapshot found.
+    - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+    - `generation`: the number of this start, which is higher than that of every snapshot that was found.
     - `unlisted_states`: the known states of shards that the listing lacks.
     """
 
@@ -58,29 +58,30 @@ class OpenedJob(msgspec.Struct, frozen=True):
 
     @property
     def lowest_watermark(self) -> int | None:
-        """The initial global watermark of a new generation (W6): the lowest watermark of the shards that are read from now on.
+        """The global watermark at the start of a job (W6): the lowest watermark of the shards that are read from now on.
 
         It is None if one of these shards has no watermark, because its first record may have any event time (W2).
         """
         return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
-        """Return whether a shard has not ended and does not wait for a parent, which would count instead of it (W5)."""
+        """Return whether a shard is read from now on: it has not ended, and does not wait for a parent, which counts for it (W5)."""
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
 async def open_job(job: FetcherDependencies, context: SinkContext, missing: MissingShards) -> OpenedJob:
-    """Open the sink, restore state, list the shards, check for lost records, and pin a LATEST start.
+    """Open the sink, restore state, list the shards, check for lost records, and replace LATEST by a time.
 
-    For each shard the newer generation of `restore=` and the state store is used, so a job that is started again with the same arguments
-    resumes from its last checkpoint. State that the sink has stored takes precedence over both.
+    Each shard has the state of the newer generation, from `restore=` or from the state store. So a job that is started again with the same
+    arguments continues at its last checkpoint. State that the sink has stored takes precedence over both.
     """
     order_of = job.factory.order_of
-    # 1. List before positions are taken over: a start whose streams do not exist, or that cannot reach the service, must not end the
-    # process that reads them now. The listing itself may be old when sink and store have answered, so it is not used.
+    # 1. List the shards before positions are taken over. If the streams do not exist, or the service cannot be reached, this start must
+    #    fail without ending the process that reads them now. The listing is not used, because it may be old when sink and store have
+    #    answered.
     if job.alone is not None:
         await job.discovery.list_all()
-    # 2. Take over the stored positions. From here on a former start is fenced.
+    # 2. Take over the stored positions. From here on an earlier start can store nothing more.
     with naming_sink(job.sink, "open"):
         sink_state = await job.sink.open(context)
     generation, stored = 0, list[State]()
@@ -89,7 +90,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
     if in_sink := states_of_sink(job.sink, "open", sink_state):
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
-    # 3. List the shards that are read.
+    # 3. List the shards again, to be read.
     opened = job.discovery.opened
     listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
     # 4. Decide where each shard begins.
@@ -117,10 +118,10 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
 def _where_it_begins(
     count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None, *, is_latest: bool
 ) -> str:
-    """Return where the job begins, in words for the log.
+    """Return where the job begins, as a clause for the log.
 
     - `count`: number of its shards with a stored position.
-    - `is_latest`: whether the job begins at LATEST, which `start` has as a time.
+    - `is_latest`: whether the job begins at LATEST, for which `start` has a time.
     """
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
     if not count and is_latest:
@@ -129,7 +130,7 @@ def _where_it_begins(
     if not count:
         return f"begins at {start.type.value}{at}: no positions are stored"
     stored = "" if taken_ms is None else f", stored at {iso_time(taken_ms)}"
-    of_whom = "" if job_name else f"; {JOB_NAME.key} is not set, so they may be another job's"
+    of_whom = "" if job_name else f"; they may belong to another job, because {JOB_NAME.key} is not set"
     return f"continues at stored positions of {counted(count, 'shard')}{stored}{of_whom}"
 
 
@@ -140,9 +141,9 @@ async def check_for_data_loss(
     job: FetcherDependencies,
     missing: MissingShards,
 ) -> None:
-    """Fail if records were lost. With `flink.state.dataloss=CONTINUE`, log the loss; readers count each gap that they find.
+    """Fail if records were lost. With `flink.state.dataloss=CONTINUE`, log the loss; readers then count each gap that they find.
 
-    Only positions that are almost a day old are checked.
+    Only positions that are almost a day old are checked, because no stream keeps records for less than a day.
 
     Raises: DataLossError if records were lost and the job does not accept that.
     """
@@ -158,11 +159,11 @@ async def check_for_data_loss(
     if lost and not job.settings.accepts_loss:
         raise data_loss_error(lost, restored)
     if lost:
-        log.error("%s; continuing because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
+        log.error("%s; the job continues because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the restored time of the pinned start, or pin it now: a job pins its start once. An age is subtracted here."""
+    """Return the time that replaces LATEST: the restored one, or else the service's time now, less the age if the job starts at an age."""
     if restored.pinned_ms is not None:
         return restored.pinned_ms
     now_ms = await dependencies.pin_latest(dependencies.streams[0])
@@ -170,7 +171,7 @@ async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies)
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
-    """Close publishers, sink and state store, and await `more`. Publishers and sink get `flink.job.drain.timeout`.
+    """Close publishers, sink and state store, and await `more`. Publishers and sink may take `flink.job.drain.timeout` each.
 
     Raises: the first error of a close, after all of them were closed.
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | None:
-    """Return the watermark with which a shard enters the global minimum (W1).
+    """Return the watermark with which a shard counts for the global minimum (W1).
 
     It is the watermark of the next queued record, or else of the last emitted one.
     """
@@ -17,7 +17,7 @@ def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | No
 
 
 def is_idle(silent_ms: int, interval_ms: int) -> bool:
-    """Return whether a shard was silent for the whole idle interval (W3). With an interval of -1 no shard is idle (W2)."""
+    """Return whether a shard had no records for the whole idle interval (W3). With an interval of -1 no shard is idle (W2)."""
     return 0 < interval_ms <= silent_ms
 
 
@@ -29,8 +29,9 @@ def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
 def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float, timeout_ms: float) -> bool:
     """Return whether watermarks wait for a shard that was read to its end (W5).
 
-    The shard holds the watermark for its children: while no child is known, or while a child could be read and is not. A child that still
-    waits for its other parent does not count, because that parent holds the watermark for it. After `timeout_ms` watermarks no longer wait.
+    They wait while no child of the shard is known, or while a child could be read and is not, so that the child's records do not come late.
+    A child that still waits for its other parent does not count, because watermarks wait for that parent. After `timeout_ms` they no longer
+    wait.
     """
     return waited_ms < timeout_ms and (has_unread_child or not has_children)
 
@@ -41,7 +42,7 @@ def inherited_watermark(parents: Iterable[int | None]) -> int | None:
 
 
 def raised_watermark(current: int | None, candidate: int | None) -> int | None:
-    """Return the global watermark after a new minimum. It never falls, and an unknown minimum leaves it unchanged (W6)."""
+    """Return the global watermark after a new minimum. It never falls, and stays the same if the minimum is unknown (W6)."""
     if candidate is None:
         return current
     return candidate if current is None else max(current, candidate)

@@ -30,11 +30,11 @@ BEFORE_ALL_WATERMARKS = -math.inf
 
 
 class Alignment:
-    """Owns the next watermark of every shard, and what this worker reports to the tracker.
+    """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to the tracker.
 
-    A record may be emitted if its watermark is at most the global watermark plus the lookahead (W8). A shard with queued records is
-    reported with the watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a
-    lookahead the shards take turns.
+    A record may be emitted if its watermark is at most the global watermark plus the lookahead (W8). A shard with queued records counts
+    with the watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a lookahead
+    the shards take turns.
     """
 
     def __init__(
@@ -52,13 +52,15 @@ class Alignment:
         self._next_shards = IndexedMinHeap()
         """The shards that may emit, in their order: by next watermark, or by turn."""
         self._stragglers = IndexedMinHeap()
-        """The stragglers among the shards that may emit, by next watermark (W12)."""
+        """Those shards that may emit and are stragglers (far behind, W12), by next watermark."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self._until_event_time: int | None = None
         """The event-time bound of a bounded run (epoch ms)."""
         self.max_watermark: int | None = None
-        """The highest watermark of this worker's active shards (epoch ms): other workers measure their stragglers against it (W12)."""
+        """The highest watermark of this worker's active shards (epoch ms). Other workers decide by it which of their shards are
+        stragglers (W12).
+        """
 
     @property
     def global_watermark(self) -> int | None:
@@ -67,14 +69,14 @@ class Alignment:
 
     @property
     def blocking_shard(self) -> str | None:
-        """The shard with this worker's lowest watermark, for which the other shards wait."""
+        """The shard with this worker's lowest watermark, for which the other shards wait; None if there is none."""
         return self._active.lowest_key()
 
     @property
     def lag_ms(self) -> int | None:
         """How far this worker's highest watermark is above the global watermark (ms).
 
-        If it is much more than the lookahead, one shard blocks all others (W12).
+        If it is much more than the lookahead, one shard holds back all others (W12).
         """
         value = self.global_watermark
         return None if value is None or self.max_watermark is None else max(0, self.max_watermark - value)
@@ -90,7 +92,8 @@ class Alignment:
     def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
         """Register a change of a shard's queue, stage or idleness.
 
-        `may_emit` is False if the shard emits no more in this run, and `holds_watermark` if watermarks do not wait for it.
+        - `may_emit`: False if the shard emits no more in this run.
+        - `holds_watermark`: False if watermarks do not wait for it.
         """
         self._entries[entry.key] = entry
         watermark = entry.next_watermark
@@ -111,20 +114,21 @@ class Alignment:
         self._entries.pop(key, None)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Remember that a shard has emitted. If the shards take turns, the next `update` puts it last."""
+        """Note that a shard has emitted. If the shards take turns, the next `update` puts it last."""
         self._next_shards.set(entry.key, None)
         self._stragglers.set(entry.key, None)
 
     def report(self) -> int | None:
-        """Report this worker's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
-        self._running_time.check()  # A suspension must not count as time in which the workers of a group did not report.
+        """Report this worker's watermark to the tracker, even while idle (W7), and return the global watermark."""
+        # A suspension of this process must not count as time in which the other workers did not report.
+        self._running_time.check()
         status, watermark = self._active.status()
         return self._tracker.report(status, watermark)
 
     def select_next(self) -> tuple[ShardEntry, int] | None:
-        """Return the shard that emits next, and how many records of its first batch, or None if all shards are held back or empty.
+        """Return the shard that emits next, and how many records of its first batch. Return None if all shards are held back or empty.
 
-        This reports to the tracker.
+        The worker's watermark is reported to the tracker first.
         """
         first = self._next_shards.lowest()
         if first is None:
@@ -138,7 +142,7 @@ class Alignment:
         if count:
             return entry, count
         lowest_straggler = self._stragglers.lowest()
-        if lowest_straggler is not None:  # a straggler may be within the limit although it does not come first
+        if lowest_straggler is not None:  # A straggler may be within the limit even if another shard comes first.
             watermark = min(watermark, int(lowest_straggler[0]))
             entry = self._entries[lowest_straggler[1]]
             count = entry.reading.queue.count_within(limit)
@@ -147,7 +151,10 @@ class Alignment:
         return None
 
     def emit_limit(self) -> float:
-        """Return the highest watermark that may be emitted (epoch ms; infinite without alignment). This reports to the tracker."""
+        """Return the highest watermark that may be emitted (epoch ms; infinite without alignment).
+
+        The worker's watermark is reported to the tracker first.
+        """
         return self._limit(None if self._lookahead is None else self.report())
 
     def _limit(self, global_watermark: int | None) -> float:
@@ -159,10 +166,10 @@ class Alignment:
         return self._lookahead is not None or self._until_event_time is not None
 
     def _order(self, entry: ShardEntry, watermark: int | None) -> float:
-        """Return the order of a shard. The shard with the lowest order emits next.
+        """Return a number by which shards are ordered: the shard with the lowest one emits next.
 
-        A batch without records comes first. With a limit the order is the next watermark. Without a limit it is the number of a turn, which
-        a shard keeps until it has emitted.
+        A batch without records comes first. With alignment the number is the next watermark. Without alignment it is the number of a turn,
+        which a shard keeps until it has emitted.
         """
         if watermark is None:
             return BEFORE_ALL_WATERMARKS
@@ -172,36 +179,36 @@ class Alignment:
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
     def _order_of_straggler(self, watermark: int) -> float:
-        """Return the order of a straggler, which takes turns with the lowest shard that counts (P7, W12).
+        """Return such a number for a straggler, so that it takes turns with the first shard that is not a straggler (P7, W12).
 
-        With its own watermark a straggler would always be the lowest.
+        With its own watermark a straggler would always be first.
         """
         lowest = self._active.status()[1]
         return watermark if lowest is None else max(watermark, lowest + 1)
 
     def _update_held_time(self, entry: ShardEntry, watermark: int | None) -> None:
-        """Measure how long a shard is held back. In that time it gets no extra memory (P6)."""
+        """Note whether alignment holds the shard back now. While it does, the shard gets no extra memory (P6)."""
         is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
         entry.status.set_held(is_held, self._clock.monotonic())
 
 
 class RunningTime(Protocol):
-    """Measures how long this process has been running."""
+    """Tells for how long this process has been running."""
 
     @property
     def running_seconds(self) -> float:
         """Total time in which the process was not suspended (seconds)."""
 
     def check(self) -> None:
-        """Detect a suspension now."""
+        """Find out now whether the process was suspended."""
 
 
-# Lets a shard hold the watermark after its end until its children have readers (W5).
+# EndedParentHold lets watermarks wait for a shard after its end, until its children have readers (W5).
 
 MAX_LISTINGS_WITHOUT_CHILDREN = 2
-"""After this many listings without a child, an ended shard of a finite source has no children.
+"""After this many listings without a child, an ended shard of a finite source counts as having none.
 
-The first listing after a shard's end may have begun before it; the second one would show a child.
+The first listing after a shard's end may have begun before that end; the second one would show a child.
 """
 
 
@@ -212,20 +219,21 @@ class _EndedShard(msgspec.Struct):
     listings: int = 0
 
     def count_listing(self, *, is_last: bool) -> None:
-        """Count a complete listing. `is_last`: no later listing can show a child that this one lacks."""
+        """Count a complete listing that shows no child. `is_last`: whether no later listing can show one either."""
         self.listings += MAX_LISTINGS_WITHOUT_CHILDREN if is_last else 1
 
 
 class EndedParentHold:
-    """Owns which ended shards of this process still hold the watermark.
+    """Decides for which ended shards watermarks still wait.
 
-    Between the parent's last record and the start of the child's reader, no active shard would keep the global watermark at the child. It
-    would rise past the child, whose records would be late. So the parent holds the watermark until its children are known and read.
+    Between the parent's last record and the start of the child's reader, no shard would count for the child. The global watermark could
+    rise past the child's first records, which would then be late. So watermarks wait for the parent until its children are known and read.
 
-    - `has_others`: whether a child that is not in the table may be read by another worker, whose lease table holds the watermark for it.
+    - `has_others`: whether a child that is not in the table may be read by another worker. The lease table then holds the watermark for it.
+    - `is_endless`: returns whether a stream always has an open shard, so that an ended shard has children.
 
-    After a merge, the parent that ended first does not hold the watermark, because the other parent is still open and holds it for the
-    child. The first parent may also be further ahead than the lookahead (W9).
+    After a merge, watermarks do not wait for the parent that ended first: the other parent is still open and counts for the child. The
+    first parent may also be further ahead than the lookahead (W9).
     """
 
     def __init__(
@@ -258,12 +266,12 @@ class EndedParentHold:
                 ended.count_listing(is_last=key in closed)
 
     def update(self) -> None:
-        """Decide for every ended shard whether it still holds the watermark."""
+        """Decide again, for every ended shard, whether watermarks wait for it."""
         for key in tuple(self._ended):
             self._update(key)
 
     def update_parents_of_children(self, parent: str) -> None:
-        """Decide again for an ended shard, and for the shards that have a child in common with it. Its end concerns no others."""
+        """Decide again for an ended shard, and for shards that have a child in common with it. Other shards do not depend on its end."""
         children = self._table.children_of(parent)
         for key in {parent}.union(*map(parent_keys, children)) & self._ended.keys():
             self._update(key)
@@ -284,9 +292,9 @@ class EndedParentHold:
         entry.await_children(holds)
 
     def _is_complete(self, entry: ShardEntry, children: list[Shard], ended: _EndedShard) -> bool:
-        """Return whether every child has a reader, or there are no children.
+        """Return whether watermarks need no longer wait: every child has a reader, or there are no children.
 
-        A closed shard of a finite source would have been listed with its children. An ended shard of Kinesis always has children, even if
+        A closed shard of a finite source is listed together with its children. An ended shard of Kinesis always has children, even if
         listings do not show them yet.
         """
         if children or self._is_endless(entry.shard.stream):
@@ -302,14 +310,14 @@ class EndedParentHold:
         return self._has_others
 
 
-# The watermark that the sink receives: the lowest emitted one of the active shards, never above the global watermark
-# (W1).
+# LocalWatermark is the watermark that the sink receives: the lowest one of the active shards, as far as they were emitted, and never above
+# the global watermark (W1).
 #
 # The global watermark is computed from what `Alignment` reports.
 
 
 class LocalWatermark:
-    """Owns the emitted watermark of each shard, and the last watermark that the sink received. It never falls."""
+    """Keeps the watermark up to which each shard was emitted, and the last watermark that the sink received, which never falls."""
 
     def __init__(self) -> None:
         self._emitted = ActiveMinimum()
@@ -322,7 +330,10 @@ class LocalWatermark:
         return self._last
 
     def update(self, entry: ShardEntry, holds_watermark: bool = True) -> None:
-        """Register that a shard emitted, or became idle, active, started or ended."""
+        """Register that a shard has emitted, started or ended, or has become idle or active.
+
+        `holds_watermark`: False if watermarks do not wait for the shard.
+        """
         self._emitted.set(entry.key, holds_watermark and entry.is_active, entry.state.watermark)
 
     def remove(self, key: str) -> None:
@@ -330,7 +341,9 @@ class LocalWatermark:
         self._emitted.forget(key)
 
     def advance(self, global_watermark: int | None) -> int | None:
-        """Advance to the next watermark and return it. Return None if it did not rise, or if the global watermark is not known yet."""
+        """Raise the watermark as far as possible, and return it. Return None if it did not rise, or if the global watermark is not known
+        yet.
+        """
         status, lowest = self._emitted.status()
         if status is ShardsStatus.IDLE:
             return None
@@ -351,14 +364,14 @@ class LocalWatermark:
         return became_idle
 
 
-# Detects shards that are so far behind that watermarks do not wait for them (W12).
+# StragglerDetector finds shards that are so far behind that watermarks do not wait for them (W12).
 
 
 class StragglerDetector:
-    """Owns which shards are excluded, and the highest watermark of this worker. Updated at each heartbeat.
+    """Decides which shards are excluded from watermarks (stragglers). Updated at each heartbeat.
 
     A shard is excluded while its next record is more than `flink.watermark.alignment.max.lag` below the highest next record of the job. It
-    is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again once it has
+    is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again when it has
     caught up. The shard with the highest watermark is never excluded, so at least one shard counts.
     """
 
@@ -372,10 +385,12 @@ class StragglerDetector:
         self._tracker = tracker
         self._max_lag_ms = max_lag_ms
         self.max_watermark: int | None = None
-        """The highest watermark of this worker's active shards (epoch ms): of the next queued record, or else of the last one."""
+        """The highest watermark of this worker's active shards (epoch ms). A shard counts with its next queued record, or else its last
+        record.
+        """
 
     def update(self) -> None:
-        """Decide again for every shard."""
+        """Decide again for every shard whether it is excluded."""
         watermarks = {entry.key: value for entry in self._table if (value := watermark_of(entry)) is not None}
         self.max_watermark = max(watermarks.values(), default=None)
         if self._max_lag_ms is None:
@@ -392,18 +407,20 @@ class StragglerDetector:
 
 
 def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
-    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). It is not, if either is unknown."""
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). False if either watermark is
+    unknown.
+    """
     return highest is not None and watermark is not None and highest - watermark > max_lag_ms
 
 
 def watermark_of(entry: ShardEntry) -> int | None:
-    """Return the watermark of a shard's next unwritten record, or else of its last one, or None if the shard is idle or not open."""
+    """Return the watermark of a shard's next unwritten record, or else of its last record. Return None if the shard is idle or not open."""
     if not entry.is_open or (entry.reading.is_idle and not entry.has_unwritten):
         return None
     return entry.alignment_watermark
 
 
-# The port that tells the global watermark (W6): of the shards of this process alone, or of a group of workers.
+# WatermarkTracker is the port that provides the global watermark (W6): of the shards of this process alone, or of a group of workers.
 
 
 class WatermarkTracker(ABC):
@@ -411,9 +428,10 @@ class WatermarkTracker(ABC):
 
     @abstractmethod
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Report how the shards of this process count, and their lowest watermark (epoch ms), and return the global watermark.
+        """Report how the shards of this process count, and return the global watermark (epoch ms), or None before one is known.
 
-        The watermark is None before the first record of one of them. The global watermark is None before one is known.
+        - `status`: whether any shard counts.
+        - `watermark`: the lowest watermark of the shards that count (epoch ms), or None if one of them has had no record yet.
         """
 
     @abstractmethod
@@ -434,7 +452,7 @@ class WatermarkTracker(ABC):
         """Called when this process was suspended."""
 
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
-        """Begin at the lowest watermark in the restored state (W6)."""
+        """Set the global watermark at the start of the job: the lowest watermark in the restored state (W6)."""
 
     def max_shard_watermark(self) -> int | None:
         """Return the highest watermark of any active shard of other processes (epoch ms, W12); None if there are none."""
@@ -454,23 +472,23 @@ class OwnWatermark(WatermarkTracker):
         return self._highest
 
     def current(self) -> int | None:
-        """Return the highest minimum so far."""
+        """Return the global watermark: the highest minimum so far, so it never falls."""
         return self._highest
 
     def start_at(self, watermark: int | None) -> None:
-        """Begin at the lowest restored watermark. This never moves the global watermark back."""
+        """Set the global watermark to the lowest restored watermark, unless it is already higher."""
         self._highest = raised_watermark(self._highest, watermark)
 
 
-# A heap that finds the lowest of many changing values in O(log n).
+# IndexedMinHeap finds the lowest of many changing values in O(log n).
 
 K = TypeVar("K", str, int)
 
 
 class IndexedMinHeap(Generic[K]):
-    """Values by key. Setting a value and getting the lowest one cost O(log n).
+    """Values by key. Setting a value, and finding the lowest one, cost O(log n).
 
-    Replaced entries stay in the heap until they reach its top, or until they outnumber the current ones.
+    A value that was replaced stays in the heap until it reaches its top, or until such values outnumber the current ones.
     """
 
     def __init__(self) -> None:
@@ -504,23 +522,12 @@ class IndexedMinHeap(Generic[K]):
             heapq.heappop(heap)
         return None
 
-    def lowest_few(self, count: int) -> list[tuple[float, K]]:
-        """Return at most `count` of the lowest values with their keys, in order."""
-        few: list[tuple[float, K]] = []
-        while len(few) < count and self.lowest() is not None:
-            top = heapq.heappop(self._heap)
-            if not few or few[-1] != top:  # a value that was set again is in the heap twice
-                few.append(top)
-        for each in few:
-            heapq.heappush(self._heap, each)
-        return few
-
     def _rebuild(self) -> None:
         self._heap = [(value, key) for key, value in self._values.items()]
         heapq.heapify(self._heap)
 
 
-# Finds the lowest watermark of the shards or workers that count, and their common status.
+# ActiveMinimum finds the lowest watermark of the shards or workers that count, and whether any of them counts.
 
 
 class ShardsStatus(Enum):
@@ -531,14 +538,16 @@ class ShardsStatus(Enum):
 
 
 class ActiveMinimum(Generic[K]):
-    """Watermarks by key, of shards or workers. An active key without a watermark counts as the lowest (W2)."""
+    """Keeps the watermark of each shard or worker that counts (is active), and finds the lowest. An active one without a watermark is
+    the lowest (W2).
+    """
 
     def __init__(self) -> None:
         self._known: IndexedMinHeap[K] = IndexedMinHeap()
         self._unknown: dict[K, None] = {}
 
     def set(self, key: K, active: bool, watermark: int | None) -> None:
-        """Set the watermark of one key. An inactive key does not count."""
+        """Set the watermark of one key. `active`: whether the key counts."""
         self._known.set(key, watermark if active else None)
         if active and watermark is None:
             self._unknown[key] = None
@@ -566,13 +575,9 @@ class ActiveMinimum(Generic[K]):
         lowest = self._known.lowest()
         return None if lowest is None else lowest[1]
 
-    def keys_below(self, bound: int, count: int) -> list[K]:
-        """Return the keys among the `count` lowest known watermarks whose watermark is below `bound`."""
-        return [key for value, key in self._known.lowest_few(count) if value < bound]
-
 
 def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
-    """Return the status and the minimum of the watermarks of active shards or workers."""
+    """Return whether any shard or worker counts, and the lowest watermark of those that do. All in `watermarks` are active."""
     minimum: ActiveMinimum[int] = ActiveMinimum()
     for number, watermark in enumerate(watermarks):
         minimum.set(number, True, watermark)

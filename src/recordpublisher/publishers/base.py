@@ -17,13 +17,14 @@ from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import PluginError, RecordPublisherError
+from .errors import ConfigurationError, PluginError, RecordPublisherError
+from .log_fields import repr_of
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
 from .shards import OldestRecord, Shard, stream_name
-from .user_code import AsyncPort, PluginCall
+from .user_code import AsyncPort, PluginCall, is_raised_in_user_code
 
 if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase
@@ -216,9 +217,13 @@ class RecordPublisherFactory(RecordSource):
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
 
-        Called at the start, and then every `flink.shard.discovery.intervalmillis`. At the start an error ends the job. Later a
-        TransientError, and any error that is not of this library, is retried for `flink.job.max.outage`; then an error that is not of this
-        library ends the job.
+        Called at the start, and then every `flink.shard.discovery.intervalmillis`. At the start an error ends the job. Later:
+
+        - A TransientError, and any error that is not of this library, is retried for `flink.job.max.outage`; then an error that is not of
+          this library ends the job.
+        - A ConfigurationError, and a result that is not a list of shards, ends the job at once, because no retry can help.
+        - StreamNotFoundError means that the stream was deleted, once `discover` has raised it for a minute. Until then it is retried, and
+          the job reads on. A job whose streams were all deleted ends.
 
         Raises: StreamNotFoundError if the stream does not exist, or was deleted.
         """
@@ -317,11 +322,11 @@ async def make_publisher(
     factory: RecordPublisherFactory, shard: Shard, start: StartingPosition, metrics: ShardMetrics
 ) -> RecordPublisher:
     """Make a publisher of a shard. Raises: PluginError if the factory's `create` does not return one."""
-    with PluginCall(factory, "create", shard.key, note=""):  # the reader names the publisher in every error
+    with PluginCall(factory, "create", shard.key):
         made: Any = await factory.create(shard, start, metrics)
     if not isinstance(made, RecordPublisher):
         raise PluginError(
-            f"{type(factory).__name__}.create returned {made!r:.100} for {shard.key}: return a RecordPublisher"
+            f"{type(factory).__name__}.create returned {repr_of(made)} for {shard.key}: return a RecordPublisher"
         )
     return made
 
@@ -353,7 +358,7 @@ async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Se
 
 def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
-        raise PluginError(f"{what} returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none")
+        raise PluginError(f"{what} returned {repr_of(listed)} for {stream}: return a list of Shard, and [] for none")
     twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
     other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
     if twice or other:
@@ -386,3 +391,18 @@ def check_clock(now_ms: int, service_ms: int) -> str:
             f"this machine is {abs(offset_ms) / 1000:.0f} s {direction} the service: set its clock"
         )
     return "as that of the service"
+
+
+DELETED_SECONDS = 60.0
+"""How long `discover` must say that a stream does not exist which it has listed before, until the stream counts as deleted.
+
+A folder that is mounted again, or a database that is restored, is away for some seconds. The records of a deleted stream are gone, so
+nothing is lost by waiting.
+"""
+
+
+def is_fault_of_plugin(error: Exception) -> bool:
+    """Return whether an error of a listing shows that the plugin's code or its properties are wrong, so that no retry can help."""
+    # Missing credentials are a subclass of ConfigurationError, and may be there again soon.
+    is_its_own = type(error) is ConfigurationError and is_raised_in_user_code(error, or_installed=True)
+    return is_its_own or isinstance(error, PluginError)

@@ -26,35 +26,46 @@ class ShardMetrics:
     bytes_read: int = _counter("bytes", "payload read")
     bytes_per_read: int = _gauge("bytes", "payload of the last read")
     reads: int = _counter("reads", "successful reads, including empty ones")
-    retries: int = _counter("calls", "failed and retried")
-    throttles: int = _counter("calls", "throttled")
-    resubscribes: int = _counter("subscriptions", "opened after the first (fan-out)")
-    subscriptions_taken_over: int = _counter("subscriptions", "taken over by another caller")
-    subscriptions_refused: int = _counter("calls", "refused: consumer in use")
-    iterator_refreshes: int = _counter("iterators", "replaced because of age or expiry (polling)")
-    foreign_sub_records: int = _counter("records", "sub-records dropped: their hash key is of another shard")
-    unchecked_sub_records: int = _counter(
-        "records", "such sub-records kept: the stream's record distribution is not known"
+    retries: int = _counter("calls", "calls that failed and were retried")
+    throttles: int = _counter("calls", "calls that the service throttled")
+    resubscribes: int = _counter("subscriptions", "subscriptions opened after the first one (fan-out)")
+    subscriptions_taken_over: int = _counter("subscriptions", "subscriptions that another caller has taken over")
+    subscriptions_refused: int = _counter("calls", "subscriptions refused because the consumer is in use")
+    subscribed: int = _gauge("0 or 1", "1 while a fan-out subscription is open")
+    iterator_refreshes: int = _counter("iterators", "iterators replaced because of age or expiry (polling)")
+    foreign_sub_records: int = _counter(
+        "records",
+        "sub-records of aggregates that were dropped, because their hash key belongs to another shard. The KPL puts them again; those "
+        "of another producer are lost",
     )
-    retention_gaps: int = _counter("gaps", "reading continued after records that passed retention unread")
+    unchecked_sub_records: int = _counter(
+        "records",
+        "sub-records whose hash key belongs to another shard, and that were kept because the stream's record distribution is not known",
+    )
+    retention_gaps: int = _counter("gaps", "gaps: records that passed retention unread, after which reading continued")
     retention_not_checked: int = _counter(
-        "times", "it could not be checked whether records passed the retention unread"
+        "times", "times that the job could not check whether records passed the retention unread"
     )
     skipped_records: int = _counter(
-        "records", "skipped: no valid value or event time, or rejected by the sink (`flink.deserializer.error=SKIP`)"
+        "records",
+        "records skipped: no valid value or event time, or rejected by the sink (`flink.deserializer.error=SKIP`)",
     )
     dead_letters: int = _counter(
-        "records", "the same, written to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
+        "records",
+        "records written to the dead-letter sink, for the reasons for which SKIP skips them (`flink.deserializer.error=DEAD_LETTER`)",
     )
-    future_event_times: int = _counter("records", "with an event time too far ahead of their arrival")
+    future_event_times: int = _counter(
+        "records", "records whose event time was too far ahead of their arrival (`flink.watermark.future.limit`)"
+    )
     unacknowledged: int = _gauge(
-        "records", "received from a queue, and neither acknowledged nor given up; 0 for shards"
+        "records", "records received from a queue, and neither acknowledged nor released; 0 for shards"
     )
-    failed_acknowledgements: int = _counter("records", "not acknowledged, or not kept from others: they come again")
-    duplicates: int = _counter("records", "received again from a queue, of those that are remembered")
+    failed_acknowledgements: int = _counter(
+        "records", "records of a queue that could not be acknowledged, or kept from others: they are delivered again"
+    )
+    duplicates: int = _counter("records", "records received again from a queue while the job still remembers them")
     last_failure: Exception | None = None
     """The error of the last call, while it is tried again; None after a successful read."""
-    subscribed: int = _gauge("0 or 1", "1 while a fan-out subscription is open")
 
     def count_read(self, batch: RecordBatch) -> None:
         """Count the batch of a successful read."""

@@ -21,8 +21,9 @@ class SkippedRecordsLog:
     next record.
     """
 
-    def __init__(self, log: logging.Logger, clock: Clock | None = None) -> None:
+    def __init__(self, log: logging.Logger, clock: Clock | None = None, level: int = logging.WARNING) -> None:
         self._log = log
+        self._level = level
         self._clock = clock or SystemClock()
         self._next_at = float("-inf")
         self._unlogged = 0
@@ -58,7 +59,9 @@ class SkippedRecordsLog:
 
     def _write(self, what: str, where: Mapping[str, object] | None, error: BaseException | None = None) -> None:
         others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""
-        self._log.warning("%s%s", what, others, exc_info=None if error is None else for_log(error), extra=where)
+        self._log.log(
+            self._level, "%s%s", what, others, exc_info=None if error is None else for_log(error), extra=where
+        )
         self._next_at, self._unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
 
     def _write_later(self, seconds: float) -> None:

@@ -335,7 +335,7 @@ class QueueJob:
         async with self._receivers.sink_lock:
             with self._times.measured():
                 await self._dead_letters.flush()
-                with naming_sink(self._sink, "flush", is_watched=False):
+                with naming_sink(self._sink, "flush"):
                     await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
                 self._in_flight.finish(self._receivers.take_written())
 

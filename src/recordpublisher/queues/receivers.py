@@ -12,6 +12,7 @@ import msgspec
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.user_code import PluginCall
 
@@ -20,7 +21,7 @@ from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
-from ..fetcher.pipeline.sink_errors import naming_write
+from ..fetcher.pipeline.sink_errors import naming_writes
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
@@ -68,6 +69,7 @@ class Receivers:
         self._request_flush = request_flush
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
+        self._write_call = naming_writes(sink)
         self._bounds = Bounds()
         self._wanted = 1
         self._full_receives = 0
@@ -164,7 +166,7 @@ class Receivers:
             receiver.receiving_since_ms = None
         if not isinstance(records, Sequence) or not all(isinstance(each, UserRecord) for each in records):
             raise PluginError(
-                f"{type(self._source).__name__}.receive returned {records!r:.100}: return a list of UserRecord, and [] for none"
+                f"{type(self._source).__name__}.receive returned {repr_of(records)}: return a list of UserRecord, and [] for none"
             )
         return records
 
@@ -288,12 +290,12 @@ class Receivers:
         if len(batch):
             if self._sink.tells_done:
                 self._in_flight.gave(batch.sequence_numbers)  # before the write, because the sink may report during it
-            with naming_write(self._sink, batch):
+            with self._write_call.about(receiver.shard.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:
                     self._in_flight.took_back(batch.sequence_numbers)
-                    tell_user_error(error, batch)
+                    tell_user_error(error, self._sink, batch)
                     raise
         self._written += undeserialized if self._sink.tells_done else numbers
         receiver.records += len(batch)

@@ -101,6 +101,7 @@ class QueueView(msgspec.Struct, frozen=True):
             "records": self.receivers.records,
             "checkpointAgeMs": self.flushes.age_ms,
             "checkpointRunningMs": self.flushes.running_ms,
+            "checkpointDurationMs": self.flushes.durations.value(),
             "budgetUsedBytes": sum(each.held_bytes for each in self.receivers),
             "shards": len(shards),
             "openShards": len(shards),
@@ -219,7 +220,9 @@ def _nothing(metric: Metric[Any]) -> Any:
     """Return the value of a metric that a queue does not have."""
     if metric.type is MetricType.FLAG:
         return False
-    is_unknown = metric.type is MetricType.TEXT or (metric.type is MetricType.GAUGE and metric.unit in _UNKNOWN)
+    is_unknown = metric.type in (MetricType.TEXT, MetricType.HISTOGRAM) or (
+        metric.type is MetricType.GAUGE and metric.unit in _UNKNOWN
+    )
     return None if is_unknown else 0
 
 

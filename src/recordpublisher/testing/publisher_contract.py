@@ -29,10 +29,11 @@ from recordpublisher.publishers.base import (
     shards_listed_by,
     with_unlisted,
 )
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import describe_error, end_or_leave, waiting_line
 
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import OldestRecord, Shard
@@ -274,7 +275,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
-        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one."""
+        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one.
+
+        A stream that does not exist has no shards, or an error of this library.
+        """
         listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None:
             return
@@ -284,8 +288,17 @@ class PublisherContract(Contract[PublisherCase]):
         )
         later = await case.factory.discover(case.shard.stream, listed[-1].shard_id)
         assert later == [], (
-            f"`discover` after the last shard '{listed[-1].shard_id}' returned {later!r:.200}: nothing comes after it"
+            f"`discover` after the last shard '{listed[-1].shard_id}' returned {repr_of(later, 200)}: nothing comes after it"
         )
+        unknown = f"{case.shard.stream}-that-does-not-exist"
+        try:
+            await case.factory.discover(unknown, None)
+        except RecordPublisherError:
+            pass
+        except Exception as error:
+            raise AssertionError(
+                f"`discover` of a stream that does not exist raised {describe_error(error)}: raise StreamNotFoundError"
+            ) from error
 
     @on_case
     async def test_a_shard_that_is_listed_as_open_does_not_end(self, case: PublisherCase) -> None:
@@ -429,7 +442,7 @@ async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedCons
         calls = consumer.calls
         result = await publisher.run_observed(consumer)
         consumer.check_last_call()
-        assert isinstance(result, RunResult), f"`run` returned {result!r}, and not a RunResult"
+        assert isinstance(result, RunResult), f"`run` returned {repr_of(result)}, and not a RunResult"
         empty_runs = 0 if consumer.calls > calls else empty_runs + 1
         assert empty_runs < MAX_EMPTY_RUNS, (
             f"`run` returned INCOMPLETE {MAX_EMPTY_RUNS} times in a row without a batch: wait in `run` for records"
@@ -508,7 +521,7 @@ class _WatchedConsumer:
                 )
             )
         assert isinstance(batch, RecordBatch), self.report(
-            f"the publisher gave {batch!r:.100}: a consumer takes a RecordBatch"
+            f"the publisher gave {repr_of(batch)}: a consumer takes a RecordBatch"
         )
         try:
             check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys.

@@ -96,7 +96,7 @@ def test_who_waits_is_told_for_what_and_how_long(results, command):
     done = results[command]
     assert done.returncode == 0, done.stderr
     assert done.stderr == (
-        "recordpublisher: watching the table app and the stored positions for 0.1 s: whatever changes there is a worker that still runs "
+        "recordpublisher: watching the table app and the stored positions for 0.1 s: a change there shows that a worker still runs "
         "(--watch)\n"
     )
 

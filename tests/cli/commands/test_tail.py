@@ -443,7 +443,7 @@ def test_a_queue_is_answered_with_what_reads_shards(site):
 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert (
-        "the shown records would be taken from the queue. Valid: the name of a publisher that reads shards"
+        "this command would take the records from the queue. Valid: the name of a publisher that reads shards"
         in done.stderr
     )
 

@@ -64,7 +64,7 @@ async def test_a_source_beside_aws_needs_no_region_and_no_rights():
     assert not any("kinesis" in name for name in checked)
     assert checked["orders: shards"] == ("ok", "lines lists 0")
     assert checked["orders: records"][0] == "not checked"
-    assert checked["connection"] == ("not checked", "lines does not tell where it calls")
+    assert checked["connection"] == ("not checked", "lines does not say which endpoint it calls")
 
 
 async def test_streams_of_dynamodb_need_a_region_however_their_publisher_is_spelled():

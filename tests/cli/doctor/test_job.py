@@ -167,7 +167,7 @@ async def test_the_sink_of_a_plugin_says_what_it_finds():
         checked = await found(endpoint, registry, **{"flink.sink": "plugin"})
 
     assert checked["sink: broker"] == ("PROBLEM", "the broker does not answer: start it")
-    assert checked["sink: write"] == ("not checked", "it cannot be asked for without a change")
+    assert checked["sink: write"] == ("not checked", "a check would change something")
 
 
 async def test_the_positions_that_a_sink_keeps_are_closed(tmp_path):
@@ -379,5 +379,5 @@ async def test_a_worker_that_was_killed_is_replaced_by_a_start(tmp_path, monkeyp
     _, running = await checked({**places(tmp_path)["folder"], **INTERVAL})
 
     assert running.verdict == "ok"
-    assert running.words.startswith(f"not that it shows: worker {alone.name} (process {os.getpid()} on ")
+    assert running.words.startswith(f"probably not: worker {alone.name} (process {os.getpid()} on ")
     assert running.words.endswith("A start here replaces it")

@@ -134,7 +134,7 @@ async def test_a_right_that_the_sink_does_not_need_is_no_problem(endpoint):
 
     checked = await found(endpoint, SINK, "copy")
 
-    words = "AccessDeniedException; without it records of up to 1 MiB are put, by key"
+    words = "AccessDeniedException; without this permission records of up to 1 MiB are put, distributed by key"
     assert checked["kinesis:DescribeStreamSummary"] == ("not checked", words)
     assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
     assert "kinesis:GetShardIterator" not in checked
@@ -146,7 +146,7 @@ async def test_what_tags_and_a_key_of_ones_own_need_is_named(endpoint):
     checked = await found(endpoint, StreamUse(consumer="billing", has_tags=True, writes=WRITES))
 
     for action in ("kinesis:TagResource", "kms:Decrypt", "kms:GenerateDataKey"):
-        assert checked[action] == ("not checked", "it cannot be asked for without a change: look at the IAM policy")
+        assert checked[action] == ("not checked", "a check would change something: look at the IAM policy")
 
 
 async def test_fan_out_by_an_arn_needs_no_description_of_the_stream(endpoint):

@@ -77,4 +77,4 @@ async def test_the_log_of_a_job_without_a_name_says_that_positions_may_be_those_
     await run(places["folder"])
     with caplog.at_level(logging.INFO, "recordpublisher.start"):
         await run(places["folder"])
-    assert "Z; flink.job.name is not set, so they may be another job's" in caplog.text
+    assert "Z; they may belong to another job, because flink.job.name is not set" in caplog.text

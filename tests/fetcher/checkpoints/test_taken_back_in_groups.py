@@ -167,8 +167,16 @@ async def process(world, network, until=lambda: False):
     store, readers = Client(world.store, network), Readers(world.sink(network))
     group = ElasticGroup(store, SETTINGS, "job", random.Random(draw.random()))
     job = GroupJob("table", ("orders",), world.entries is not None, "job")
+    failed = []
     lives = WorkerLives(
-        group, readers, CurrentWorker(), clock, job=job, counts=LeaseCounts(), on_drain=lambda: lives.leave
+        group,
+        readers,
+        CurrentWorker(),
+        clock,
+        job=job,
+        counts=LeaseCounts(),
+        on_drain=lambda: lives.leave,
+        on_error=lambda error: not failed.append(error),
     )
     listing = ShardListing(list_shards, MissingShards(), StartingPosition.trim_horizon(), clock, 10.0)
     lives.start(asyncio.ensure_future, listing)
@@ -178,6 +186,8 @@ async def process(world, network, until=lambda: False):
             await asyncio.wait([lives._task], timeout=draw.uniform(1, 5))
             if lives._task.done():
                 return lives._task.result()
+            if failed:
+                raise failed[0]
             try:
                 await lives.checkpoint(may_be_partial=False)
             except (StoreUnavailableError, FencedError):

@@ -204,7 +204,7 @@ def test_a_later_life_of_a_group_ends_when_the_job_was_started_alone_meanwhile()
         worker.store.is_cut = True
         alone = await AloneProcess(group).start()
         worker.store.is_cut = False
-        with pytest.raises(StateError, match="runs this job alone"):
+        with pytest.raises(StateError, match="was started alone with this job"):
             await worker.running
         group.send()
         await group.wait_until_all_is_written()

@@ -189,6 +189,6 @@ def test_processes_that_wait_for_the_leases_of_killed_processes_are_not_ready_an
 
     waiting, ready = run_virtual(story())
     for (reason,) in waiting:
-        assert reason.startswith("no shard is read: the leases are those of worker ")
+        assert reason.startswith("no shard is read yet: the leases belong to worker ")
         assert "," not in reason.partition(" of which")[0].removesuffix(","), "only the killed process has leases"
     assert ready == [[]] * count

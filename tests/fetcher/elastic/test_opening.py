@@ -64,7 +64,7 @@ def fetcher_of(store, sink, properties=None):
 
 def test_a_sink_that_returns_stored_positions_is_refused():
     async def story():
-        with pytest.raises(ConfigurationError, match="returned positions that it keeps"):
+        with pytest.raises(ConfigurationError, match="stores positions itself"):
             await fetcher_of(MemoryStore(), KeepingSink()).open()
 
     run_virtual(story())

@@ -15,7 +15,7 @@ from recordpublisher.testing import run_virtual
 from fakes.leases.alone_process import AloneProcess
 from fakes.leases.elastic_processes import ElasticProcesses
 
-MESSAGE = "two supervisors seem to run this job alone"
+MESSAGE = "Two supervisors seem to start the same job"
 
 
 def now():

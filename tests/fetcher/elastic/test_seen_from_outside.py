@@ -9,7 +9,7 @@ from fakes.scripted_source import RecordingSink
 
 ALARMS = {"flink.alarm.interval": 60_000}
 NO_PERIODIC_CHECKPOINTS = {"flink.state.checkpoint.interval": -1}
-TEXT = "a worker of the group sends heartbeats and does not give up shards that others should read: worker "
+TEXT = "a worker of the group sends heartbeats and does not release shards that others should read: worker "
 
 
 class StuckSink(RecordingSink):
@@ -63,7 +63,7 @@ def test_a_worker_that_does_not_give_a_planned_shard_is_an_alarm_of_one_other_wo
         worker, counted, text = run_virtual(story())
     assert counted == [0, 2]
     assert text.count(f"{TEXT}{worker}, for ") == 1
-    assert f"`recordpublisher group drain JOB {worker} --force` takes them away" in text
+    assert f"run `recordpublisher group drain JOB {worker} --force`" in text
     assert f"over: {TEXT}{worker}" in caplog.text
 
 

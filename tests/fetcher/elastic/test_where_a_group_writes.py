@@ -70,8 +70,10 @@ def test_a_group_with_new_positions_is_told_whose_rows_are_there_already(caplog)
             await first.stop()
 
     run_virtual(story())
-    (told,) = [each.getMessage() for each in caplog.records if "other positions belong to them" in each.getMessage()]
-    assert told.startswith("the positions in memory are new, but UsedTable has rows of another-job/0: ")
+    (told,) = [
+        each.getMessage() for each in caplog.records if "so their positions are in another place" in each.getMessage()
+    ]
+    assert told.startswith("no positions are stored in memory yet, but UsedTable has rows of another-job/0, ")
 
 
 class UsedTable(committing_sink.TableSink):

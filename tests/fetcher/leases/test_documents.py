@@ -148,7 +148,7 @@ def test_a_part_of_sixteen_shards_takes_at_most_six_write_units():
         (b"{", "Input data was truncated"),
         (b"[]", "Expected `object`, got `array`"),
         (b"{}", "missing required field"),
-        (b'{"format":1}', "missing required field .*; if it is not of this job, move it away"),
+        (b'{"format":1}', "missing required field .*; if it belongs to another program, move it away"),
         (b'{"format":1,"deep":' + b"[" * 200_000, ""),
         (b'{"format":2}', "it has format 2"),
     ],

@@ -77,7 +77,7 @@ def test_a_worker_that_was_sealed_before_it_joined_begins_anew_too():
     async def sealed():
         raise FencedError("sealed")
 
-    with pytest.raises(LateJoinError, match=r"declared it dead \(sealed it\) before its first heartbeat was confirmed"):
+    with pytest.raises(LateJoinError, match=r"sealed it \(declared it dead\) before its first heartbeat was confirmed"):
         run_virtual(join_group(sealed, Heartbeat(), VirtualClock(), LEASE))
 
 

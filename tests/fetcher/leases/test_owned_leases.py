@@ -77,7 +77,7 @@ def test_a_shard_that_the_table_gives_to_another_is_lost(owned):
 
 
 def test_a_shard_that_was_never_prepared_cannot_be_owned(owned):
-    with pytest.raises(ImpossibleStateError, match="did not prepare it"):
+    with pytest.raises(ImpossibleStateError, match="has not asked for it"):
         owned.apply(table(6, a=("me", 5), b=("me", 6)))
 
 

@@ -73,7 +73,7 @@ def test_a_store_that_answers_again_is_logged(caplog, monkeypatch):
 
             monkeypatch.setattr(group.store, "compare_and_set", fail)
             await asyncio.sleep(7)
-            assert "no heartbeat of a: no answer" in caplog.text
+            assert "a heartbeat of worker a was not stored; it is tried again: no answer" in caplog.text
             assert "answers again" not in caplog.text
             monkeypatch.setattr(group.store, "compare_and_set", write)
             await asyncio.sleep(60)

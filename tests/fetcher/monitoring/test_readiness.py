@@ -14,7 +14,7 @@ from fakes.kept_snapshots import KeptSnapshots
 from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
-NOT_RUNNING = ["it does not run: it is starting, draining or has ended"]
+NOT_RUNNING = ["this worker does not run: it is starting, draining or has ended"]
 NOT_READ_YET = ["no shard was read yet"]
 
 
@@ -123,7 +123,7 @@ def test_it_is_not_ready_while_a_checkpoint_is_stuck():
 
     (stuck,), metrics, then = run_virtual(run())
 
-    assert stuck.endswith("store or sink do not answer")
+    assert stuck.endswith("the store or the sink does not answer")
     assert 60_000 < metrics["checkpointRunningMs"] < metrics["checkpointAgeMs"]
     assert then == []
 

@@ -102,13 +102,13 @@ class BrokenSource(ScriptedSource):
         raise ConnectionError("broken pipe to source")
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_an_error_of_a_publisher_names_it_and_its_shard(at_once):
+@pytest.mark.parametrize(("at_once", "name"), [(True, "BrokenSource.create"), (False, "ScriptedPublisher.run")])
+def test_an_error_of_a_publisher_names_its_method_and_its_shard(at_once, name):
     source = BrokenSource(at_once)
     source.add("0", EPOCH_MS)
     with pytest.raises(ConnectionError) as raised:
         run_virtual(read(source, RecordingSink()))
-    assert raised.value.__notes__ == ["the publisher of BrokenSource for s/0 failed"]
+    assert raised.value.__notes__ == [f"`{name}` for s/0 failed"]
 
 
 def test_an_error_of_what_takes_its_batches_is_not_the_publishers():

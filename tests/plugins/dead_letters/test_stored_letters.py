@@ -151,7 +151,7 @@ async def test_a_field_that_does_not_fit_costs_its_letter(tmp_path, caplog, kind
     ]
     named = {"jsonl": "line 2 of", "parquet": "row 2 of", "sql": "the row ("}
     assert named[kind] in message
-    assert "if it is not of this job, move it away" in message
+    assert "if it belongs to another program, move it away" in message
     await drop_all(tmp_path, kind)
     assert await listed(tmp_path, kind) == ([], 1)
 

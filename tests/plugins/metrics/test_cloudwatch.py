@@ -143,3 +143,31 @@ def test_the_metrics_of_the_sink_are_in_the_line_of_its_worker(tmp_path):
     assert metrics_of(line)["sinkOutstandingBytes"] == (0, "Bytes")
     assert metrics_of(line)["sinkCurrentSendTimeMs"] == (0, "Milliseconds")
     assert metrics_of(line)["records"] == (4, "Count")
+
+
+def test_a_histogram_is_what_was_counted_since_the_line_before_and_left_out_if_that_is_nothing(tmp_path):
+    given = [[3, 2, 1], [3, 2, 5], [3, 2, 5], [1, 0, 0]]  # the last one is that of a new start
+    file = tmp_path / "metrics.log"
+
+    async def run():
+        exporter = CloudWatchExporter(Properties({"flink.metrics.cloudwatch.file": str(file)}), FixedClock())
+        for counts in given:
+            value = {"bounds": [100, 500], "counts": counts, "sum": 10.0 * sum(counts)}
+            fetcher = MeasuredFetcher(0, {**METRICS, "worker": {**METRICS["worker"], "writeDelayMs": value}})
+            await exporter.send(await FetchersOfProcess([fetcher]).metrics())
+
+    asyncio.run(run())
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+
+    assert [line.get("writeDelayMs") for line in lines] == [
+        {"Values": [50, 300, 500], "Counts": [3, 2, 1], "Max": 500, "Min": 50, "Count": 6, "Sum": 60},
+        {"Values": [500], "Counts": [4], "Max": 500, "Min": 500, "Count": 4, "Sum": 40},
+        None,
+        {"Values": [50], "Counts": [1], "Max": 50, "Min": 50, "Count": 1, "Sum": 10},
+    ]
+    assert [metrics_of(line).get("writeDelayMs", (0, 0))[1] for line in lines] == [
+        "Milliseconds",
+        "Milliseconds",
+        0,
+        "Milliseconds",
+    ]

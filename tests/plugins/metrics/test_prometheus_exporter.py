@@ -203,3 +203,14 @@ def test_the_metrics_of_a_sink_have_a_line_for_each_worker():
         assert found["recordpublisher_sink_current_send_time_seconds", (("process", worker),)] == 0
     assert "# TYPE recordpublisher_sink_outstanding_bytes gauge" in page()
     assert page().count("# TYPE recordpublisher_sink_throttles_total ") == 1
+
+
+def test_a_histogram_counts_in_each_bucket_the_lower_ones_too_in_seconds():
+    given = {"bounds": [100, 2_500], "counts": [3, 2, 1], "sum": 9_500.5}
+    found = samples(page({**METRICS, "worker": {**METRICS["worker"], "writeDelayMs": given}}, workers=[0]))
+    name = "recordpublisher_worker_write_delay_seconds"
+    buckets = {dict(labels)["le"]: value for (each, labels), value in found.items() if each == f"{name}_bucket"}
+
+    assert buckets == {"0.1": 3, "2.5": 5, "+Inf": 6}
+    assert found[f"{name}_sum", (("process", "0"),)] == 9.5005
+    assert found[f"{name}_count", (("process", "0"),)] == 6

@@ -218,6 +218,9 @@ class ListsOnly:
     async def list_shards(self, stream):
         return [shard for shard in await self._service.list_shards(stream) if shard.shard_id == self._shard]
 
+    async def shard_exists(self, shard):
+        return False
+
 
 async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
     """Their unread records are lost: with such a position each start would fail, however often the job is reset."""
@@ -231,6 +234,25 @@ async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
 
         plan = await PositionsReset(positions, only_second, streams, job, start_named("LATEST"), [SECOND]).plan()
         assert [each.is_stored for each in plan] == [True, True]
+
+
+async def test_a_closed_shard_that_one_listing_lacks_keeps_its_place_in_the_reset(job, put, kinesis, stream):
+    put(b"1")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey="1000")
+    assert await read(job) == [b"1"]
+    async with job_and_lister(job) as (positions, service, streams):
+        listing, listings = service.list_shards, []
+
+        async def lacking(stream):
+            listed = await listing(stream)
+            listings.append(stream)
+            return listed if len(listings) > 1 else [shard for shard in listed if shard.shard_id != FIRST]
+
+        service.list_shards = lacking
+        resetting = PositionsReset(positions, service, streams, job, start_named("TRIM_HORIZON"))
+        await resetting.apply(await resetting.plan())
+
+    assert await read(job) == [b"1"]
 
 
 async def test_after_a_reset_to_the_tip_a_long_outage_is_a_gap(job, put):  # P3, S5
@@ -310,6 +332,30 @@ class TestAPublisherThatListsItsShards:
             await rp.reset_positions(own, "LATEST")
 
         assert len(await stored_states(own)) == 2
+
+    async def test_a_listing_that_lacks_a_shard_for_a_moment_forgets_no_position(self, own, monkeypatch):
+        await read(own)
+        discover, listings = memory_streams.MemoryFactory.discover, []
+
+        async def lacking(factory, stream, after):
+            listed = await discover(factory, stream, after)
+            listings.append(stream)
+            return listed if len(listings) > 2 else listed[1:]
+
+        monkeypatch.setattr(memory_streams.MemoryFactory, "discover", lacking)
+
+        moved = await rp.reset_positions(own, "LATEST")
+
+        assert {key.rpartition("/")[2] for key in moved} == {"p0", "p1"}
+        assert len(await stored_states(own)) == 2
+
+    async def test_a_shard_that_no_listing_has_any_more_is_forgotten(self, own, monkeypatch):
+        await read(own)
+        monkeypatch.setattr(memory_streams.MemoryFactory, "shards", {"p1": [b"2"]})
+
+        moved = await rp.reset_positions(own, "TRIM_HORIZON")
+
+        assert {key.rpartition("/")[2] for key in moved} == {"p1"}
 
     async def test_its_shards_are_imported(self, own, tmp_path):
         await read(own)

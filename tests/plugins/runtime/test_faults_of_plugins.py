@@ -1,14 +1,18 @@
 """What a job reports of a plugin whose methods hang, return something wrong, or raise what is not an error."""
 
 import asyncio
+import copy
 import time
 
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetterHandler
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.runtime import data_fetcher
 from recordpublisher.plugins.runtime.background_loop import LoopWatch
 from recordpublisher.publishers.base import shards_listed_by
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.memory_streams import PROPERTIES, MemoryFactory, install
@@ -107,6 +111,43 @@ async def test_a_call_that_blocks_the_event_loop_is_shown_while_a_job_opens_and_
     assert "in block" in caplog.text
 
 
+class HangingSink(RecordingSink):
+    """Its method never returns, and does not block the event loop."""
+
+    def __init__(self, method):
+        super().__init__()
+        self.method = method
+
+    async def write(self, batch):
+        await self.hang_in("write")
+
+    async def flush(self, checkpoint=None):
+        await self.hang_in("flush")
+
+    async def hang_in(self, method):
+        if method == self.method:
+            await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(("method", "subject"), [("write", " for s/a"), ("flush", "")])
+def test_a_method_of_a_sink_that_hangs_is_named_with_its_line(method, subject, caplog):
+    async def main():
+        source, sink = ScriptedSource(), HangingSink("")
+        source.add("a", 1)
+        fetcher = make_fetcher(source, sink)
+        await fetcher.open()
+        sink.method = method
+        await fetcher.run_bounded(Bounds(stop_at_tip=True))
+        await fetcher.close()
+
+    run_virtual(main())
+    hung = [line for line in caplog.messages if "has not returned" in line]
+    assert [line.partition(": it waits at ")[0] for line in hung] == [
+        f"`HangingSink.{method}`{subject} has not returned for {seconds} s" for seconds in (10, 20, 40)
+    ]
+    assert all(line.endswith("(hang_in)") for line in hung)
+
+
 class MyBase(BaseException):
     pass
 
@@ -163,6 +204,76 @@ async def test_the_error_names_the_method_of_the_sink(method, fault, words, monk
         await run(Faulty(method, fault))
 
 
+OWN_ERRORS = [
+    rp.ConfigurationError("a.b", 1, "2"),
+    rp.StateError("broken"),
+    rp.SinkError("broken"),
+    rp.TransientError("broken"),
+    rp.FatalKinesisError("broken"),
+]
+
+
+@pytest.mark.parametrize("method", ["open", "write", "flush", "close"])
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=lambda error: type(error).__name__)
+async def test_an_error_of_this_package_that_a_sink_raises_keeps_its_class_and_names_the_method(
+    error, method, monkeypatch
+):
+    install(monkeypatch, {"a": [b"1"]})
+    fault = copy.copy(error)
+    with pytest.raises(type(error)) as raised:
+        await run(Faulty(method, fault))
+    where = " at a batch of orders/a that begins at record 0" if method == "write" else ""
+    assert raised.value.__notes__ == [f"the sink Faulty failed in `{method}`{where}"]
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=lambda error: type(error).__name__)
+async def test_a_setting_of_a_dead_letter_sink_keeps_the_name_of_the_method(error, monkeypatch):
+    handler = DeadLetterHandler(None, OnBadRecord.FAIL, Faulty("open", copy.copy(error)))
+    with pytest.raises(type(error)) as raised:
+        await handler.open(rp.SinkContext(("orders",)))
+    assert raised.value.__notes__ == ["the dead-letter sink Faulty failed in `open`"]
+
+
+class FaultySource(ScriptedSource):
+    def __init__(self, method, error):
+        super().__init__()
+        self.method, self.error = method, error
+
+    def meet(self, method):
+        if method == self.method:
+            raise self.error
+
+    async def list_shards(self, stream, after=None):
+        return await shards_listed_by(self, stream, after)
+
+    async def discover(self, stream, after):
+        self.meet("discover")
+        return await super().list_shards(stream, after)
+
+    async def create(self, shard, starting_position, metrics):
+        self.meet("create")
+        return await super().create(shard, starting_position, metrics)
+
+    async def close(self):
+        self.meet("close")
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("method", "subject"), [("discover", " for s"), ("create", " for s/a"), ("close", "")])
+def test_an_error_of_this_package_that_a_factory_raises_keeps_its_class_and_names_the_method(method, subject, error):
+    async def main():
+        source = FaultySource(method, copy.copy(error))
+        source.add("a", 1)
+        fetcher = make_fetcher(source, RecordingSink())
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(stop_at_tip=True))
+        await fetcher.close()
+
+    with pytest.raises(type(error)) as raised:
+        run_virtual(main())
+    assert raised.value.__notes__ == [f"`FaultySource.{method}`{subject} failed"]
+
+
 async def test_an_exception_of_a_publisher_that_is_not_an_error_names_the_shard(monkeypatch):
     install(monkeypatch, {"a": [b"1"]})
 
@@ -193,7 +304,7 @@ async def test_a_publisher_of_an_own_listing_cannot_say_that_the_stream_was_dele
     monkeypatch.setattr(MemoryFactory, "create", fail)
     with pytest.raises(rp.StreamNotFoundError) as raised:
         await run(rp.MemorySink())
-    assert raised.value.__notes__ == ["the publisher of MemoryFactory for orders/a failed"]
+    assert raised.value.__notes__ == ["`Publisher.run` for orders/a failed"]
 
 
 class Async:

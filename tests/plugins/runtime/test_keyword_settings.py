@@ -116,5 +116,5 @@ def test_what_is_not_a_sink_is_an_error_that_says_what_is(sink, words):
 
 async def test_a_run_outside_async_with_says_what_is_missing(monkeypatch):
     install(monkeypatch, {"a": [b"1"]})
-    with pytest.raises(rp.StateError, match="use it inside 'async with fetcher:'"):
+    with pytest.raises(rp.StateError, match="take snapshots inside 'async with fetcher:'"):
         await rp.DataFetcher("orders", PROPERTIES, sink=rp.MemorySink()).run()

@@ -80,12 +80,16 @@ def lag(
     ] = None,
     watch_shards: Annotated[bool, typer.Option("--watch", help="Read again and again, until Ctrl-C.")] = False,
     interval: Annotated[
-        float | None, typer.Option(min=0.1, metavar="SECONDS", help="The same, after this time instead of 5 seconds.")
+        float | None,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="As --watch, with this time between two reads instead of 5 seconds."
+        ),
     ] = None,
     live: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Ask a running job, which its `run --dashboard` serves: rates and held shards too."
+            metavar="URL",
+            help="Ask the running job at the URL of its `run --dashboard`, for rates and held shards too.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
@@ -101,7 +105,7 @@ def lag(
 
     Example: recordpublisher lag orders --watch
 
-    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store is away it keeps the last
+    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store is unreachable it keeps the last
     values, and says how old they are.
     """
     seconds = interval or WATCH_SECONDS
@@ -135,8 +139,8 @@ def lag(
             is_early = check and not any(shard.alarm for shard in shards)
             when = f"; {_exits_later(properties)}" if is_early else ""
             print_note(
-                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or what it waits "
-                f"for does not answer (its store, its sink){when}"
+                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or its store or "
+                f"its sink does not respond{when}"
             )
         _report_alarms(shards, check)
 
@@ -167,10 +171,9 @@ def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobState
     positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
     if positions is None and is_job:
         why = (
-            without_positions(None, properties)
-            or "a queue does not tell how long it is: ask the running job with --live"
+            without_positions(None, properties) or "the length of a queue is not known: ask the running job with --live"
         )
-        print_note(f"{why}. Shown is what arrives in each shard")
+        print_note(f"{why}. The table shows what arrives in each shard")
     return positions
 
 

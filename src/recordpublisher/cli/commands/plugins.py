@@ -31,7 +31,7 @@ def plugins() -> None:
         for claim in table.claims():
             if (
                 claim.owner.plugin != "builtins" and claim.name.lower() not in table.clashing
-            ):  # A built-in class is only not importable if an extra is missing.
+            ):  # A built-in class that cannot be imported only lacks an extra.
                 try:
                     table.get(claim.name, "")
                 except PluginError as error:

@@ -79,7 +79,7 @@ async def import_positions(
     ] = False,
     watch: WatchSeconds = 20.0,
 ) -> None:
-    """Let a job continue after the checkpoints of the KCL or the positions of another job: nothing is read twice or skipped. Stop it first.
+    """Let a job continue after the checkpoints of the KCL, or the positions of another job, without a gap or a repetition. Stop both first.
 
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
@@ -148,7 +148,7 @@ async def reset_positions(
         bool, typer.Option("--apply/--dry-run", help="Write; otherwise show what would be written.")
     ] = False,
 ) -> None:
-    """Let a job continue from a time, the oldest record or the tip, instead of where it stopped. Stop it first, or it is fenced off.
+    """Let a job continue from a time, the oldest record or the tip, instead of where it stopped. Stop it first, or it ends with an error.
 
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """
@@ -170,8 +170,8 @@ async def reset_positions(
 
 
 WRITTEN_AGAIN = (
-    "Records that are read again are written again: those that a sink has already are twice there, except in a table that the sql sink "
-    "created: its rows stay as they are."
+    "Records that are read again are written again: a sink that has them already has them twice then, except in a table that the sql sink "
+    "created, whose rows stay as they are."
 )
 STILL_RUNNING = (
     "A worker that still runs ends with a FencedError at its next checkpoint after the positions are written."
@@ -253,7 +253,7 @@ async def kcl_transfer(
 
 async def _tell_and_pause(table_name: str, seconds: float) -> None:
     if seconds:
-        words = "whatever changes there is a worker that still runs (--watch)"
+        words = "a change there shows that a worker still runs (--watch)"
         print_note(f"watching the table {table_name} and the stored positions for {seconds:g} s: {words}")
     await asyncio.sleep(seconds)
 

@@ -49,7 +49,7 @@ def run_reloading(arguments: Sequence[str]) -> int:
             if signals or (has_ended and not code):
                 return code
             if has_ended:
-                log.warning("waiting for a changed file")
+                log.warning("the job has failed, and is started again when a file changes")
             while not signals and _watched_files() == files:
                 time.sleep(POLL_SECONDS)
             if signals:

@@ -69,7 +69,7 @@ class RunBounds:
     def applied(self, properties: Properties) -> Properties:
         """Return the properties for a run with these bounds.
 
-        A job that ends by itself and has no start begins at the oldest record: from the tip on there may be nothing to read for ever.
+        A job that ends by itself and has no start begins at the oldest record, because after the tip there may never be a record to read.
 
         Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
         """
@@ -146,10 +146,10 @@ def run(
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
-    Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
-    yields one. Options and -p are above its own settings and arguments: flink.state.uri replaces a state_store.
+    A program may make the job: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
+    yields one. Options and -p take precedence over its own settings and arguments: flink.state.uri replaces a state_store.
 
-    Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
+    Calls are retried for 15 minutes while the service, a state store or a database is unreachable (flink.job.max.outage).
     A host that DNS does not know ends the start after seconds.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once.
@@ -284,7 +284,7 @@ async def _supervise(
 
 
 def configure_logging(verbose: bool) -> Any:
-    """Set up logging; returns rich's console on a terminal, else None."""
+    """Set up logging, and return rich's console on a terminal, else None."""
     for name in ("run", "start", "metrics", "group", "columns"):
         shown = logging.getLogger(f"recordpublisher.{name}")
         shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))

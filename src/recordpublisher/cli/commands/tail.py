@@ -144,7 +144,7 @@ class RecordFormat(StrEnum):
 def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
 
-    `partitions`: the job's `flink.sink.partitions`, whose fields a schema has with the types that the job gives them.
+    - `partitions`: the job's `flink.sink.partitions`. In a written schema its fields have the types that it gives them.
 
     Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
     """
@@ -354,7 +354,7 @@ def tail(
     until: Annotated[str | None, typer.Option(metavar="TIME", help=_UNTIL)] = None,
     shards: Annotated[
         list[str] | None,
-        typer.Option("--shard", metavar="ID", help="Read only this shard of the one stream. May be repeated."),
+        typer.Option("--shard", metavar="ID", help="Read only this shard; with one stream. May be repeated."),
     ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Print only records whose partition key matches.")
@@ -401,7 +401,7 @@ def tail(
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_own=is_own)
     properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
     if reads_a_queue(properties):
-        valid, reason = shards_instead_of_queue(properties), "the shown records would be taken from the queue"
+        valid, reason = shards_instead_of_queue(properties), "this command would take the records from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)

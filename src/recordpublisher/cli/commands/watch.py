@@ -106,7 +106,7 @@ def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:
 
 @contextmanager
 def terminal_view() -> Iterator[Show]:
-    """Take the whole terminal until the block ends; show as many shards as fit."""
+    """Use the whole terminal until the block ends. Yield the function that shows a snapshot there, with as many shards as fit."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -276,7 +276,7 @@ def _commit(commit: CommitSnapshot) -> str:
 def _age(snapshot: JobSnapshot, now_ms: int, error: str | None) -> str:
     read = datetime.fromtimestamp(snapshot.time_ms / 1000, UTC).strftime("%H:%M:%S")
     text = f"Read at {read} UTC, {max(0, now_ms - snapshot.time_ms) // 1000} s ago"
-    return text if error is None else f"{text}; old, since reading fails: {error}"
+    return text if error is None else f"{text}; the values are old because reading fails: {error}"
 
 
 def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:

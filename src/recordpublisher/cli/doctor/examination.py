@@ -134,7 +134,7 @@ class Examination:
         return own, []
 
     async def _of_wrapper(self) -> list[Finding]:
-        """Return the findings of a publisher about what it reads in addition to the streams."""
+        """Return the findings of a publisher that wraps another one, as ARCHIVE does, about what it reads in addition to the streams."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.
@@ -194,7 +194,7 @@ class Examination:
     def _glue(self) -> list[Finding]:
         if (self._properties.value(DESERIALIZER) or "").lower() != "glue":
             return []
-        words = "the id of a schema version is in the records: look at the IAM policy"
+        words = "the ids of schema versions are in the records, so there is none to ask for: look at the IAM policy"
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
 
 
@@ -240,7 +240,7 @@ async def settings_findings(registry: Registry, properties: Properties, streams:
 def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
     check_properties(registry, properties)
     ineffective = [told for key in properties if (told := why_without_effect(key))]
-    with suppress(PluginError):  # that it cannot be imported is another finding
+    with suppress(PluginError):  # Another finding reports a publisher that cannot be imported.
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
     if ineffective:

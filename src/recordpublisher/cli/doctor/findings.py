@@ -11,11 +11,11 @@ from recordpublisher.publishers.base import Checks
 from ..execution import one_line
 
 log = logging.getLogger("recordpublisher.command")
-NEEDS_A_CHANGE = "it cannot be asked for without a change"
+NEEDS_A_CHANGE = "a check would change something"
 
 
 class Verdict(StrEnum):
-    """The first word of a line."""
+    """The verdict of a check, which begins its line."""
 
     OK = "ok"
     PROBLEM = "PROBLEM"

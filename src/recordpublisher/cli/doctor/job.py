@@ -52,11 +52,11 @@ from recordpublisher.publishers.shards import stream_name
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
 
 MIN_LOSS_MS = 4 * 3_600_000
-"""If unread records are lost in less than this time, a person has too little time left (ms)."""
+"""If unread records will be lost in less than this time, it is a problem, because a person needs time to act (ms)."""
 
 
 class JobChecks:
-    """The checks of one job. Nothing is opened, stored or retried. `made` closes the stores and sinks that it makes."""
+    """The checks of one job. Nothing is opened, stored or retried. `made` closes the stores and sinks that the checks make."""
 
     def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
         self._registry = registry
@@ -106,7 +106,7 @@ class JobChecks:
         findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
         field, fields = self._properties.value(TIMESTAMP_FIELD), of and fields_of(type_info(of))
         if fields and field is not None and field not in {each.name for each in fields}:
-            words = f"{type_name(of)} has no field {field!r}: a record without it in its JSON is a bad one"
+            words = f"{type_name(of)} has no field {field!r}: a record whose JSON lacks it is a bad record"
             findings.append(Finding(TIMESTAMP_FIELD.key, Verdict.NOT_CHECKED, words))
         return findings
 
@@ -269,7 +269,7 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     worker, record = next(iter(last.items()))
     if interval_ms < 0 or interval_ms / 1000 > MAX_SECONDS:
         raise NotCheckedError(
-            f"worker {worker} has stored nothing for {seconds:g} s, and {CHECKPOINT_INTERVAL.key} is {interval_ms}"
+            f"worker {worker} has stored nothing for {seconds:g} s, which is too short to tell: {CHECKPOINT_INTERVAL.key} is {interval_ms}"
         )
     if record.host == HOST and is_process(record.pid):
         raise RecordPublisherError(
@@ -277,8 +277,8 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
             f"Stop it first, or give this job {ANOTHER_PLACE}"
         )
     return (
-        f"not that it shows: worker {worker} (process {record.pid} on {record.host}) has stored nothing for {seconds:g} s, and was not "
-        "stopped: it was killed, or it has nothing to read. A start here replaces it"
+        f"probably not: worker {worker} (process {record.pid} on {record.host}) was not stopped, but has stored nothing for {seconds:g} s: "
+        "it was killed, or it has nothing to read. A start here replaces it"
     )
 
 
@@ -325,7 +325,10 @@ async def check_members(group: ElasticGroup) -> str:
 
 
 class OwnSource:
-    """Owns a queue, the factory of a publisher that lists its streams itself (`discover`), or one that wraps another (`is_wrapper`)."""
+    """Makes the checks of a source that does not read shards of Kinesis, and owns the source.
+
+    It is a queue, or the factory of a publisher that lists its streams itself (`discover`) or wraps another publisher (`is_wrapper`).
+    """
 
     def __init__(self, name: str, source: RecordSource, *, is_wrapper: bool = False) -> None:
         self.name = name
@@ -335,7 +338,7 @@ class OwnSource:
         """Return the endpoint that its publishers call. Raises: NotCheckedError if the source does not report it."""
         url = await self._source.endpoint_url()
         if url is None:
-            raise NotCheckedError(f"{self.name} does not tell where it calls")
+            raise NotCheckedError(f"{self.name} does not say which endpoint it calls")
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
@@ -350,7 +353,7 @@ class OwnSource:
 
             found.append(await examine(f"{stream}: shards", shards))
         if not checks:
-            reading = f"{self.name} reads them first when the job runs"
+            reading = f"{self.name} has no checks, and reads records only when the job runs"
             found.append(Finding(f"{stream}: records", Verdict.NOT_CHECKED, reading))
         return found
 

@@ -33,7 +33,7 @@ from recordpublisher.publishers.shards import arn_of, region_of_arn
 from .findings import Check, Finding, NotCheckedError, Verdict, examine
 
 CONNECTION = "connection"
-"""The beginning of the names of those checks without which no call can succeed."""
+"""The beginning of the names of checks that must succeed before any call can."""
 CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -64,7 +64,7 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
 async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
     """Return for each service where its calls go, and which credentials sign them.
 
-    `services`: the endpoint that the properties set, or None, by the SDK's name of the service.
+    - `services`: the endpoint that the properties set for each service, or None; by the name that the SDK gives the service.
     """
 
     async def found(service: str) -> str:

@@ -137,7 +137,9 @@ class StreamChecks:
             found = await self._client.describe_settings(self._stream)
         except FatalKinesisError as error:
             if self._use.writes and not self._use.reads:
-                raise NotCheckedError(f"{error.code}; without it records of up to 1 MiB are put, by key") from error
+                raise NotCheckedError(
+                    f"{error.code}; without this permission records of up to 1 MiB are put, distributed by key"
+                ) from error
             if self._use.consumer is None or self._use.consumer_arn is not None or self._arn is not None:
                 raise NotCheckedError(f"{error.code}; the job needs it only for the retention") from error
             raise

@@ -8,18 +8,20 @@ from contextlib import contextmanager
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
 
-MIN_PAUSE_SECONDS = 0.1
-"""Seconds between a checkpoint and the next requested one.
+from ..metric_types import Histogram
 
-Without this pause a thousand shards that end together would cause a thousand snapshots of a thousand shards each.
+MIN_PAUSE_SECONDS = 0.1
+"""The shortest pause between a checkpoint and one that was requested (seconds).
+
+Without it, a thousand shards that end together would cause a thousand snapshots of a thousand shards each.
 """
 
 
 class CheckpointScheduler:
     """Takes a checkpoint after each interval, and on request. With an interval of -1 it takes them on request only.
 
-    Requests made soon after a checkpoint share the next one. The scheduler is stopped and never cancelled, so that no flush or store is
-    interrupted.
+    Requests made soon after a checkpoint share the next one. To end it, call `stop` and wait for `run`; it is never cancelled, so no flush
+    and no write to the store is interrupted.
     """
 
     def __init__(self, interval_ms: int) -> None:
@@ -28,13 +30,13 @@ class CheckpointScheduler:
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
-        """Prepare for a run."""
+        """Make `run` possible again after `stop`."""
         self._stopping.clear()
 
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        A sink requests one, and so does the end of a shard whose children in other workers wait for the checkpoint (S2).
+        A sink requests one, and so does the end of a shard, because its children in other workers wait until the end is stored (S2).
         """
         self._requested.set()
 
@@ -56,19 +58,22 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Owns when a worker's checkpoints began and were stored. Only one is taken at a time. `CheckpointScheduler` decides when."""
+    """Remembers when a worker's last checkpoint was stored, and since when one is in progress. Only one is taken at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._started: float | None = None
         self._stored: float | None = None
+        self.durations = Histogram()
+        """How long the stored checkpoints took (ms), counted from the first attempt."""
 
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure the block, which takes and stores a checkpoint. The checkpoint counts as stored if the block does not raise."""
-        self._started = self._clock.monotonic() if self._started is None else self._started
+        self._started = started = self._clock.monotonic() if self._started is None else self._started
         yield
         self._stored, self._started = self._clock.monotonic(), None
+        self.durations.add((self._stored - started) * 1000)
 
     @property
     def age_ms(self) -> int | None:
@@ -77,9 +82,9 @@ class CheckpointAge:
 
     @property
     def running_ms(self) -> int:
-        """Time since the current checkpoint began (ms); 0 if the last checkpoint is stored.
+        """Time since the checkpoint in progress began (ms); 0 if the last checkpoint is stored.
 
-        If checkpoints before it were not stored, the time counts from the first of them.
+        If checkpoints before it could not be stored, the time counts from the first of them.
         """
         return self._since(self._started) or 0
 

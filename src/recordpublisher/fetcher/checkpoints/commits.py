@@ -1,4 +1,4 @@
-"""Commits the rows that a sink has staged, together with the positions, by one write of an entry (S6, E1)."""
+"""Commits the rows that a `CommittingSink` has staged: one conditional write stores the positions and names the staged items (S6, E1)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from ..sink import CommitNumber, CommittingSink, Staged
 
 
 class Commits:
-    """Owns the entry of one run of a worker (its life): the stored document that has the positions and names the staged items.
+    """Commits what a `CommittingSink` has staged, for one run of a worker.
 
-    This includes the entry's version, the number of the last commit, the write without an answer (undecided), and the commits
-    that are not published yet.
+    It owns the *entry*: the stored document of this worker, which has the positions and names the staged items that belong to them. Staged
+    items are durable and not visible yet; writing the entry commits them, and the sink then publishes them (makes them visible).
 
-    A write without an answer may have taken effect, or may still do so. It is repeated unchanged until its outcome is known: it
-    finds either its own value or the value of another process. So nothing is committed twice, and nothing of an ended life is
-    committed later. If the write were abandoned and its rows written with the next commit, rows could be written twice.
+    A write of the entry that got no answer is undecided: it may have taken effect, or may still do so. It is repeated unchanged until its
+    outcome is known: it finds either its own value or the value of another process. So nothing is committed twice, and nothing of an
+    earlier worker is committed late. If the write were abandoned and its rows written with the next commit, rows could be written twice.
 
     `settle` and `commit` must not overlap; `stage` and `publish` may be called while they run.
 
+    - `name`: the name of the entry in `store`.
+    - `writer`: the first part of the numbers of commits (`CommitNumber.writer`).
     - `version`: version of the stored entry, or None if there is none.
-    - `number`: the last number that was used before; the commits of this life have higher numbers.
+    - `number`: the last number that was used before; the commits of this worker have higher numbers.
     - `positions`: the positions in the stored entry.
     """
 
@@ -62,19 +64,19 @@ class Commits:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it is unknown if the last commit was stored."""
+        """Whether a commit got no answer, so that it is not known whether it was stored."""
         return self._undecided is not None
 
     @property
     def has_staged(self) -> bool:
-        """Whether the sink has staged items that the entry does not name yet."""
+        """Whether the sink has staged items that the stored entry does not name yet."""
         return bool(self._staged)
 
     async def settle(self) -> None:
-        """Prepare for the next commit: repeat an undecided write, and publish if too many commits are unpublished.
+        """Find out the outcome of a commit that got no answer, by repeating it. Then publish, if too many commits are unpublished.
 
-        Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
-        if waiting does not help.
+        Call this before each commit. Raises: FencedError if another process has written the entry; StoreUnavailableError if the store
+        cannot be reached now; StateError if waiting does not help.
         """
         if self._undecided is not None:
             await self._decide(self._undecided)
@@ -93,17 +95,17 @@ class Commits:
             self._staged.append(staged)
 
     async def commit(self, value_of: ValueOf, positions: Any, *, names_staged: bool = True) -> None:
-        """Write the entry. `settle` must have returned before.
+        """Write the entry, which commits the staged items that it names. `settle` must have returned before.
 
-        - `value_of`: returns the content of the entry. It is called before the first await, so that the entry contains the state
-          at the time of the call.
+        - `value_of`: returns the content of the entry. It is called before the first await, so that the entry contains the state at the
+          time of the call.
         - `positions`: the positions as plain JSON, in the format of the entry.
         - `names_staged`: if False, the entry names only items that were committed before.
 
         Raises: the errors of `settle`.
         """
         if self._undecided is not None:
-            raise AssertionError("a commit is undecided")
+            raise AssertionError("the outcome of the last commit is not known: call `settle` first")
         self._number += 1
         staged = tuple(self._staged) if names_staged else ()
         if self._sink.can_take_back:
@@ -116,7 +118,7 @@ class Commits:
         await self._decide(write)
 
     async def publish(self) -> None:
-        """Make the committed items visible, in the order of their numbers.
+        """Make the items that are committed and not visible yet visible, in the order of their numbers.
 
         Raises: FencedError if another process has written the entry; StoreUnavailableError if the destination cannot be reached now;
         StateError if a staged item is missing.
@@ -142,8 +144,8 @@ class Commits:
 
     def _fenced(self) -> FencedError:
         return FencedError(
-            f"another process owns {self._name} in {self._store.place}; this one must stop, what it had not committed is dropped; a "
-            "reset of the positions does that too"
+            f"{self._name} in {self._store.place} was written by another process, which has replaced this one, or "
+            "by a reset of the positions. This process stops; the other one reads again what it had not committed"
         )
 
     async def _decide(self, write: _Write) -> None:
@@ -162,12 +164,13 @@ class Commits:
 
 
 class CommitCounts(msgspec.Struct):
-    """Numbers on the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after another.
+    """Counts and times of the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after
+    another.
 
     - `files`, `size`: number of files of the last commit that had records, and their bytes.
     - `age_ms`: time since that commit was stored.
-    - `records`: number of records written to the sink before its last commit staged them.
-    - `undecided`: the entry and its place, while the write of the entry has no answer; otherwise None.
+    - `records`: number of records that were written to the sink when it staged the items of its last commit.
+    - `undecided`: the name and place of the entry, while a write of it has no answer; otherwise None.
     """
 
     clock: Clock = msgspec.field(default_factory=SystemClock)
@@ -183,11 +186,15 @@ class CommitCounts(msgspec.Struct):
         return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
 
     def begun(self, entry: str) -> None:
-        """Remember that an entry is being written."""
+        """Remember that a write of this entry (name and place) has begun and has no answer yet."""
         self.undecided = entry
 
     def decided(self, staged: Sequence[Staged], records: int) -> None:
-        """Remember that the entry which names `staged` is stored. `records` had been written when it was staged."""
+        """Count a commit that is stored.
+
+        - `staged`: the items that it has committed.
+        - `records`: number of records that were written to the sink when these items were staged.
+        """
         self.undecided, self.records = None, records
         if staged:
             self.files, self.size = sum(each.files for each in staged), sum(each.size for each in staged)
@@ -196,9 +203,9 @@ class CommitCounts(msgspec.Struct):
 
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
-"""With this many unpublished commits, the next commit publishes them first, because an entry has room for only a few."""
+"""If this many commits are not published yet, they are published before the next commit, because an entry has room to name only a few."""
 ValueOf = Callable[[int, Sequence[Staged]], bytes]
-"""Returns the stored form of the entry, from the number of the write, which makes it unique, and the staged items that it names."""
+"""Returns the content of the entry, from the number of the write, which makes each content unique, and the staged items that it names."""
 
 
 class _Write(msgspec.Struct, frozen=True):

@@ -21,9 +21,12 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class RestoredState:
-    """The merged snapshots of a job: the state of each shard by `Shard.key`, the pinned start (P3), and the newest generation.
+    """The stored state that a job continues from, merged from all snapshots that were found.
 
-    `taken_ms` is the time of the last snapshot, by the clock of the machine that took it. It is for people only; no decision depends on it.
+    - `shards`: the state of each shard by `Shard.key`.
+    - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+    - `generation`: the highest generation. Each start of the job has a higher one.
+    - `taken_ms`: the time of the last snapshot, by the clock of the machine that took it. It is for people only; no decision depends on it.
     """
 
     shards: Mapping[str, ShardState] = field(default_factory=dict)
@@ -33,7 +36,7 @@ class RestoredState:
 
     @property
     def streams(self) -> set[str]:
-        """The streams with restored state."""
+        """The streams of which a shard has restored state."""
         return {key.rsplit("/", 1)[0] for key in self.shards}
 
 
@@ -43,14 +46,16 @@ def snapshot_to_json(
     generation: int,
     taken_ms: int | None = None,
 ) -> dict[str, Any]:
-    """Return a snapshot.
+    """Return a snapshot: the state of each shard, as a plain dict that can be stored as JSON.
 
-    `taken_ms` is the time of the snapshot, by the clock of this machine. It is for people only; no decision depends on it.
+    - `pinned_ms`: the time that replaced LATEST, or None.
+    - `generation`: the number of this start of the job, which is higher than the one of the start before.
+    - `taken_ms`: the time of the snapshot, by the clock of this machine. It is for people only; no decision depends on it.
 
     Raises: StateError if there is neither a generation nor a shard: such a snapshot would replace a complete one.
     """
     if generation < 1 and not shards:
-        raise StateError("the fetcher is not open and has no shards; use it inside 'async with fetcher:'")
+        raise StateError("the fetcher is not open and has no shards: take snapshots inside 'async with fetcher:'")
     return {
         "version": VERSION,
         "generation": generation,
@@ -61,7 +66,7 @@ def snapshot_to_json(
 
 
 def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
-    """Merge snapshots. For each shard use the state of the newest generation, and within it the one with the highest position.
+    """Merge snapshots into one state. Each shard gets its state of the newest generation; within a generation, the one that is furthest.
 
     Raises: StateError if a snapshot cannot be read or has another version.
     """
@@ -85,9 +90,9 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
 
 
 def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
-    """Return the state of `above` for the shards that it has, and the state of `below` for all others.
+    """Return the state of each shard from `above` if it is there, else from `below`.
 
-    A program may restore a snapshot that has other shards than the store.
+    A program may restore a snapshot with other shards than those in the store.
     """
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
@@ -95,7 +100,7 @@ def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
 
 
 class StoredSnapshot(msgspec.Struct, rename="camel"):
-    """A snapshot as it is stored."""
+    """The fields of a snapshot as they are stored, with checks of their types and ranges."""
 
     generation: Count
     shards: dict[ShardKey, StoredState]
@@ -124,7 +129,7 @@ def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order
 
 
 def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, ...]:
-    """Return a sort key by progress: ended, then the sequence number, then whether the whole record was read or a part of it.
+    """Return a sort key for how far a shard was read: ended or not, then the sequence number, then whether all of that record was read.
 
     Raises: StateError if the sequence number cannot be read.
     """
@@ -133,15 +138,17 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
     try:
         order = order_of(state.position.sequence)
     except (TypeError, ValueError) as error:
-        raise StateError(f"a position cannot be read: {state.position.sequence!r}") from error
+        raise StateError(
+            f"the sequence number of a stored position cannot be read: {state.position.sequence!r}"
+        ) from error
     part = state.position.sub_sequence if state.position.is_inside_aggregate else float("inf")
     return (state.ended, True, order, part)
 
 
-# Names the documents of a job in a conditional store, and refuses the positions of another job (E10).
+# Names of a job's documents in a state store, and the check that positions do not belong to another job (E10).
 
 ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
-"""The setting to change, in words, for a job that must not share the positions of another one."""
+"""The setting to change, as messages name it, for a job that must not share the positions of another one."""
 _TAKE_ALONG = (
     "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
     "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
@@ -149,11 +156,13 @@ _TAKE_ALONG = (
 LEASE_TABLE = "group/leases"
 """The name of a group's lease table."""
 PARTS = "group/positions/"
-"""The prefix of the names under which a group's positions are stored. A sink that stores entries has such names too, but no lease table."""
+"""The prefix of the names under which a group's positions are stored. It is also used next to the rows of a sink, where there is no
+lease table.
+"""
 
 
 def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
-    """Check that stored positions do not belong to a job with another `flink.job.name`.
+    """Refuse stored positions that belong to a job with another `flink.job.name`.
 
     If either job has no name, the positions may belong to this job.
 
@@ -161,6 +170,6 @@ def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
     """
     if stored and given and stored != given:
         raise StateError(
-            f"{place} has the positions of job '{stored}', and this is job '{given}', which would continue from these. Give it a place of "
+            f"{place} has the positions of job '{stored}', and this is job '{given}', which would continue from them. Give it a place of "
             f"its own ({ANOTHER_PLACE}), or set {JOB_NAME.key}={stored} to continue as that job. {_TAKE_ALONG}"
         )

@@ -33,26 +33,27 @@ from .snapshot import RestoredState
 
 log = logging.getLogger("recordpublisher.fetcher")
 MAX_LISTINGS, PAUSE_SECONDS = 20, 1.0
-"""How often shards are listed again while a listing is older than the restored state, and the pause between two listings (s).
+"""How often shards are listed again while the listing is older than the restored state, and the pause between two listings (seconds).
 
-The last of these listings is used in any case.
+After that, the last listing is used even if it is still older.
 """
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """Where shards without a stored position start.
+    """Where the shards start that have no stored position.
 
     - `default`: the start of every shard that is not in `by_shard`.
-    - `by_shard`: the state in which a named shard starts, by shard id. The job then reads one stream.
+    - `by_shard`: the state in which a shard starts, by shard id. If it is not empty, the job reads one stream.
     """
 
     default: StartingPosition
     by_shard: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
 
     def of(self, shard: Shard) -> ShardState:
-        """Return the state in which a shard starts.
+        """Return the state in which a shard without a stored position starts.
 
-        If the given sequence number is at or before the shard's listed beginning, it starts at TRIM_HORIZON.
+        If `by_shard` gives a sequence number at or before the first one that the listing shows for the shard, the shard starts at
+        TRIM_HORIZON.
         """
         state = self.by_shard.get(shard.shard_id) or ShardState(self.default)
         first = given_position(state)
@@ -62,22 +63,26 @@ class Starts(msgspec.Struct, frozen=True):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether no shard starts at LATEST."""
+        """Whether these starts mean the same records whenever the job starts: no shard starts at LATEST."""
         starts = (self.default, *(state.start for state in self.by_shard.values()))
         return all(start.type is not PositionType.LATEST for start in starts)
 
     async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Starts:
-        """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed. See `pinned_at`."""
+        """Return these starts with LATEST replaced by the service's time (see `pinned_at`). The time is requested only if it is needed."""
         return self if self.is_pinned else self.pinned_at(await service_time_ms())
 
     def pinned_at(self, now_ms: int) -> Starts:
-        """Return these starts with LATEST and ages replaced by times. `now_ms` is the time of the service's clock (epoch ms)."""
+        """Return these starts with LATEST, or a start at an age, replaced by a time. `now_ms` is the time of the service's clock (epoch
+        ms).
+        """
         return self._each(lambda start: start.pinned_at(now_ms))
 
     def begun_at(self, start_ms: int | None) -> Starts:
-        """Return these starts with LATEST or an age replaced by `start_ms`, the time to which the job pinned it (epoch ms).
+        """Return these starts with LATEST, or a start at an age, replaced by `start_ms`: the time that the job's first start has put
+        there (epoch ms).
 
-        A start that is repeated, even by another process, is then the same (P3). With None the starts are unchanged.
+        A later start of the job, even by another process, then begins at the same records (P3). If `start_ms` is None, the starts are
+        unchanged.
         """
         return self if start_ms is None else self._each(lambda start: start.begun_at(start_ms))
 
@@ -93,10 +98,10 @@ async def list_restored(
     missing: MissingShards,
     is_ours: Callable[[Shard], bool] = lambda shard: True,
 ) -> Sequence[Shard]:
-    """Return every shard of `streams`, and list again if a shard is missing that has not expired.
+    """Return every shard of `streams`. List again while the listing lacks a restored shard that is not known to be past retention.
 
-    Otherwise the missing shard would seem to be lost, or to be new later. Afterwards `missing` knows which of the restored shards that the
-    listing lacks have expired.
+    If such a shard were left out, its records would seem to be lost, or it would later be taken for a new shard. Afterwards `missing` knows
+    which of the restored shards that the listing lacks are past retention.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
@@ -106,24 +111,27 @@ async def list_restored(
         inconsistent = young | {key for key in unlisted if not missing.is_expired(key)}
         if not inconsistent:
             break
-        log.warning("the listing lacks these shards, listing again: %s", ", ".join(sorted(inconsistent)))
+        log.warning(
+            "the listing of shards is older than the stored positions: it lacks %s. Listing again",
+            ", ".join(sorted(inconsistent)),
+        )
         await asyncio.sleep(PAUSE_SECONDS)
     return listed
 
 
-# Decides in which state each listed shard starts, restored or new, and whether records were lost in the meantime (P3,
-# S5).
+# initial_states decides in which state each listed shard starts. Other functions here find out whether records were lost since the last run
+# (P3, S5).
 
 
 def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Starts) -> dict[str, ShardState]:
-    """Return the state from which each listed shard starts, for all workers.
+    """Return the state from which each listed shard starts, whichever worker reads it.
 
-    - A shard with restored state resumes there.
-    - An ancestor of a started shard counts as finished, because its state was dropped after its end. An ancestor of a shard that has not
-      started does not count as finished, because that shard may be waiting for it.
+    - A shard with restored state continues there.
+    - An ancestor of a shard that has started counts as read to its end, because its state was dropped after its end. An ancestor of a shard
+      that has not started does not, because that shard may be waiting for it.
     - Any other shard of a stream with restored state is new and starts at TRIM_HORIZON.
-    - A shard of a stream without restored state starts as `starts` says. A shard that is named there counts as started for its ancestors,
-      and its descendants start at TRIM_HORIZON.
+    - A shard of a stream without restored state starts as `starts` says. If `starts.by_shard` names it, it counts as started for its
+      ancestors, and its descendants start at TRIM_HORIZON.
     """
     shards, read_streams = {shard.key: shard for shard in listed}, restored.streams
     new_streams = [shard for shard in shards.values() if shard.stream not in read_streams]
@@ -148,16 +156,16 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Sta
 
 
 def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Return restored shards that were not read to their end and are no longer listed: their records are past retention (S5)."""
+    """Return restored shards that were not read to their end and that the listing lacks: their records are past retention (S5)."""
     known, wanted = {shard.key for shard in listed}, set(streams)
     unfinished = [key for key, state in restored.shards.items() if not state.ended and key not in known]
     return [key for key in unfinished if stream_of(key) in wanted]
 
 
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
-    """Return what is known of shards that the listing lacks, in case a later listing has them.
+    """Return what is known of shards that the listing lacks, because a later listing may have them.
 
-    It is their restored state, or the state of a finished shard.
+    That is their restored state, or for an ancestor of a shard that has started, the state of a shard that has ended.
     """
     shards = {shard.key: shard for shard in listed}
     finished = ShardState(StartingPosition.trim_horizon(), ended=True)
@@ -170,7 +178,7 @@ def missing_shards(
 ) -> set[str]:
     """Return the shards that the listing lacks: restored ones, and parents for which shards of this worker would wait (S2, S5).
 
-    These shards are past retention, or the listing is inconsistent.
+    They are either past retention, or missing only because the listing is not complete.
     """
     shards, wanted = {shard.key: shard for shard in listed}, set(streams)
     of_streams = {key for key in restored.shards if stream_of(key) in wanted}
@@ -180,7 +188,8 @@ def missing_shards(
 
 
 def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Return restored shards that are younger than every listed shard of their stream: the listing is older than the state.
+    """Return restored shards that are younger than every listed shard of their stream. They show that the listing is older than the
+    state.
 
     Kinesis numbers shards by creation, and retention removes the oldest first, so a complete listing never lacks the youngest shards.
     """
@@ -192,23 +201,25 @@ def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState
 
 
 def last_seen_ms(state: ShardState) -> int:
-    """Return the time (epoch ms) until which nothing of the shard was lost, or 0 if nothing is known.
+    """Return the time (epoch ms) until which nothing of the shard can have been lost, or 0 if nothing is known.
 
-    It is the latest of the arrival of its last record, its last read at the tip, and what is known of the beginning of a shard that was
-    never read.
+    It is the latest of three times: the arrival of its last record, its last read at the tip, and, for a shard that was never read, the
+    time until which its parents were open.
     """
     return latest(state.arrival_ms, state.tip_ms, state.seen_ms) or 0
 
 
 def shards_read_long_ago(restored: RestoredState, now_ms: int) -> set[str]:
-    """Return restored shards, including ended ones, that were last read almost a day ago. The others have lost nothing (S5)."""
+    """Return restored shards, including ended ones, that were last read almost a day ago. No record of the other shards can be lost
+    (S5).
+    """
     return {key for key, state in restored.shards.items() if may_have_gap(last_seen_ms(state) or None, now_ms)}
 
 
 async def shards_past_retention(
     shards: Iterable[Shard], restored: RestoredState, retention: RetentionCheck
 ) -> list[str]:
-    """Return the keys of those restored shards that are not at their end and whose unread records are lost (S5)."""
+    """Return the keys of restored shards whose unread records are past retention and lost. Shards that have ended are left out (S5)."""
     states = [(shard, restored.shards[shard.key]) for shard in shards]
     unfinished = [(shard, state) for shard, state in states if not state.ended]
     gaps = await asyncio.gather(
@@ -218,7 +229,7 @@ async def shards_past_retention(
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
-    """Return the error that names the shards with lost records."""
+    """Return the error for these shards, of which records were lost. It names each shard and its position."""
     places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to continue without them"
@@ -231,7 +242,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """Give a child that may start now the lowest watermark of its parents, even if they ended in an earlier run of the job (W5)."""
+    """Return the state of a child with the lowest watermark of its parents, if they have ended, even in an earlier run of the job (W5)."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
@@ -240,9 +251,9 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
 
 
 def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> ShardState:
-    """Remember that a child that was never read began after its parents were last known to be open (S5).
+    """Return the state of a child that was never read, with the time until which its parents were last known to be open (S5).
 
-    The parents may no longer be listed.
+    No record of the child is older than that. The parents may no longer be listed.
     """
     if state.ended or state.position is not None or state.seen_ms is not None:
         return state
@@ -252,17 +263,18 @@ def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> Shar
 
 
 def is_startable(shard: Shard, states: Mapping[str, ShardState]) -> bool:
-    """Return whether every parent was read to its end, according to the states of a restored job (S2)."""
+    """Return whether every parent of a shard was read to its end, according to the states of a restored job (S2)."""
     return parents_ended(parent_keys(shard), lambda parent: parent not in states or states[parent].ended)
 
 
 def shards_with_unread_children(
     listed: Sequence[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Return restored shards that were read to their end and whose children are unknown: the children may have come and gone unread.
+    """Return restored shards that were read to their end and whose children may be past retention, without having been read.
 
-    This is so if the shard is no longer listed, and the whole state of its stream is older than the stream's oldest record. In a younger
-    state the children may have been dropped before their parent.
+    That is so if the shard is no longer listed, its children are unknown, and the whole state of its stream is older than the stream's
+    oldest record. A state that is younger proves nothing, because it may have dropped children that were read to their end before their
+    parent. So these shards are not returned.
     """
     known = {shard.key for shard in listed}
     known |= {key for shard in listed for key in parent_keys(shard)}
@@ -275,9 +287,9 @@ def shards_with_unread_children(
 
 
 def valid_by_shard(words: str) -> str:
-    """Return the valid values, in words, for positions given by shard.
+    """Return, for a message, what positions given by shard must look like.
 
-    `words`: a text that lists the words which may be given instead of a number.
+    `words`: the words that may be given instead of a sequence number, such as `, "TRIM_HORIZON"`.
     """
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 
@@ -287,19 +299,19 @@ _SHARD_END = "SHARD_END"
 
 
 def given_position(state: ShardState) -> SequenceNumber | None:
-    """Return the sequence number at or after which a shard starts, or None if it does not start at one."""
+    """Return the sequence number at or after which a shard starts, or None if it starts in another way."""
     if state.position is None and state.start.type is PositionType.AT_SEQUENCE_NUMBER:
         return SequenceNumber(state.start.sequence_number or "")
     return state.position
 
 
 def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return where each named shard starts, by shard id, from JSON.
+    """Return the state in which each shard starts, by shard id, from positions given as JSON.
 
-    The positions may be in our format, or in the format in which the connectors of qubole and awslabs store them. `option` is the option
-    that errors name.
+    The positions may be in our format, or in the format in which the Spark connectors of qubole and awslabs store them. Errors name
+    `option`.
 
-    Raises: ConfigurationError if the text is not valid, or if positions of another stream or several streams are given.
+    Raises: ConfigurationError if the text is not valid, if the positions are those of another stream, or if several streams are given.
     """
     entries = json_by_shard(option, given, VALID_BY_SHARD, streams)
     _check_stream(option, entries.pop("metadata", None), streams[0])
@@ -309,7 +321,7 @@ def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str
 
 
 def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -> dict[str, Any]:
-    """Return the entries of positions by shard, for the start or the end of a read.
+    """Return the entries of positions given by shard, for the start or the end of a read: a JSON object by shard id.
 
     Raises: ConfigurationError if the text is not a JSON object with entries, or if there are several streams.
     """
@@ -325,7 +337,7 @@ def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -
 
 
 def position_of(option: str, entry: object, valid: str, *words: str) -> str:
-    """Return the position in a shard's entry, for the start or the end of a read: a sequence number, or one of `words`.
+    """Return the position that is given for one shard, for the start or the end of a read: a sequence number, or one of `words`.
 
     Raises: ConfigurationError if the entry is neither.
     """
@@ -338,12 +350,15 @@ def position_of(option: str, entry: object, valid: str, *words: str) -> str:
 def _check_stream(option: str, metadata: object, stream: str) -> None:
     stored = metadata.get("streamName") if isinstance(metadata, dict) else None
     if stored is not None and stored != stream_name(stream):
-        reason = f"these positions are of the stream {stored!r}"
+        reason = f"these positions belong to the stream {stored!r}"
         raise ConfigurationError(option, str(stored), repr(stream_name(stream)), reason=reason)
 
 
 def _state_of(option: str, entry: object) -> ShardState:
-    """Return the state in which one shard starts. A text is TRIM_HORIZON, LATEST, or the number of the first record to read."""
+    """Return the state in which one shard starts, from the entry that is given for it.
+
+    A text is TRIM_HORIZON, LATEST, or the number of the first record to read. An object was stored by another connector.
+    """
     if isinstance(entry, dict):
         return _stored_state(option, entry)
     position = position_of(option, entry, VALID_BY_SHARD, PositionType.TRIM_HORIZON, PositionType.LATEST)
@@ -353,7 +368,9 @@ def _state_of(option: str, entry: object) -> ShardState:
 
 
 def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
-    """Return a position that a connector of qubole or awslabs has stored: with iteratorType and iteratorPosition, times in epoch ms."""
+    """Return the state from an object that a Spark connector of qubole or awslabs has stored: iteratorType and iteratorPosition (a time
+    in epoch ms).
+    """
     kind, at = str(entry.get("iteratorType", "")).upper(), str(entry.get("iteratorPosition", ""))
     if kind == _SHARD_END:
         return ShardState(StartingPosition.trim_horizon(), ended=True)
@@ -373,30 +390,40 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
     return ShardState(StartingPosition.trim_horizon(), position=after)
 
 
-# The port through which the fetcher uses the worker of a job that runs alone (`fetcher/elastic/alone_worker.py`).
+# AloneJob is the port through which the fetcher uses the worker of a job that runs alone (`fetcher/elastic/alone_worker.py`).
 
 
 class AloneJob(Protocol):
-    """Takes every shard, and stores the positions: by `store`, or for a `CommittingSink` by `settle`, `commit` and `publish`."""
+    """Takes over every shard for a process that runs alone, and stores the positions.
+
+    For most sinks `store` does that. A `CommittingSink` needs three steps:
+
+    1. `settle`: find out whether the last commit was stored, if it got no answer.
+    2. `commit`: store the written rows and their positions in one step.
+    3. `publish`: make the committed rows visible.
+    """
 
     @property
     def counts(self) -> CommitCounts | None:
-        """Numbers on the commits of a `CommittingSink`; None for other sinks."""
+        """Counts and times of the commits of a `CommittingSink`; None for other sinks."""
 
     async def open(self) -> tuple[int, list[State]]:
-        """Acquire every shard, and return the epoch (each start has a higher one) and the stored snapshots."""
+        """Acquire every shard. Return the epoch, which is higher at each start, and the stored snapshots."""
 
     async def store(self, state: State) -> None:
-        """Store a snapshot."""
+        """Store a snapshot of all positions."""
 
     async def settle(self) -> None:
-        """Repeat a commit whose outcome is unknown."""
+        """Find out the outcome of a commit that got no answer, by repeating it."""
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Stage the written records, and commit them with this snapshot. `records`: number of records written so far."""
+        """Let the sink stage the written records, and commit them together with this snapshot.
+
+        `records`: number of records written so far.
+        """
 
     async def publish(self) -> None:
         """Make the committed rows visible."""
 
     async def close(self) -> None:
-        """Close the stores."""
+        """Close the stores of positions."""

@@ -1,10 +1,10 @@
-"""A group: a fetcher reads the shards whose leases its worker holds. Start at `leased_ownership.py`.
+"""The fetcher of one worker in a group of processes: it reads the shards whose leases its worker holds. Start at `leased_ownership.py`.
 
-`leased_ownership.py` also joins and leaves the group of processes; `leased_shards.py` begins and stops shards while the fetcher
-runs.
+`leased_ownership.py` joins and leaves the group, and `leased_shards.py` begins and stops shards while the fetcher runs. `alone_worker.py`
+is for a job without a group.
 
-A property of a worker that other workers consider in their plans is read from `publishers/properties/job_properties.py` into
-`fetcher/leases/lease_settings.py`. `fetcher/leases/worker.py` writes it into `fetcher/leases/group_store.py`.
-`fetcher/leases/planning.py` makes the plan, and decides which free shards a worker may take. `plugins/groups.py` and
-`cli/commands/group.py` show it to people.
+To add a property of a worker that other workers consider: declare it in `publishers/properties/job_properties.py`, read it in
+`fetcher/leases/lease_settings.py`, let `fetcher/leases/worker.py` write it into the worker's record (`fetcher/leases/group_store.py`), and
+use it in `fetcher/leases/planning.py`, which decides which worker should have each shard. `plugins/groups.py` and `cli/commands/group.py`
+show it to people.
 """

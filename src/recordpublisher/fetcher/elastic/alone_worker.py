@@ -43,23 +43,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recordpublisher.start")
 CONFIRMED_SECONDS = 20.0
-"""If no answer has shown for this time that this worker still owns the shards, it asks the store between two checkpoints (seconds).
+"""Seconds without proof that this worker still owns the shards, after which it reads its record from the store between two checkpoints.
 
-That happens if checkpoints are rare, or if one of them waits long for the sink.
+Each stored checkpoint is such a proof. The extra read is needed if checkpoints are rare, or if one of them waits long for the sink.
 """
 CLOSE_SECONDS = 5.0
-"""Longest time for the last write of a worker that stops (seconds)."""
+"""The longest time for the last write of a worker that stops (seconds)."""
 LEFT_MS = 86_400_000
-"""After this time, the documents of a start that never took over the shards are deleted (ms)."""
+"""Age (ms) after which the next start deletes the documents of a start that never took over the shards."""
 
 
 class AloneWorker:
-    """Owns the worker of a process that runs alone, and its positions: the states of all shards.
+    """The worker of a process that runs alone: it owns every shard, and stores the positions of all of them.
 
-    While it runs, its part (the document with its positions) is the only document that changes. The lease table names the worker,
-    and has no leases: every reader adds the states that are in the part (`LeaseTable.folded`). So a child begins as soon as its
-    parents have ended, without waiting for a write of the table. Each write of the part is conditional, and it is refused once a
-    later start has sealed the part, so that it never changes again.
+    While it runs, it writes only one document: its part, which has the positions. The lease table names the worker and has no leases. A
+    process that reads the table adds the positions in the part to it (`LeaseTable.folded`), so a child begins as soon as its parents have
+    ended, without a write of the table.
+
+    Each write of the part is conditional. A later start seals the part, which means that this worker can no longer write it.
     """
 
     def __init__(self, group: ElasticGroup, job: GroupJob, sink: Sink, clock: Clock) -> None:
@@ -87,23 +88,23 @@ class AloneWorker:
 
     @property
     def counts(self) -> CommitCounts | None:
-        """Numbers on the commits of a `CommittingSink`; None for other sinks."""
+        """Counts and times of the commits of a `CommittingSink`; None for other sinks."""
         return None if self._life is None else self._life.counts
 
     @property
     def place(self) -> str:
-        """Where the positions are stored."""
+        """Where the positions are stored, as messages show it."""
         return self._group.store.place
 
     async def open(self) -> tuple[int, list[State]]:
-        """Take every shard, and return the epoch and the stored state, as one snapshot or none.
+        """Acquire every shard. Return the epoch, and a list with the snapshot of the stored positions, or an empty list if there are none.
 
-        An alone worker that still runs is replaced at once, or after a pause if it has replaced another one just before
-        (`RivalStarts`). The call may be repeated after an error: it finds what an attempt without an answer has written.
+        A worker that still runs alone is replaced at once, or after a pause if it has itself replaced another worker just before
+        (`RivalStarts`). The call may be repeated after an error: it finds what an earlier attempt has written without getting an answer.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
-        StoreUnavailableError if the store cannot be reached now; FencedError if another start has replaced (sealed) this worker
-        in the meantime.
+        StoreUnavailableError if the store cannot be reached now; FencedError if another start has replaced (sealed) this worker in the
+        meantime.
         """
         for attempt in range(MAX_ATTEMPTS):
             found = await self._documents.read_table()
@@ -113,8 +114,8 @@ class AloneWorker:
             running = await self._check(found)
             if await self._rivals.wait(running):
                 continue
-            # A predecessor that was suspended within a transaction may hold locks on the documents that this start seals
-            # (closes to it) next.
+            # If the previous worker was suspended within a transaction, its database session may hold locks on the documents that this
+            # start seals next.
             await self._group.store.end_sessions("alone")
             if table.alone is not None and isinstance(self._sink, CommittingSink):
                 await self._sink.end_life(table.alone.worker)
@@ -132,21 +133,31 @@ class AloneWorker:
                 await pause_after_conflict(attempt)
             else:
                 return await self._opened(after)
-        raise StateError(f"{self.place} cannot be taken over: other processes start again and again")
+        raise StateError(
+            f"{self.place} cannot be taken over: other processes of this job start again and again. Run one of them"
+        )
 
     async def store(self, state: State) -> None:
-        """Store a snapshot. Raises: FencedError if a later start owns the shards; StateError if it cannot be stored."""
+        """Store a snapshot of all positions.
+
+        Raises: FencedError if a later start owns the shards; StateError if the snapshot cannot be stored.
+        """
         await self._store(state, is_checkpoint=False)
 
     async def settle(self) -> None:
-        """Repeat a commit whose outcome is unknown. Raises: FencedError if a later start owns the shards."""
+        """Find out the outcome of a commit that got no answer, by repeating it.
+
+        Raises: FencedError if a later start owns the shards; StoreUnavailableError if the store cannot be reached now.
+        """
         with self._naming_successor():
             await self._positions.settle()
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Stage the written records, and commit them with this snapshot, which must cover exactly these records.
+        """Let the sink stage the written records, and commit them together with this snapshot, which must cover exactly these records.
 
-        No write may be in progress. `records`: number of records written so far. Raises: the errors of `settle` and of the sink.
+        Staged rows are durable and not visible yet. No write may be in progress. `records`: number of records written so far.
+
+        Raises: the errors of `settle` and of the sink.
         """
         assert self._life is not None
         self._life.note_written(records)
@@ -154,13 +165,16 @@ class AloneWorker:
         await self._store(state, is_checkpoint=True)
 
     async def publish(self) -> None:
-        """Make the committed rows visible. Raises: StateError if that is not possible; FencedError if another start owns the part."""
+        """Make the committed rows visible.
+
+        Raises: StateError if that is not possible; FencedError if a later start owns the shards.
+        """
         await self._positions.publish()
 
     async def check_owner(self) -> None:
-        """Check that no later start has replaced this one, unless the last checkpoint has just shown it.
+        """Check that no later start has replaced this one. Do nothing if that was proved less than `CONFIRMED_SECONDS` ago.
 
-        Raises: FencedError if one has; StateError if the record cannot be read.
+        Raises: FencedError if a later start has replaced this one; StateError if the worker's record cannot be read.
         """
         if self._clock.monotonic() - self._confirmed >= CONFIRMED_SECONDS:
             await self._confirm()
@@ -168,13 +182,17 @@ class AloneWorker:
     async def _confirm(self) -> None:
         record = await self._documents.read_record(self.name)
         if record is None or record.document.is_sealed:
-            raise FencedError(f"worker {self.name} was replaced (it was sealed): {_SUCCESSOR.format(place=self.place)}")
+            raise FencedError(
+                f"worker {self.name} was replaced (another process has sealed it): "
+                f"{_SUCCESSOR.format(place=self.place)}"
+            )
         self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
-        """Mark the record as ended (seal it), so that the next start knows it at once, and close the stores.
+        """Seal this worker's record, so that the next start knows at once that the worker has ended, and close the stores.
 
-        This is tried once, and only if the store has answered recently, because the next start does not depend on it.
+        The record is written once, and only if the store has answered recently. If that fails, the next start replaces this worker all the
+        same.
         """
         if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
             with contextlib.suppress(RecordPublisherError):
@@ -186,9 +204,12 @@ class AloneWorker:
     # --- the start -------------------------------------------------------------------------------------------------------------
 
     async def _check(self, found: Stored[LeaseTable] | None) -> WorkerRecord | None:
-        """Check that this process may take the shards, and return the record of the worker that runs alone, if there is one.
+        """Check that this process may acquire the shards. Return the record of the worker that runs alone, or None if there is none.
 
-        If workers of a group send no heartbeats, wait until their leases have expired.
+        If there are workers of a group that send no heartbeats, wait until their leases have expired.
+
+        Raises: StateError if a worker of a group sends heartbeats, or if the positions belong to another job; ConfigurationError if they
+        belong to the rows of another sink.
         """
         entries = entry_store_of(self._sink)
         if found is None:
@@ -217,9 +238,11 @@ class AloneWorker:
         return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
-        """Check that the positions belong to the rows of this sink.
+        """Check that the stored positions belong to the rows of this sink's target.
 
-        A running job is not replaced by this, because no document is sealed yet.
+        This comes before any document is sealed, so a start with the wrong sink does not end a running job.
+
+        Raises: ConfigurationError if the positions belong to rows in another target.
         """
         if not isinstance(self._sink, CommittingSink):
             return
@@ -227,14 +250,20 @@ class AloneWorker:
         for owner in sorted(table.owners if table.alone is None else {table.alone.worker}):
             part = await read_alone_part(self._documents, None if entries is None else GroupStore(entries), owner)
             if part is not None and part.target not in ("", target):
-                reason = f"the positions in {self.place} belong to rows in {part.target}: another one would begin in the middle"
-                again = f"to begin again another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
+                reason = (
+                    f"the positions in {self.place} belong to rows in {part.target}, so rows in another target would "
+                    "begin in the middle"
+                )
+                again = (
+                    f"to begin again use another {JOB_NAME.key}, which has positions of its own, or delete these rows "
+                    "and positions"
+                )
                 raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
 
     async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
-        """Seal every owner, so that it can store nothing more, and return the states; None if the table was replaced in the meantime.
+        """Seal the worker of each lease, so that it can store nothing more. Return the last stored state of each shard.
 
-        Raises: StateError if the position of an owned shard is missing.
+        Return None if the lease table was replaced in the meantime. Raises: StateError if the position of an owned shard is missing.
         """
         self._pinned_ms = table.start.timestamp_ms if table.is_latest else None
         if table.alone is not None:
@@ -252,11 +281,12 @@ class AloneWorker:
         if again is None or again.document.version != table.version:
             return None
         raise StateError(
-            f"the worker that holds the leases of {', '.join(missing)} has stored no positions of these shards"
+            f"{', '.join(missing)} have no stored positions, although a worker holds their leases. Restore "
+            f"{self.place} from a copy, or use another {JOB_NAME.key}"
         )
 
     async def _prepare(self, states: Mapping[str, ShardState]) -> None:
-        """Store the positions, and then the record, before the table names this worker."""
+        """Store the positions, and then the worker's record, before the lease table names this worker."""
         await self._positions.settle()
         await self._positions.join()
         self._positions.set_times(self._pinned_ms, self._taken_ms)
@@ -271,14 +301,18 @@ class AloneWorker:
             try:
                 await self._clean(table)
             except RecordPublisherError as error:
-                log.warning("what former workers have left in %s is deleted by the next start: %s", self.place, error)
+                log.warning(
+                    "documents of former workers in %s could not be deleted; the next start tries again: %s",
+                    self.place,
+                    error,
+                )
         snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, taken_ms=self._taken_ms)
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
-        """Delete the documents of workers that were declared dead (sealed).
+        """Delete the documents of sealed workers, and of starts that never took over the shards.
 
-        The table was written after their seals and names none of them, so no process needs these documents.
+        `table` was written after these workers were sealed and does not name them, so no process needs their documents.
         """
         before = self._clock.now_ms() - LEFT_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():
@@ -299,7 +333,7 @@ class AloneWorker:
             return PartPositionStore(self._documents, self.name, sys.maxsize, self._write_record)
         from .committed_positions import CommittedPositions
 
-        # A commit without an answer is repeated for as long as the job's outage lasts: this lease has no deadline.
+        # A commit without an answer is repeated for as long as `flink.job.max.outage` allows, because this worker's lease has no deadline.
         return CommittedPositions(
             self._life,
             self._group.store,
@@ -320,11 +354,12 @@ class AloneWorker:
         if is_written:
             self._confirmed = self._clock.monotonic()
             return
-        # Each checkpoint makes one request: a job at rest would not notice otherwise that it was replaced.
+        # A checkpoint that had nothing to write reads the worker's record instead. Otherwise a job at rest would not notice that it was
+        # replaced.
         try:
             await self._confirm()
         except StoreUnavailableError:
-            # If the sink stores the entries, commits continue although the store of the lease table cannot be reached.
+            # If the sink itself stores the positions, commits continue even while the store of the lease table cannot be reached.
             if self._positions.entries is None:
                 raise
 
@@ -357,23 +392,29 @@ class AloneWorker:
             ) from error
 
 
-_SUCCESSOR = "a later start, or a reset of the positions in {place}, has taken its place, and what it had not stored is read again"
+_SUCCESSOR = (
+    "a later start, or a reset of the positions in {place}, now owns the shards. Records after the last stored "
+    "positions are read again there"
+)
 
 
-# Slows down starts that replace each other again and again, because two supervisors run the same job alone.
+# Delays a start that replaces another one, if starts replace each other again and again. That happens if two supervisors run the same job
+# alone.
 
 WINDOW_SECONDS = 60.0
-"""A second replacement within this time, by the clocks of the processes, has to wait for up to this time (seconds)."""
+"""If a worker was itself replaced less than this time before (by the clocks of the processes), the next start waits for up to this time
+(seconds).
+"""
 LOOK_SECONDS = 5.0
-"""Seconds between two reads of the running worker's record while a start waits."""
+"""Seconds between two reads of the running worker's record while a start waits for it to end."""
 
 
 class RivalStarts:
-    """Owns how long a start leaves the shards to the worker that runs the job alone, before it replaces that worker.
+    """Decides how long a start waits before it replaces the worker that runs the job alone.
 
-    A start that replaces a worker which may be running states the time in its record (`replaced_ms`). If the worker that it finds has
-    done the same within the last minute, two starts probably replace each other. Then it waits for up to a minute, or until that worker
-    has ended.
+    A start that replaces a worker which may be running stores the time in its own worker record (`replaced_ms`). If the worker that it
+    finds has such a time within the last minute, two supervisors probably replace each other's starts. Then this start waits for up to a
+    minute, or until that worker has ended.
     """
 
     def __init__(self, documents: GroupStore, clock: Clock, chance: random.Random) -> None:
@@ -384,7 +425,9 @@ class RivalStarts:
         self.replaced_ms: int | None = None
 
     async def wait(self, found: WorkerRecord | None) -> bool:
-        """Return whether this start has waited, so that it has to read the lease table again.
+        """Wait if this start and the worker that it found probably replace each other in turn.
+
+        Return whether this start has waited. It then has to read the lease table again, because the table may have changed.
 
         - `found`: the record of the worker that runs alone, or None if there is none.
 
@@ -401,8 +444,9 @@ class RivalStarts:
             seconds = WINDOW_SECONDS * (0.5 + 0.5 * self._chance.random())
             self._until = now + seconds
             log.error(
-                "worker %s on %s (process %d) has replaced another worker %.0f s ago, and this start would replace it: two supervisors "
-                "seem to run this job alone. Stop one of them, or start both with --group. This start waits for up to %.0f s",
+                "this start would replace worker %s on %s (process %d), which itself replaced another worker "
+                "%.0f s ago. Two supervisors seem to start the same job: stop one of them, or start both with "
+                "--group. This start waits for up to %.0f s",
                 found.worker,
                 found.host or "an unknown host",
                 found.pid,
@@ -423,13 +467,16 @@ class RivalStarts:
 
 
 def _may_be_running(record: WorkerRecord) -> bool:
-    """Return whether a worker may be running: it was not declared dead (sealed), and this host does not know that its process has ended."""
+    """Return whether a worker may be running.
+
+    It is not running if it was sealed, or if it ran on this machine and its process has ended.
+    """
     return not record.is_sealed and (record.host != HOST or is_process(record.pid))
 
 
 def is_process(number: int) -> bool:
-    """Return whether this machine has a process with this number; True if that is not known."""
-    if os.name != "posix":  # os.kill would end the process there
+    """Return whether this machine has a process with this number; True if that cannot be found out."""
+    if os.name != "posix":  # On Windows, os.kill would end the process.
         return True
     try:
         os.kill(number, 0)

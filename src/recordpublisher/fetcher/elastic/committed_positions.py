@@ -1,4 +1,4 @@
-"""Stores the positions of workers together with a `CommittingSink`'s staged items: a write of a worker's part commits both (E1, E3)."""
+"""Stores a worker's positions together with the rows of a `CommittingSink`: one write of the worker's part commits both (E1, E3)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from ..sink import CommittingSink, Staged
 
 
 class CommittedPositions(PositionStore):
-    """The part (document with positions) of one run of a worker (its life), and access to the parts of other workers.
+    """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
-    Parts are stored where the sink keeps its entries, if it keeps them, else in the group's store.
+    They are in one document, the worker's part. It has all positions, and names the staged items (rows or files that are durable and not
+    visible yet) that it commits. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
+    group's store. Imported positions are in the group's store until a worker has written rows for them.
 
-    If a commit stays undecided for a lease duration, the life ends: it is sealed, and the process joins again under a new name.
-    Positions that were imported are in parts of the group's store, because no worker has written rows for them yet.
+    If the outcome of a commit stays unknown for a lease duration, the worker ends, and the process joins the group again as a new worker.
 
+    - `lives`: which worker of this process may use the sink now.
     - `store`: the group's state store.
     - `duration`: length of a lease in seconds.
     """
@@ -63,16 +65,16 @@ class CommittedPositions(PositionStore):
 
     @property
     def entries(self) -> GroupStore | None:
-        """The store in which the sink keeps its entries, next to its rows, or None if it keeps none."""
+        """The store of positions next to the sink's rows, or None if the positions are in the group's store."""
         return self._entries
 
     @property
     def parts(self) -> int:
-        """Number of parts that the worker's record must name: 1 if the part is in the group's store and exists, else 0."""
+        """Number of parts that the worker's record must name: 1 if the part exists in the group's store, else 0."""
         return int(self._has_joined and self._entries is None)
 
     async def join(self) -> None:
-        """Create the worker's part, before its record is written."""
+        """Create the worker's part before the worker's record is written, because the record names the part."""
         if not self._has_joined:
             await self._lives.begin(self._worker)
             await self.settle()
@@ -80,9 +82,9 @@ class CommittedPositions(PositionStore):
             self._has_joined = True
 
     async def settle(self) -> None:
-        """Repeat a commit whose outcome is unknown.
+        """Find out the outcome of a commit that got no answer, by repeating it.
 
-        Raises: FencedError if another process has written the part, or if the commit stayed undecided for a lease duration;
+        Raises: FencedError if another process has written the part, or if the outcome stayed unknown for a lease duration;
         StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
         """
         was_undecided = self._commits.is_undecided
@@ -95,12 +97,18 @@ class CommittedPositions(PositionStore):
             self._undecided_since = None
 
     async def stage(self) -> None:
-        """Let the sink stage the records written in this life. Raises: FencedError if the life has ended; the errors of the sink."""
+        """Let the sink stage the records that this worker has written.
+
+        Raises: FencedError if another worker of this process uses the sink by now; the errors of the sink.
+        """
         self._lives.check(self._worker)
         await self._commits.stage(self._lives.records)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write the part, unless it is unchanged and nothing was staged. Return whether it was written. Raises: the errors of `settle`."""
+        """Write the part, unless the positions are unchanged and nothing was staged. Return whether it was written.
+
+        Raises: the errors of `settle`.
+        """
         names_staged = is_checkpoint and self._commits.has_staged
         if not names_staged and self._stored is not None and is_stored(positions, self._stored):
             return False
@@ -136,7 +144,7 @@ class CommittedPositions(PositionStore):
         return await read_positions(self._group, self._entries, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal a worker's parts, publish the staged items that they name, and return the positions.
+        """Seal a worker's parts, so that it can commit nothing more. Publish the items that it has committed, and return its positions.
 
         Raises: StateError if the positions belong to rows in another target; StoreUnavailableError if the store or the destination cannot
         be reached now.
@@ -149,10 +157,10 @@ class CommittedPositions(PositionStore):
         return {key: stored for part in sealed for key, stored in part.positions.items()}
 
     async def delete(self, worker: str) -> bool:
-        """Publish the staged items that a worker's part names, and delete the part and everything else that the worker has staged.
+        """Publish what a sealed worker has committed, then delete its part and everything else that it has staged.
 
-        Return whether the worker's record can be deleted. It stays until the sink has forgotten the worker, because the next worker that
-        cleans up learns from it what the sink should forget.
+        Return whether the worker's record can be deleted too. The record stays until the sink no longer remembers the worker, because the
+        worker that cleans up next learns from the record what the sink should forget.
         """
         if worker not in self._without_parts:
             part = await self._seal(self._entries or self._group, worker, 0)
@@ -175,7 +183,7 @@ class CommittedPositions(PositionStore):
         return part
 
     def _check_time(self, error: StoreUnavailableError) -> None:
-        """Check how long the outcome of the commit has been unknown. Raises: FencedError if that is longer than a lease duration."""
+        """Raise FencedError if the outcome of the commit has been unknown for longer than a lease duration."""
         now = self._clock.monotonic()
         if not self._commits.is_undecided:
             self._undecided_since = None
@@ -183,12 +191,16 @@ class CommittedPositions(PositionStore):
         self._undecided_since = now if self._undecided_since is None else self._undecided_since
         if now - self._undecided_since >= self._duration:
             raise FencedError(
-                f"{self._place} did not answer for {self._duration:g} s, and whether the last commit is stored is not known: {error}"
+                f"{self._place} did not answer for {self._duration:g} s, and whether the last commit is stored is not "
+                f"known: {error}"
             ) from error
 
 
 class SinkLives:
-    """Owns which life of this process uses the sink. A life is one run of a worker; it stages nothing once the next one has begun."""
+    """Decides which worker of this process may use the `CommittingSink`, because a process in a group is one worker after another.
+
+    A sink calls one run of a worker a life, with the name of the worker. A life stages nothing once the next life has begun.
+    """
 
     def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:
         self.sink = sink
@@ -197,36 +209,42 @@ class SinkLives:
         self._life = ""
 
     async def begin(self, life: str) -> None:
-        """Begin a life when the last call of the previous life has ended. Rows that were not committed until then are dropped."""
+        """Let the worker `life` use the sink, when the last call of the previous worker has ended.
+
+        Rows that the previous worker has not committed are dropped.
+        """
         async with self._emitter.between_writes():
             await self.sink.begin(life)
             self._life = life
 
     @property
     def records(self) -> int:
-        """Number of records written to the sink, in all lives."""
+        """Number of records written to the sink by all workers of this process."""
         return self._emitter.records
 
     def check(self, life: str) -> None:
-        """Check that a life has not ended. Call this while no write is in progress. Raises: FencedError if it has ended."""
+        """Check that the worker `life` still uses the sink. Call this while no write is in progress.
+
+        Raises: FencedError if another worker of this process uses the sink.
+        """
         if life != self._life:
             raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
 
 
 class OneSinkLife(SinkLives):
-    """The only life of a process that runs alone. The checkpointer makes sure that no write runs while it stages."""
+    """Lets the only worker of a process that runs alone use the sink. The checkpointer makes sure that no write runs while it stages."""
 
     def __init__(self, sink: CommittingSink, clock: Clock) -> None:
         super().__init__(sink, self, clock)  # type: ignore[arg-type]
         self._written = 0
 
     def note_written(self, records: int) -> None:
-        """Set the number of records that were written to the sink so far."""
+        """Set how many records were written to the sink so far."""
         self._written = records
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
-        """Do nothing: a life begins before the first write."""
+        """Do nothing: the worker begins before the first write."""
         yield
 
     @property

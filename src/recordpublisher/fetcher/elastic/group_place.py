@@ -1,4 +1,6 @@
-"""Where a group, or a process that runs alone, stores its documents, and its job. The modules of workers are not imported here."""
+"""The place where a job stores its positions, and what identifies a job. Modules of workers are not imported here, so that loading it is
+fast.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """Where a group stores its leases and positions, and its intervals (heartbeats, leases).
+    """Where a job stores its leases and positions, and the times of its heartbeats and leases. Used in a group and by a process that runs
+    alone.
 
+    - `store`: the state store (`flink.state.uri`).
     - `job_name`: the name of the job, if it has one.
     - `chance`: a source of randomness for jitter, and for the names of workers. A name is never used again.
     """
@@ -35,28 +39,34 @@ class ElasticGroup:
 
     @property
     def documents(self) -> GroupStore:
-        """The group's documents. A call takes at most one interval, because a later answer would be useless."""
+        """The group's documents: lease table, worker records and positions.
+
+        A call takes at most one interval between heartbeats, because a later answer would be useless.
+        """
         return GroupStore(self.store, self.settings.interval)
 
 
 def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
-    """Return what this process reads and where it writes. `name`: the name of the job."""
+    """Return what this process reads and where it writes, which all processes of a group must have in common.
+
+    `name`: the name of the job.
+    """
     names = tuple(sorted(streams)) if streams.is_fixed else None
     return GroupJob(mask_passwords(sink.destination()), names, entry_store_of(sink) is not None, name)
 
 
 async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
-    """Check that there are no positions next to a sink's rows, because their lease table is not in `place`.
+    """Refuse a start whose sink has stored positions next to its rows, although there is no lease table in `place`.
 
-    Called before the first table is written.
+    The lease table of those positions must be in another place. A new table here would begin at no position, and write the rows again.
 
-    Raises: StateError, with the worker that has stored the positions.
+    Raises: StateError, which names the worker that has stored the positions.
     """
     for name in await entries.names(PARTS):
         worker = name.removeprefix(PARTS).rpartition("/")[0]
         part = await entries.read_part(worker, 0)
         if part is not None and part.document.positions:
             raise StateError(
-                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
-                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: "
+                f"start with the flink.state.uri of that job, or use {ANOTHER_PLACE}"
             )

@@ -20,7 +20,7 @@ log = logging.getLogger("recordpublisher.fetcher")
 
 
 class LeaseCheckpointer(Checkpointer):
-    """Lets the worker of this process store how far each shard was emitted."""
+    """Takes the checkpoints of a worker of a group."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class LeaseCheckpointer(Checkpointer):
         self.commit_counts = commit_counts
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then commit."""
+        """Flush the sink, store how far each shard was emitted (written to the sink), and return a snapshot of it."""
         await self._lives.checkpoint(may_be_partial=False)
         return self._snapshotter.snapshot()
 
     async def take_first(self) -> None:
-        """Do nothing, because the lease table of the group has the start."""
+        """Do nothing: the lease table of the group already has the position at which the job starts."""
 
     async def take_periodic(self) -> None:
         """Take a checkpoint. If it fails, the next one tries again.
 
-        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
+        While it fails, the worker continues to read, but writes nothing unless a heartbeat is confirmed (E9).
         """
         await self._take(may_be_partial=True)
 
@@ -56,12 +56,13 @@ class LeaseCheckpointer(Checkpointer):
         except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored: %s", error)
         except FencedError as error:
-            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
+            log.warning("a checkpoint was not stored; the process continues as a new worker: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.
 
-        Suspensions of the process are detected until then, because the sink may still write from its queue.
+        Until then the worker still notices when the process was suspended, because the sink may write from its queue, and must not after
+        another worker has acquired the shards.
         """
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())

@@ -1,4 +1,4 @@
-"""Adds and removes the shards of a fetcher as its process acquires and loses leases (GROUP)."""
+"""Adds shards to a fetcher and removes them as its process acquires and loses their leases (GROUP)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
+from recordpublisher.publishers.base import is_fault_of_plugin
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     RecordPublisherError,
@@ -39,7 +40,7 @@ from .worker_lives import WorkerLives, begin_job
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_PAUSE_SECONDS = 1.0
-"""Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
+"""Approximate pause before the next listing, if the last one lacks a shard whose lease this process holds (seconds)."""
 
 
 class LeasedOwnership(ShardOwnership):
@@ -68,14 +69,15 @@ class LeasedOwnership(ShardOwnership):
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, list shards, and read the group's documents.
 
-        Raises: ConfigurationError if the sink keeps positions itself; StateError if stored documents cannot be used, or if other processes
-        run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call fails.
+        Raises: ConfigurationError if the sink itself keeps positions, which cannot move between processes; StateError if stored documents
+        cannot be used, or if other processes run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call
+        fails.
         """
         job = self._job
         with naming_sink(job.sink, "open"):
             opened = await job.sink.open(context)
         if opened is not None:
-            reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
+            reason = "the sink stores positions itself, and one process cannot give them to another"
             raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
@@ -94,12 +96,15 @@ class LeasedOwnership(ShardOwnership):
         return OpenedJob((), {}, starts, None, generation=1)
 
     def start_run(self, start_task: StartTask) -> None:
-        """Join the group. Shards that were read in an earlier run come back with new leases."""
+        """Join the group. Shards that an earlier run has read are read again only with new leases."""
         assert self._listing is not None
         self.lives.start(start_task, self._listing)
 
     async def discover(self) -> None:
-        """List shards when a lease names a shard that this process does not know. Raises: DataLossError if that shard has expired."""
+        """List shards whenever a lease names a shard that this process does not know yet.
+
+        Raises: DataLossError if that shard is past retention, records of it were lost, and the job does not accept that.
+        """
         missing = MissingShards(self._job.shard_exists)
         while True:
             await self.leased.has_unknown.wait()
@@ -114,13 +119,13 @@ class LeasedOwnership(ShardOwnership):
             await asyncio.sleep(LISTING_PAUSE_SECONDS * (0.5 + self._group.chance.random()))
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add child shards to the table. They are read when this process acquires their leases."""
+        """Add child shards to the table of known shards. They are read when this process acquires their leases."""
         self._table.add_listed(children)
 
     async def on_look(self) -> None:
         """Handle a change of the list of streams.
 
-        The shards of a new stream become leases. The shards of a removed stream remain leases, but no process reads them (E12).
+        The shards of a new stream get leases. The shards of a removed stream keep theirs, but no process reads them (E12).
         """
         streams = frozenset(self._job.streams)
         if self._listing is not None and streams - self._looked_at:
@@ -134,10 +139,10 @@ class LeasedOwnership(ShardOwnership):
             log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the process is not ready.
+        """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
 
-        Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers
-        have expired. A process without shards is ready while other workers read: it takes their shards if they fail.
+        Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers have
+        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail.
         """
         if not self.lives.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
@@ -145,21 +150,21 @@ class LeasedOwnership(ShardOwnership):
             return []
         seconds = self._group.settings.duration
         return [
-            f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one "
+            f"no shard is read yet: the leases belong to worker {', '.join(silent)}, of which no new heartbeat was seen; without one "
             f"they end after {seconds:g} s"
         ]
 
     async def before_stop(self) -> None:
-        """Announce the stop, and continue to read until the other workers know of it.
+        """Announce that this process stops, and continue to read until the other workers know of it.
 
-        They can then take the shards soon after the stop, without waiting for their next read of the group's documents.
+        They can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
         """
         await self.lives.announce()
 
     async def after_run(self, *, is_cut_off: bool) -> None:
-        """Leave the group; the next run joins it again.
+        """Leave the group. The next run joins it again.
 
-        The other workers take the shards at once, even if the run was cut off.
+        Other workers acquire the shards at once, even if an error or the drain timeout has ended the run.
         """
         if is_cut_off:
             await self.lives.seal()
@@ -167,11 +172,11 @@ class LeasedOwnership(ShardOwnership):
 
     @property
     def has_others(self) -> bool:
-        """Whether the group has other processes."""
+        """Whether the group has other processes that continue to read."""
         return self.lives.has_others
 
     async def close(self) -> None:
-        """Close the group's store, and the store of the sink's entries."""
+        """Close the group's store, and the store next to the sink's rows if there is one."""
         await self._group.store.close()
         if (entries := entry_store_of(self._job.sink)) is not None:
             await entries.close()
@@ -186,22 +191,23 @@ class LeasedOwnership(ShardOwnership):
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
-        """End shards that no listing shows because they are past retention; each is a gap (S2, S5).
+        """End shards that are past retention and that no listing shows; each is a gap in the records (S2, S5).
 
-        A shard that is younger than every listed shard is not ended, because the listing is old. A shard of a stream that does not exist is
-        not ended either, because the stream was deleted.
+        A shard that is younger than every listed shard is not ended: it is missing because the listing is old. A shard of a stream that
+        does not exist is not ended either: it is missing because the stream was deleted.
 
-        Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source cannot be asked.
+        Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source does not answer.
         """
         places, discovery = [key.rpartition("/") for key in self.leased.unknown], self._job.discovery
         shards = [Shard(stream, shard_id) for stream, _, shard_id in places if stream not in discovery.not_found]
         for stream in discovery.not_found.intersection(stream for stream, _, _ in places):
-            discovery.on_deleted(stream)  # otherwise no reader of this process would notice the deletion
+            # Recorded here because no process reads this shard, so no reader would notice that its stream was deleted.
+            discovery.on_deleted(stream)
         unknown = [shard for shard in shards if not is_listing_older_than(shard, listed)]
         try:
             await missing.check([shard.key for shard in unknown], {shard.stream for shard in unknown})
         except RecordPublisherError as error:
-            raise StoreUnavailableError(f"a shard cannot be asked about: {error}") from error
+            raise StoreUnavailableError(f"it is not known whether a shard still exists: {error}") from error
         asked = self.leased.unknown.intersection(shard.key for shard in unknown)
         states = self.leased.states(filter(missing.is_expired, asked))
         if not states:
@@ -209,27 +215,30 @@ class LeasedOwnership(ShardOwnership):
         lost = data_loss_error(list(states), RestoredState(states))
         if not self._job.settings.accepts_loss:
             raise lost
-        log.error("%s; continuing because flink.state.dataloss=CONTINUE", lost)
+        log.error("%s; the job continues because flink.state.dataloss=CONTINUE", lost)
         self.leased.end_expired(states)
 
     async def _list_again(self) -> Sequence[Shard]:
         """List all shards.
 
-        Raises: StreamNotFoundError if a stream does not exist; StoreUnavailableError for any other failure, after which the caller tries
-        again.
+        Raises: StreamNotFoundError if a stream does not exist; the error of a plugin that is wrong; StoreUnavailableError for any other
+        failure, after which the caller tries again.
         """
         try:
             return await self._job.discovery.list_all()
         except StreamNotFoundError:
             raise
         except RecordPublisherError as error:
+            if is_fault_of_plugin(error):
+                raise
             raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
 
 
 class GroupWatermarkTracker(WatermarkTracker):
-    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
+    """Provides the global watermark of the group, from what all workers state in their heartbeats.
 
-    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
+    It never falls. The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other
+    workers as finished.
     """
 
     def __init__(self, current: CurrentWorker) -> None:
@@ -237,16 +246,18 @@ class GroupWatermarkTracker(WatermarkTracker):
         self._highest: int | None = None
 
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Return the global watermark of the group. The arguments are not used, because heartbeats report the shards of this worker."""
+        """Return the global watermark of the group. The arguments are not used, because heartbeats report how the shards of this worker
+        count.
+        """
         return self.current()
 
     def current(self) -> int | None:
-        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
+        """Return the highest global watermark that this process knows. It does not fall when a new worker joins in this process (W6)."""
         self._highest = raised_watermark(self._highest, self._current.group_watermark)
         return self._highest
 
     def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark that a worker has reported with its last heartbeat."""
+        """Return the highest watermark of a shard that any worker has stated in its last heartbeat."""
         return self._current.group_maximum
 
     @property
@@ -260,5 +271,5 @@ class GroupWatermarkTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count. They always do, because other workers hold shards."""
+        """Whether shards of other processes count. Always True, because other workers hold shards."""
         return True

@@ -1,4 +1,4 @@
-"""Begins, stops and drops shards of a running fetcher, according to the leases of its worker."""
+"""Begins, stops and drops the shards of a running fetcher as its worker acquires and loses leases."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -28,10 +28,10 @@ from .committed_positions import SinkLives
 
 
 class LeasedShards:
-    """Implements the `ShardReaders` port. Owns which shards were begun, and which of them are stopped.
+    """Reads the shards whose leases this worker holds (the `ShardReaders` port): which of them were begun, and which were stopped.
 
-    The lease table has only the keys of shards. A shard whose hash range this process has not seen yet waits in `unknown` for a listing. A
-    shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored as before.
+    The lease table has only the keys of shards. To read a shard, its hash range is needed too, which a listing shows: until then the shard
+    waits in `unknown`. A shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored as before.
     """
 
     def __init__(
@@ -61,28 +61,28 @@ class LeasedShards:
         self._stopped: set[str] = set()
         self.has_unknown = asyncio.Event()
         self.sink_lives = SinkLives(job.sink, emitter, job.clock) if isinstance(job.sink, CommittingSink) else None
-        """Knows which worker of this process uses the `CommittingSink`; None for other sinks."""
+        """Decides which worker of this process uses the `CommittingSink`; None for other sinks."""
 
     @property
     def commit_counts(self) -> CommitCounts | None:
-        """Numbers on the commits of a `CommittingSink`; None for other sinks."""
+        """Counts and times of the commits of a `CommittingSink`; None for other sinks."""
         return None if self.sink_lives is None else self.sink_lives.counts
 
     @property
     def unknown(self) -> set[str]:
-        """The shards that were begun, have not ended, and have not been shown by a listing.
+        """The shards that should be read and wait for a listing that shows them.
 
-        Shards of streams that are not read are left out.
+        Shards that have ended, or whose stream is not read, are left out.
         """
         begun = (key for key, each in self._begun.items() if self._is_read(key) and not each.state.ended)
         return {key for key in begun if key not in self._table}
 
     def states(self, shards: Iterable[str]) -> dict[str, ShardState]:
-        """Return the states with which these shards began in this process."""
+        """Return the state with which each of these shards was begun in this process."""
         return {key: self._begun[key].state for key in shards}
 
     def end_expired(self, shards: Iterable[str]) -> None:
-        """End shards that are past retention and have nothing left to read; their children follow (S2)."""
+        """Mark shards as ended that are past retention and have nothing left to read, so that their children can begin (S2)."""
         for key in shards:
             state = self._begun[key].state
             seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -90,7 +90,7 @@ class LeasedShards:
         self._shards.request_checkpoint()
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
-        """Handle a complete listing: begin to read the shards that wait for it."""
+        """Handle a complete listing: begin to read the shards that waited for it."""
         before, self._known = self._known, {shard.key: shard for shard in listed}
         for key in self._known.keys() - before.keys():
             self._shards.on_listed(self._known[key], is_in_listing=True)
@@ -99,7 +99,7 @@ class LeasedShards:
         self._shards.start_readers()
 
     async def on_streams(self) -> None:
-        """Handle a new list of streams (S10): stop shards of removed streams, and look for shards of new ones.
+        """Handle a new list of streams (S10): stop the shards of removed streams, and look for shards of new ones.
 
         A shard that has ended stays until its children have leases.
         """
@@ -119,8 +119,8 @@ class LeasedShards:
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         """Begin to read a shard from this state.
 
-        `is_taken_over`: whether another worker held the shard and it was not idle. If that worker was declared dead (sealed), it
-        may have read further, so records may be late (E8).
+        `is_taken_over`: whether another worker has held the shard, and the shard was not idle there. If that worker was sealed (declared
+        dead), it may have read further than it has stored, so records that are read again may be late (E8).
         """
         with naming_sink(self._sink, "assigned"):
             self._sink.assigned([shard])
@@ -131,12 +131,12 @@ class LeasedShards:
         self._shards.start_readers()
 
     async def stop(self, shards: Collection[str]) -> None:
-        """Stop reading these shards, and wait until none of their writes is in progress."""
+        """Stop reading these shards, and wait until no write of their records is in progress."""
         self._stopped |= self._begun.keys() & set(shards)
         await self._shards.stop_shards(shards)
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards, and let the sink drop its queued records of them."""
+        """Forget these shards, and let the sink drop the records of them that it has queued."""
         if revoked := self._begun.keys() & set(shards):
             with naming_sink(self._sink, "revoked"):
                 self._sink.revoked(revoked)
@@ -148,19 +148,21 @@ class LeasedShards:
 
     @property
     def in_flight(self) -> int:
-        """Number of records that the sink is writing now, and of running calls of user code. Neither can be stopped."""
+        """Number of records that the sink is writing now, plus the number of running calls of user code. Neither can be stopped."""
         left = self._sink.unfinished()
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
-        """Forget every shard."""
+        """Forget every shard. What the sink may have lost of them is read again."""
         self.drop(tuple(self._begun))
+        self._emitter.trust_sink()
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
-        """Flush the sink, and provide the position of each shard before the flush (S6).
+        """Flush the sink, and provide the position that each shard had before the flush (S6).
 
-        A `CommittingSink` is not flushed: the positions are provided while no write runs, and the block commits them with the rows.
+        A `CommittingSink` is not flushed. Positions are provided while no write runs, and the caller's `async with` block commits them with
+        the rows.
         """
         async with self._emitter.between_writes():
             if self.sink_lives is not None:
@@ -174,22 +176,23 @@ class LeasedShards:
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         """Return the watermark with which each shard counts for the group's watermark.
 
-        A shard that has ended counts until the lease table has its children.
+        A shard that has ended counts until the lease table has its children. Otherwise the group's watermark could pass records of the
+        children.
         """
         return {key: self._watermark(key) for key in self._begun}
 
     @property
     def is_aligned(self) -> bool:
-        """Whether the job has a lookahead."""
+        """Whether the job aligns its shards (it has a lookahead)."""
         return self._is_aligned
 
     @property
     def is_held(self) -> bool:
-        """Whether alignment holds back a shard."""
+        """Whether alignment holds back a shard of this worker."""
         return any(entry.status.is_held for entry in self._table)
 
     def loads(self) -> Mapping[str, float]:
-        """Return the load of each shard (bytes per second, over about the last minute), if it was read for a minute."""
+        """Return the load of each shard that was read for a minute (bytes per second, averaged over about the last minute)."""
         now = self._clock.monotonic()
         found = {key: 0.0 for key in self._begun if not self._is_read(key)}
         for entry in self._table:
@@ -202,14 +205,15 @@ class LeasedShards:
     # ---------------------------------------------------------------------------------------------------------------------------
 
     async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> ReadPositions:
-        """Flush the sink, which may return older states of shards.
+        """Flush the sink, and return the positions that it has confirmed; they may be older than `positions`.
 
-        An older state counts only if it belongs to the same lease, because another worker may have read the shard since then.
+        An older position is used only if the shard has had the same lease since then, because otherwise another worker may have read the
+        shard in between.
         """
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
-        with naming_sink(self._sink, "flush", is_watched=False):
+        with naming_sink(self._sink, "flush"):
             confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return ReadPositions(positions)
@@ -229,14 +233,17 @@ class LeasedShards:
         return ReadPositions(found, newer - given_up)
 
     def _is_read(self, key: str) -> bool:
-        """Return whether the shard's stream is in the list and was not deleted. Other shards keep their leases and positions (E12)."""
+        """Return whether the shard's stream is in the list and was not deleted.
+
+        A shard of another stream is not read, but keeps its lease and position (E12).
+        """
         stream = stream_of(key)
         return stream in self._streams and stream not in self._deleted
 
     def _add(self, key: str) -> None:
         if not self._is_read(key) or self._begun[key].state.ended:
             return
-        # A parent's last read may have named a child that no listing has shown yet.
+        # The child may be known to the table from the last read of its parent, before any listing shows it.
         shard = self._known.get(key) or self._table.listed_shards().get(key)
         if shard is None:
             self.has_unknown.set()
@@ -267,9 +274,11 @@ class LeasedShards:
 
 
 class BegunShard(NamedTuple):
-    """The state with which a shard began in this process, and a lease number that is unique in this process.
+    """How a shard was begun in this process.
 
-    `taken_over_below` is described in `ShardEntry`.
+    - `state`: the state from which it is read.
+    - `lease`: a number for this lease, unique in this process.
+    - `taken_over_below`: see `ShardEmission`.
     """
 
     state: ShardState

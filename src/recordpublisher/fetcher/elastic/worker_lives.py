@@ -36,12 +36,12 @@ group_log = logging.getLogger("recordpublisher.group")
 
 
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
-    """Make `job` the job of the group, if the group has another one and no process is in it. Do nothing if there is no group.
+    """Make `job` the job of the group, if the group has another job and no process takes part in it. Do nothing if there is no group.
 
-    If workers send no heartbeats, wait for the lease duration.
+    If there are workers that send no heartbeats, wait until their leases have expired.
 
-    Raises: StateError if a worker is running, which it names, or if the group has a job with another name; StoreUnavailableError if the
-    store cannot be reached now.
+    Raises: StateError, with the worker's name, if a worker is running; StateError if the group has a job with another name;
+    StoreUnavailableError if the store cannot be reached now.
     """
     for attempt in range(MAX_ATTEMPTS):
         found = await GroupStore(store).read_table()
@@ -54,8 +54,9 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
         except LiveWorkerError as error:
             raise StateError(
-                f"this process and the running group of the job differ: {difference}. To change settings, stop all processes of the group "
-                f"first: its worker {error.worker} in {store.place} sends heartbeats. If this is a different job, give it {ANOTHER_PLACE}"
+                f"this process and the running group of the job differ: {difference}. To change settings, stop all processes of the "
+                f"group first: its worker {error.worker} in {store.place} sends heartbeats. If this is a different job, give it "
+                f"{ANOTHER_PLACE}"
             ) from error
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:
@@ -66,18 +67,23 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             await pause_after_conflict(attempt)
         else:
             group_log.info(
-                "the group in %s, which ran another job before, has no worker; this worker begins it again: %s",
+                "the group in %s ran another job and has no worker left; this worker starts its own job there: %s",
                 store.place,
                 difference,
             )
             return
-    raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")
+    raise StateError(
+        f"processes with different settings restart the group in {store.place} again and again. Give all of them the "
+        "same settings"
+    )
 
 
 class WorkerLives:
-    """Owns the workers of this process: when one was replaced, the process joins the group again as a new one.
+    """The workers that this process is, one after another: if one was replaced, the process joins the group again as a new worker.
 
-    `on_drain` is called when a person has asked this process to leave.
+    - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
+    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has
+      already ended without an error.
     """
 
     def __init__(
@@ -90,9 +96,10 @@ class WorkerLives:
         job: GroupJob,
         counts: LeaseCounts,
         on_drain: Callable[[], None],
+        on_error: Callable[[BaseException], bool],
         on_advance: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_advance` is called when a worker's view of the group's watermark has changed."""
+        """`on_advance` is called when the watermark of the group, as this worker knows it, has changed."""
         self._group = group
         self._shards = shards
         self._current = current
@@ -100,39 +107,43 @@ class WorkerLives:
         self._job = job
         self._counts = counts
         self._on_drain = on_drain
+        self._on_error = on_error
+        self._sink_error: asyncio.Future[Exception] | None = None
+        """Gets the error of the sink that `leave` raises; None while `leave` was not called and has none to raise."""
         self._on_advance = on_advance
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
         self._is_first = True
-        """Whether none of this process's workers was in the group so far: only the first may replace a worker that runs alone."""
+        """Whether this is the first worker of the process. Only the first worker may replace a worker that runs alone."""
         self.times = CheckpointAge(clock)
-        """When the checkpoints of all workers of this process began and were stored, including those taken to transfer shards."""
+        """When checkpoints began and were stored, over all workers of this process, including checkpoints that transfer shards."""
 
     @property
     def may_write(self) -> bool:
-        """Whether a recent heartbeat is confirmed."""
+        """Whether a recent heartbeat is confirmed, so that no other process can have replaced the worker."""
         permission = self._current.permission
         return permission is not None and permission.is_given
 
     @property
     def waits_for(self) -> list[str]:
-        """The workers whose leases must expire before this process or another one reads a shard; empty if there are none."""
+        """The workers whose leases must expire before any process reads a shard; empty if there are none."""
         return [] if self._current.worker is None else self._current.worker.waits_for
 
     @property
     def has_others(self) -> bool:
-        """Whether the group has other processes that stay."""
+        """Whether the group has other processes that stay in it."""
         return self._current.worker is not None and self._current.worker.has_others
 
     def start(self, start_task: StartTask, listing: ShardListing) -> None:
-        """Join the group. `listing`: lists the shards that the group reads."""
-        self._is_leaving = False
+        """Join the group. `listing` lists the shards for which the group needs leases."""
+        self._is_leaving, self._sink_error = False, None
         self._task = start_task(self._run(listing))
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
-        """Store how far each shard was emitted, or finished by the sink.
+        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
 
-        A fenced worker can store nothing more. It is replaced, as a silent worker is, and what it had not stored is read again.
+        If the worker was sealed, it can store nothing more. A new worker of this process then replaces it, and reads what it had not stored
+        again.
 
         Raises: FencedError if this worker was replaced; StateError if the positions cannot be stored; the errors of the sink.
         """
@@ -142,13 +153,13 @@ class WorkerLives:
         try:
             await worker.checkpoint(may_be_partial=may_be_partial)
         except FencedError:
-            await worker.seal()  # not the current worker, which may have replaced this one in the meantime
+            await worker.seal()  # This is not `self._current`, which may be a later worker by now.
             raise
 
     async def announce(self) -> None:
-        """Announce that this process will leave, and wait until the others must have noticed (E5).
+        """Announce that this process will leave, and wait until the other workers must have noticed (E5).
 
-        Return at once if there are no others that stay, and as soon as the last of them leaves too.
+        Return at once if no other worker stays, and as soon as the last of them leaves too.
         """
         worker = self._current.worker
         if worker is None or self._task is None or not await worker.announce():
@@ -160,32 +171,36 @@ class WorkerLives:
     async def leave(self) -> None:
         """Store all positions and release all shards, so that other workers need not wait for the leases to expire.
 
-        Raises: StoreUnavailableError if the store does not answer for the lease duration.
+        Raises: StoreUnavailableError if the store does not answer for the lease duration; the errors of the sink, after which this may
+        be called again.
         """
         self._is_leaving = True
         if self._task is None:
             return
+        self._raise_sink_error()
+        failed = self._sink_error = asyncio.get_running_loop().create_future()
         if self._current.worker is not None:
             self._current.worker.leave()
-        silent, settings = 0.0, self._group.settings
-        while not (await asyncio.wait([self._task], timeout=settings.interval))[0]:
+        silent, settings, first = 0.0, self._group.settings, asyncio.FIRST_COMPLETED
+        while not (await asyncio.wait([self._task, failed], timeout=settings.interval, return_when=first))[0]:
             silent = 0.0 if self.may_write else silent + settings.interval
             if silent > settings.duration:
                 await self.cancel()
                 raise StoreUnavailableError(
-                    f"{self._group.store.place} does not answer: the last checkpoint is missing, and other processes take the shards "
-                    "when their leases have expired"
+                    f"{self._group.store.place} does not answer, so the last checkpoint is missing. Other "
+                    "processes acquire the shards when their leases have expired"
                 )
+        self._raise_sink_error()
         await self._task
 
     async def cancel(self) -> None:
-        """Cancel the worker without a last checkpoint. Its leases expire."""
+        """Cancel the worker without a last checkpoint. Other workers acquire its shards when its leases have expired."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def seal(self) -> None:
-        """End the worker without a last checkpoint. The other workers take its shards at once."""
+        """End the worker without a last checkpoint, and seal it, so that other workers acquire its shards at once."""
         await self.cancel()
         if self._current.worker is not None:
             await self._current.worker.seal()
@@ -198,23 +213,43 @@ class WorkerLives:
             try:
                 await worker.run()
             except LateJoinError as error:
-                self._is_first = is_first  # this worker was never in the group
-                group_log.warning("worker %s starts again under another name: %s", worker.name, error)
+                self._is_first = (
+                    is_first  # This worker was never part of the group, so the next one is still the first.
+                )
+                group_log.warning(
+                    "worker %s could not join in time; the process joins as a new worker: %s", worker.name, error
+                )
             except FencedError as error:
                 in_flight = self._shards.in_flight
                 self._counts.count_replaced(in_flight)
                 group_log.warning(
-                    "worker %s was replaced, what it had not stored is read again (writes and calls in flight here: %d): %s",
+                    "worker %s was replaced: records that it had not stored are read again (writes and calls "
+                    "in flight here: %d): %s",
                     worker.name,
                     in_flight,
                     error,
                 )
             except BaseException:
-                self._end_life()  # nothing may be written without heartbeats, so no write should wait for them
+                self._end_life()  # Without heartbeats nothing may be written, so no write should wait for them.
                 raise
             else:
                 group_log.info("worker %s has left its group", worker.name)
                 return
+
+    def _on_sink_error(self, error: Exception) -> None:
+        if self._sink_error is None:
+            if self._on_error(error):
+                return
+            # The run was stopped, and `leave` follows. No later call of the sink may raise this error again.
+            self._sink_error = asyncio.get_running_loop().create_future()
+        if not self._sink_error.done():
+            self._sink_error.set_result(error)
+
+    def _raise_sink_error(self) -> None:
+        failed = self._sink_error
+        if failed is not None and failed.done():
+            self._sink_error = None
+            raise failed.result()
 
     def _end_life(self) -> None:
         if self._current.worker is not None:
@@ -234,6 +269,7 @@ class WorkerLives:
             positions=self._committed_positions(name, documents),
             counts=self._counts,
             on_drain=self._on_drain,
+            on_sink_error=self._on_sink_error,
             job=self._job,
             times=self.times,
             is_first=self._is_first,

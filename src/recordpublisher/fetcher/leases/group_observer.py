@@ -16,9 +16,10 @@ log = logging.getLogger("recordpublisher.group")
 
 
 class GroupObserver:
-    """Owns what one worker has observed of the others: how long each has been silent, and since when the members are the same.
+    """Keeps what one worker has observed of the others: how long each has been silent, and since when the members are the same.
 
-    It uses a clock that runs while the machine sleeps. A read of the group that was interrupted by sleep took long, and is not used.
+    Times are measured by a clock that also runs while the machine sleeps. A read of the group's documents that the machine's sleep has
+    interrupted took too long, and is not used.
     """
 
     def __init__(
@@ -39,27 +40,29 @@ class GroupObserver:
 
     @property
     def members(self) -> frozenset[str]:
-        """The workers that were in the group at the last read, and were neither declared dead (sealed) nor leaving."""
+        """The workers that were in the group at the last read, without those that were sealed (declared dead) or are leaving."""
         return frozenset(self._members)
 
     @property
     def has_looked(self) -> bool:
-        """Whether the group was read at least once; before that the members are not known."""
+        """Whether the group was read at least once. Before that `members` is empty, which proves nothing."""
         return bool(self._records)
 
     @property
     def never_moved(self) -> frozenset[str]:
-        """The members of which no new heartbeat was seen yet: they may have been killed before this worker joined."""
+        """The members of which this worker has seen no new heartbeat yet. They may have been killed before this worker joined."""
         return self.members & self._silence.never_moved
 
     @property
     def is_settled(self) -> bool:
-        """Whether the members have been the same for two intervals. Only then do shards move between running workers (E6)."""
+        """Whether the members have been the same for two intervals. Only then are shards moved between running workers (E6)."""
         return self._clock.boottime() - self._members_since > 2 * self._settings.interval
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers found declared dead (sealed) more than the tracker timeout ago. They no longer hold back the watermark (E8)."""
+        """The workers that were seen sealed (declared dead) for longer than the tracker timeout. They no longer hold back the watermark
+        (E8).
+        """
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
@@ -69,18 +72,24 @@ class GroupObserver:
         return self._late
 
     async def look(self) -> GroupView | None:
-        """Read the group. Return None if there is no table, or if the read took longer than an interval and is not used (E8)."""
+        """Read the group's documents.
+
+        Return None if there is no lease table, or if the read took longer than an interval, because it then shows an old state (E8).
+        """
         began = self._clock.boottime()
         if self._cache.is_older_than(0):
             await self._cache.read()
         sent, records = await self._read_records()
         if self._cache.is_older_than(max((each.document.table_version for each in records.values()), default=0)):
             await self._cache.read()
-            sent, records = await self._read_records()  # read again, because no record may be older than the table
+            (
+                sent,
+                records,
+            ) = await self._read_records()  # Records are read again because none of them may be older than the table.
         now, table = self._clock.boottime(), self._cache.table
         if table is None or now - began > self._settings.interval:
             return None
-        # A worker that runs alone sends no heartbeats: the table says whether it runs.
+        # A worker that runs alone sends no heartbeats. The table shows whether it runs.
         records = {
             name: each for name, each in records.items() if each.document.is_sealed or not each.document.is_alone
         }
@@ -119,22 +128,23 @@ class GroupObserver:
         return self._silence.silent_for(leases) - {self._worker}
 
     def _lease_of(self, record: WorkerRecord) -> float:
-        """Return the lease duration of a worker in seconds: the longer one of its own and this worker's.
+        """Return the lease duration of a worker in seconds: the longer one of that worker's own and this worker's.
 
         They differ while the setting is changed worker by worker.
         """
         return max(self._settings.duration, (record.lease_ms or 0) / 1000)
 
     async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
-        """Read the records. None of them may be older than the table, whose owners count their shards in their earlier records (E8).
+        """Read the worker records. Return when the call was sent, and the records, none of which is older than the lease table.
 
-        So the first read after each new table is consistent. Later reads need not be, but a record is never replaced by an older one.
+        An owner that the table names must count its shards in its record (E8), so the first read after a new table is consistent. Later
+        reads need not be, but a record is never replaced by an older one.
         """
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since
         records = await self._group.read_records(consistent=is_consistent)
         if not is_consistent and before.keys() - records.keys():
-            # a record was deleted, or this read returned older records than the last one
+            # A worker has left, or this read returned older records than the last one.
             sent, is_consistent = self._clock.boottime(), True
             records = await self._group.read_records(consistent=True)
         if not is_consistent:

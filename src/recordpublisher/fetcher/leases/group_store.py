@@ -30,9 +30,9 @@ from .worker_record import WorkerRecord
 
 
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
-    """Return the state of every shard of a job that runs alone, from the positions of its worker.
+    """Return the state of each shard of a job that runs alone, from the positions of its worker.
 
-    Positions with another epoch belong to a take-over that did not take effect.
+    Positions with another epoch are ignored: a start has written them and then failed to acquire the shards.
     """
     return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
 
@@ -40,7 +40,7 @@ def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardStat
 def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[dict[str, ShardState], list[str]]:
     """Return the state of each shard of the table, and the shards whose state was not found.
 
-    - `positions`: the stored positions of each owner.
+    - `positions`: the stored positions of each worker that the table names.
     """
     states: dict[str, ShardState] = {}
     missing: list[str] = []
@@ -60,12 +60,12 @@ MAX_AGE_SECONDS = 60.0
 
 
 class TableCache:
-    """Owns the last table that was read or written, and the time at which it was read.
+    """Keeps the newest known lease table, and the time at which it was read.
 
-    `job` is the job of this process. A table that names no job gets it with the next write.
+    `job` is the job of this process. It is written into a table that names no job.
 
     Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
-    group (E10). The first call that finds or creates a table also raises it if a job alone has begun in the meantime.
+    group (E10). The first call that finds or creates a table raises StateError too if the job was started alone in the meantime.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
@@ -98,7 +98,8 @@ class TableCache:
         return self.table
 
     async def replace(self, table: LeaseTable) -> bool:
-        """Write the next version, and return whether this write took effect. If another write was faster, its table is known now.
+        """Write the next version of the table. Return whether this write took effect; if not, the table of a faster write is now the known
+        one.
 
         Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
         """
@@ -122,12 +123,12 @@ class TableCache:
         if stored is not None and stored.document.version > self.version:
             difference = None if self._job is None else self._job.contradiction(stored.document.job)
             if difference is not None:
-                raise StateError(f"others have begun another job with the group of this process: {difference}")
+                raise StateError(f"other processes have started another job in the group of this process: {difference}")
             self._stored = stored
 
 
-# Stores the first positions of a job.  They belong to a worker that counts as dead (sealed) from the start, so any worker that
-# joins can take its shards.
+# store_as_group stores the first positions of a job. They belong to a worker that counts as dead (sealed) from the start, so any worker
+# that joins can acquire its shards.
 
 FIRST_VERSION = 1
 
@@ -135,10 +136,10 @@ FIRST_VERSION = 1
 async def store_as_group(
     store: ConditionalStore, states: Mapping[str, ShardState], over: Stored[LeaseTable] | None = None
 ) -> None:
-    """Store states by `Shard.key` as the positions of a new group, or of an existing group that no process is in.
+    """Store states by `Shard.key` as the positions of a new group, or of an existing group without processes.
 
-    `over` is the lease table of the existing group; None creates a new group. The lease table is written last, because no process uses the
-    states before that.
+    `over` is the lease table of the existing group; None creates a new group. The lease table is written last. Until then no process uses
+    the states.
 
     Raises: StateError if the job has positions already.
     """
@@ -166,7 +167,7 @@ async def store_as_group(
         await group.delete_worker(worker)
         raise exists from error
     except StoreUnavailableError:
-        raise  # nothing is deleted, because the table may be stored and name this worker
+        raise  # Nothing is deleted, because the table may have been stored, and it names this worker.
     except StateError:
         await group.delete_worker(worker)
         raise
@@ -175,13 +176,13 @@ async def store_as_group(
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
-"""Timeout of a call that no lease waits for (seconds). The first call to a store takes longest, because it connects."""
+"""Timeout of a call for which no lease waits (seconds). The first call to a store takes longest, because it connects."""
 
 
 class GroupStore:
-    """Reads and writes a group's documents. Each call takes at most `timeout` seconds; for a worker that is one interval.
+    """Reads and writes a group's documents. Each call takes at most `timeout` seconds, in a worker the interval between heartbeats.
 
-    Raises: StoreUnavailableError if the store does not answer, and a write may then take effect now, later, or never; StateError if waiting
+    Raises: StoreUnavailableError if the store does not answer (a write may then take effect now, later, or never); StateError if waiting
     does not help; ConflictError, from writes, if another version is stored.
     """
 
@@ -195,7 +196,7 @@ class GroupStore:
         return self._store.place
 
     async def read_table(self) -> Stored[LeaseTable] | None:
-        """Return the lease table, read consistently, or None if there is no group here."""
+        """Return the lease table, read consistently, or None if there is none, because no group has begun here."""
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
@@ -204,7 +205,7 @@ class GroupStore:
         return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
-        """Return the lease table that a value contains."""
+        """Return the lease table that a stored value contains."""
         return Stored(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
 
     async def names(self, prefix: str) -> Sequence[str]:
@@ -227,36 +228,42 @@ class GroupStore:
         return None if found is None else self._record_of(name, found)
 
     async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
-        """Declare a worker dead (seal it) if its record is still the one that was read, and return the sealed record."""
+        """Seal the record of a worker (declare the worker dead), and return the sealed record.
+
+        Raises: ConflictError if the record has changed since it was read.
+        """
         sealed = msgspec.structs.replace(record.document, is_sealed=True)
         await self.write(f"{WORKERS}{sealed.worker}", sealed.to_bytes(), record.version)
         return sealed
 
     def own_record(self, worker: str) -> OwnDocument[WorkerRecord]:
-        """Return the record of this worker, for writing."""
+        """Return the record of this process's worker, for writing."""
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
     async def read_part(self, worker: str, number: int) -> Stored[PositionPart] | None:
-        """Return a part of a worker's positions, read consistently, or None if there is no such part."""
+        """Return a part of a worker's positions (see `PositionPart`), read consistently, or None if there is no such part."""
         name = part_name(worker, number)
         found = await self._call(self._store.get(name))
         return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, which its worker cannot replace, if the part is still the one that was read."""
+        """Replace a part by its sealed version, which its worker cannot replace.
+
+        Raises: ConflictError if the part has changed since it was read.
+        """
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
-        """Return a part of this worker's positions, for writing."""
+        """Return a part of the positions of this process's worker, for writing."""
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
-        """Delete the parts of a worker declared dead (sealed), and then its record, because only the record leads to the parts."""
+        """Delete the parts of a sealed worker, and then its record. The record goes last, because it names the parts."""
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def delete_parts(self, worker: str) -> None:
-        """Delete the positions (parts) of a worker that was declared dead (sealed)."""
+        """Delete the parts (documents with positions) of a sealed worker."""
         parts = await self._call(self._store.list_names(f"{PARTS}{worker}/"))
         await self._call(self._store.delete(*parts))
 
@@ -268,7 +275,8 @@ class GroupStore:
         record = WorkerRecord.from_bytes(value.value, self._place(name))
         if f"{WORKERS}{record.worker}" != name:
             raise StateError(
-                f"{self._place(name)} is the record of worker {record.worker!r}: delete it, if no worker of this group has that name"
+                f"{self._place(name)} has the name of another worker in it ({record.worker!r}). Delete it if no "
+                "worker of this group has that name"
             )
         return Stored(record, value.version)
 
@@ -289,7 +297,7 @@ T = TypeVar("T")
 
 
 class SealableDocument(Protocol):
-    """A document that other workers may seal (mark as ended), after which it is never written again."""
+    """A document that other workers may seal: after that its owner cannot write it again."""
 
     @property
     def is_sealed(self) -> bool:
@@ -303,7 +311,9 @@ D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):
-    """Owns the stored version of a document that only this worker writes, until another process seals it."""
+    """Writes a document that belongs to this process's worker, until another process seals it. Keeps the stored version, for conditional
+    writes.
+    """
 
     def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
         self._group = group
@@ -314,8 +324,8 @@ class OwnDocument(Generic[D]):
     async def write(self, document: D) -> None:
         """Replace the last version of the document; the first write creates it.
 
-        A refused write means that an earlier write of this worker took effect after all. If that was this write, it is done; else it is
-        repeated on the stored version.
+        If the write is refused, an earlier write of this worker took effect after all. If that was the write of this same value, all is
+        well; otherwise the write is repeated on the stored version.
 
         Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the write was refused too often.
         """
@@ -329,21 +339,23 @@ class OwnDocument(Generic[D]):
                     return
                 if error.current is None or self._parse(error.current.value, self._name).is_sealed:
                     raise FencedError(
-                        f"{self._name} was sealed, because it counted as ended: other workers have the shards of this worker"
+                        f"{self._name} was sealed: other workers have declared this worker dead and acquire its shards"
                     ) from error
                 self._version = error.current.version
             else:
                 return
-        raise StoreUnavailableError(f"{self._name} was refused {MAX_ATTEMPTS} times")
+        raise StoreUnavailableError(
+            f"{self._name} was not written: {MAX_ATTEMPTS} attempts failed because it changed each time"
+        )
 
 
 def part_name(worker: str, number: int) -> str:
-    """Return the name of the worker's part with this number."""
+    """Return the name of the document with this part of a worker's positions."""
     return f"{PARTS}{worker}/{number}"
 
 
 async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Return the positions in every part that a record names, read consistently."""
+    """Return the positions in every part that a worker's record names, read consistently."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
         part = await group.read_part(record.worker, number)
@@ -352,13 +364,15 @@ async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
 
 
 async def read_positions(group: GroupStore, entries: GroupStore | None, record: WorkerRecord) -> Positions:
-    """Return the positions of a worker, from its parts, and from the part next to the sink's entries if there is one."""
+    """Return the positions of a worker from all its parts: in the group's store, and next to the sink's rows if `entries` is given."""
     own = None if entries is None else await entries.read_part(record.worker, 0)
     return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
 
 
 async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone: next to the sink's entries, else in the group's store. None if there is none."""
+    """Return the part of a worker that runs alone: next to the sink's rows if it is there, else from the group's store. None if there is
+    none.
+    """
     for place in (entries, group):
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document

@@ -11,10 +11,11 @@ from .shard_listing import ShardListing
 
 
 class GroupUpkeep:
-    """Owns which version of the table was the first to be read after a worker was found declared dead (sealed).
+    """Keeps the lease table complete, and deletes documents that no process needs. Only the first of the members does this work.
 
-    A sealed worker may still be writing the table to take shards. That write can take effect only on the version of the table
-    that the worker has read. Once the table has a later version that does not name the worker, it never will.
+    The documents of a sealed worker are deleted late, because that worker may still be writing the table to acquire shards. Such a write
+    takes effect only on the version of the table that the worker has read. So this class remembers the version of the table at the time of
+    the seal. If a later version does not name the worker, no write of the worker can take effect any longer.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class GroupUpkeep:
         return True
 
     async def add_listed_shards(self, view: GroupView) -> bool:
-        """Add shards that a listing has found. Return whether a write was tried."""
+        """Add leases for shards that a listing has shown. Return whether a write was tried."""
         if not self._is_first(view):
             return False
         changes = await self._listing.changes(view.table)
@@ -52,13 +53,13 @@ class GroupUpkeep:
         return True
 
     def keep_deleted(self, kept: Iterable[str]) -> None:
-        """Remember only those deleted streams of which this worker still holds a shard: the others may have been created again."""
+        """Forget a deleted stream when this worker holds none of its shards, because a stream of that name may have been created again."""
         self._listing.deleted.intersection_update({stream_of(shard) for shard in kept})
 
     async def remove_deleted(self) -> bool:
         """Remove the leases of streams that this worker has found deleted. Return whether a write was tried.
 
-        A later stream of the same name has shards with the same ids, which must not be read from the positions of the former stream.
+        A later stream of the same name has shards with the same ids. They must not be read from the positions of the deleted stream.
         """
         table, deleted = self._cache.table, self._listing.deleted
         gone = set() if table is None else {shard for shard in table.leases if stream_of(shard) in deleted}
@@ -69,7 +70,8 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete the documents of workers that were declared dead (sealed), or prepare to do so.
+        """Delete the documents of sealed workers that no lease names. For a worker that was sealed just now, remember the table's version
+        first.
 
         Raises: StateError if the documents cannot be used.
         """

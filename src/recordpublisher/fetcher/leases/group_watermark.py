@@ -10,9 +10,10 @@ from .position_documents import StoredPosition
 
 
 class ShardWatermark(NamedTuple):
-    """The watermark of a shard, as it counts for the watermark of the group. An idle shard does not count.
+    """The watermark with which a shard counts for the watermark of the group.
 
-    `value` is None before the shard's first record; the shard then holds back the others.
+    - `value`: None before the shard's first record; the shard then holds back the others.
+    - `is_idle`: an idle shard does not count.
     """
 
     value: int | None
@@ -31,10 +32,10 @@ def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
 
 
 class WorkerWatermark:
-    """Owns the shards that this worker has recently released.
+    """Computes the watermark that this worker states for its shards. Keeps the shards that it has recently released.
 
-    The worker counts a shard from its preparation until some time after the lease table names another worker, because other workers may
-    still use an older version of the table. So at any time at least one worker counts each shard.
+    A worker counts a shard from the time when it stores the position to acquire the shard, until some time after the lease table names
+    another worker, because other workers may still use an older version of the table. So at any time at least one worker counts each shard.
     """
 
     def __init__(self, linger_seconds: float) -> None:
@@ -42,13 +43,18 @@ class WorkerWatermark:
         self._lingering: dict[str, tuple[ShardWatermark, float]] = {}
 
     def keep(self, shard: str, watermark: ShardWatermark, now: float) -> None:
-        """Continue to count a lost shard for a while: another worker holds it, or its children follow."""
+        """Continue to count a shard for a while after this worker has lost it: another worker holds it, or its children follow."""
         self._lingering[shard] = watermark, now + self._linger_seconds
 
     def lowest(
         self, read: Mapping[str, ShardWatermark], stored: Iterable[StoredPosition], now: float
     ) -> ShardWatermark:
-        """Return the lowest watermark of the shards that are read, of the stored positions of other shards, and of recently lost shards."""
+        """Return the lowest watermark of this worker's shards.
+
+        - `read`: the watermarks of shards that are read.
+        - `stored`: the positions of its other shards.
+        - `now`: monotonic time in seconds. It decides which recently lost shards still count.
+        """
         self._lingering = {shard: entry for shard, entry in self._lingering.items() if entry[1] > now}
         lingering = (watermark for watermark, _ in self._lingering.values())
         others = (ShardWatermark(each.state.watermark, each.is_idle) for each in stored)
@@ -56,10 +62,10 @@ class WorkerWatermark:
 
 
 def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-    """Return the watermark of the group. It never falls below `known`, nor below a value that any worker knows.
+    """Return the watermark of the group. It is never lower than `known`, or than a value that any worker has stated.
 
-    Sealed workers count while the lease table names them, except those in `excluded` (because of the tracker timeout). A shard without an
-    owner counts with the lowest watermark of its parents.
+    A sealed worker counts while the lease table names it, except if it is in `excluded` (sealed for longer than the tracker timeout). A
+    shard without an owner counts with the lowest watermark of its parents.
     """
     counted: list[ShardWatermark] = []
     for worker, record in view.records.items():

@@ -22,7 +22,11 @@ from .worker_record import WorkerRecord
 
 
 class Heartbeat:
-    """Owns the number of the last heartbeat. `describe` returns the current record, with the given number."""
+    """Writes the worker's record again and again, each time with the next number (`beat`), which shows other workers that this one is
+    running.
+
+    `describe` returns the current record with the given number.
+    """
 
     def __init__(
         self, group: GroupStore, worker: str, describe: Callable[[int], WorkerRecord], permission: WritePermission
@@ -40,8 +44,7 @@ class Heartbeat:
     async def write(self) -> WorkerRecord:
         """Write a heartbeat, and return the written record.
 
-        Raises: FencedError if the worker was declared dead (sealed) or has left; StoreUnavailableError if the store does not
-        answer.
+        Raises: FencedError if the worker was sealed (declared dead) or has left; StoreUnavailableError if the store does not answer.
         """
         async with self._lock:
             if self._sealed is not None:
@@ -60,10 +63,10 @@ class Heartbeat:
             return record
 
     async def seal(self) -> None:
-        """End this worker (seal its record), so that it can write nothing later.
+        """End this worker: seal its record, so that no later write of the worker takes effect.
 
-        A sealed record never changes, so each attempt writes the same one. Raises: FencedError if another process has sealed this worker;
-        StoreUnavailableError if the store does not answer.
+        The call may be repeated, because each attempt writes the same record. Raises: FencedError if another process has sealed this
+        worker; StoreUnavailableError if the store does not answer.
         """
         async with self._lock:
             if self._sealed is None:
@@ -85,7 +88,7 @@ class _Heartbeat:
     has_moved: bool = False
 
     def count_until(self, now: float, *, is_gap: bool) -> None:
-        """Count the time in which the heartbeat has not changed. After a gap, the time before it does not count."""
+        """Add the time since the last call to the time without a change. If `is_gap`, start to count from now on."""
         if not is_gap and now > self.counted_until:
             self.stood += now - self.counted_until
         if is_gap or now > self.counted_until:
@@ -93,10 +96,10 @@ class _Heartbeat:
 
 
 class SilenceObserver:
-    """Owns how long each heartbeat was observed unchanged. It uses neither a wall clock nor the clock of another machine.
+    """Measures for how long each heartbeat has been observed unchanged. It uses neither a wall clock nor the clock of another machine.
 
     Only time between two answered reads counts, and only if they are at most `max_gap` seconds apart. During a longer gap this process was
-    suspended or the store did not answer. A gap counts as no time, and resets nothing.
+    suspended, or the store did not answer. A gap counts as no time, and resets nothing.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -105,7 +108,7 @@ class SilenceObserver:
         self._heartbeats: dict[str, _Heartbeat] = {}
 
     def observe(self, beats: Mapping[str, int], sent: float, answered: float) -> None:
-        """Register the heartbeat numbers of every worker, as one read returned them, and when that read was sent and answered."""
+        """Register the heartbeat number of each worker, as one read returned it, and the times at which that read was sent and answered."""
         is_gap = self._answered is None or sent - self._answered > self._max_gap
         self._answered = answered
         known = self._heartbeats
@@ -128,7 +131,7 @@ class SilenceObserver:
         return {worker for worker, heartbeat in self._heartbeats.items() if heartbeat.stood >= leases[worker]}
 
 
-# Decides whether this worker may write to the sink now: only while other workers cannot have replaced it (E4).
+# WritePermission decides whether this worker may write to the sink now: only while other workers cannot have replaced it (E4).
 
 
 class SendTime(NamedTuple):
@@ -139,11 +142,11 @@ class SendTime(NamedTuple):
 
 
 class WritePermission:
-    """Owns when the last confirmed heartbeat was sent.
+    """Tells whether the process may write to the sink, from the time at which the last confirmed heartbeat was sent.
 
-    Other workers seal a worker if its heartbeat does not change for the lease duration. The answer to a heartbeat may arrive long after it
-    took effect. So the time counts from its sending, on a clock that runs while the machine sleeps. After a suspension that was noticed
-    only a new heartbeat counts, because a paused virtual machine has no such clock.
+    Other workers seal a worker if its heartbeat does not change for the lease duration. The answer to a heartbeat may arrive long after the
+    heartbeat took effect. So the time counts from its sending, on a clock that runs while the machine sleeps. A paused virtual machine has
+    no such clock: after a suspension that was noticed, only a new heartbeat counts.
 
     Pauses of a virtual machine below 2 s (`SuspensionDetector`) are not noticed. They are harmless if together they are shorter than the
     third of the lease duration between the end of the permission and the seal: 6.7 s by default.
@@ -156,11 +159,11 @@ class WritePermission:
         self._confirmed: SendTime | None = None
 
     def send_time(self) -> SendTime:
-        """Return the send time of a heartbeat that is sent now."""
+        """Return the time now, and the number of suspensions so far, for a heartbeat that is about to be sent."""
         return SendTime(self._suspensions, self._clock.boottime())
 
     def confirm(self, sent: SendTime) -> None:
-        """Remember that a heartbeat was written, which extends the permission."""
+        """Extend the permission, because the heartbeat that was sent at `sent` is stored."""
         if self._confirmed is None or sent > self._confirmed:
             self._confirmed = sent
 
@@ -181,17 +184,21 @@ log = logging.getLogger("recordpublisher.group")
 
 
 class LateJoinError(FencedError):
-    """Raised if the worker must begin again under another name. It has read nothing under this name."""
+    """The first heartbeat came too late, so the process must join under another name. It has read nothing under this name."""
 
 
 async def join_group(
     write_first: Callable[[], Awaitable[None]], heartbeat: Heartbeat, clock: Clock, duration: float
 ) -> None:
-    """Write the first heartbeat. `write_first` repeats it until it is confirmed; `duration` is the length of a lease in seconds.
+    """Write the first heartbeat, which makes this worker a member of the group.
 
-    An attempt without an answer may have taken effect. Other workers seal such a worker if its heartbeat does not change for a lease
-    duration, and delete its record. A later attempt would store the record again, while deletions of it may still be in progress. The time
-    is measured by two clocks, because one of them may have stopped while the process was suspended.
+    An attempt without an answer may have taken effect. Other workers then see a heartbeat that does not change. After a lease duration they
+    seal the worker and delete its record. If a later attempt stored the record again, a deletion that is still in progress could remove it.
+    So a confirmation that comes later than a lease duration is an error. The time is measured by two clocks, because one of them may have
+    stopped while the process was suspended.
+
+    - `write_first`: repeats the write until it is confirmed.
+    - `duration`: length of a lease in seconds.
 
     Raises: LateJoinError if the first heartbeat was confirmed too late, or if other workers have already sealed the worker.
     """
@@ -200,7 +207,7 @@ async def join_group(
         await write_first()
     except FencedError as error:
         raise LateJoinError(
-            f"other workers declared it dead (sealed it) before its first heartbeat was confirmed: {error}"
+            f"other workers sealed it (declared it dead) before its first heartbeat was confirmed: {error}"
         ) from error
     seconds = max(clock.boottime() - began, (clock.now_ms() - began_ms) / 1000)
     if seconds >= duration:

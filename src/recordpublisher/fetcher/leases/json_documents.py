@@ -16,10 +16,10 @@ ByStream = dict[str, dict[str, Count]]
 
 
 def to_bytes(content: Mapping[str, Any]) -> bytes:
-    """Return compact JSON for `read_document`. Documents are compact because DynamoDB bills an item by its size.
+    """Return compact JSON that `read_document` can read. It is compact because DynamoDB bills an item by its size.
 
-    Raises: TypeError if `content` is not plain JSON, which a sink could return. msgspec would write a time as text, and could not read it
-    back as a time.
+    Raises: TypeError if `content` is not plain JSON: a sink might return a time, which msgspec would write as text and could not read back
+    as a time.
     """
     return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
 
@@ -40,7 +40,7 @@ def long_id(short: str) -> str:
 
 
 def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
-    """Return values by `Shard.key` as values by stream and short id."""
+    """Return the values, which have keys such as `Shard.key`, by stream and short shard id."""
     found: dict[str, dict[str, T]] = {}
     for key, value in values.items():
         stream, _, shard_id = key.rpartition("/")
@@ -49,7 +49,7 @@ def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
 
 
 def by_key(values: Mapping[str, Mapping[str, T]]) -> Iterator[tuple[str, T]]:
-    """Return values by `Shard.key`, as the inverse of `by_stream`."""
+    """Return pairs of `Shard.key` and value: the inverse of `by_stream`."""
     for stream, shards in values.items():
         for short, value in shards.items():
             yield f"{stream}/{long_id(short)}", value
@@ -63,10 +63,10 @@ def number_of(key: str, numbers: ByStream) -> int | None:
 
 
 def short_keys(keys: Iterable[str], stream: str) -> tuple[str, ...]:
-    """Return the keys of one stream as short ids."""
+    """Return the short ids of `Shard.key`s that all belong to `stream`."""
     return tuple(short_id(key.removeprefix(f"{stream}/")) for key in keys)
 
 
 def long_keys(shorts: Iterable[str], stream: str) -> tuple[str, ...]:
-    """Return the keys of short ids of one stream, as the inverse of `short_keys`."""
+    """Return the `Shard.key` of each short id of one stream: the inverse of `short_keys`."""
     return tuple(f"{stream}/{long_id(short)}" for short in shorts)

@@ -1,4 +1,4 @@
-"""Counts of a process in its group. This is a module of its own, because every job imports it, and few are in a group."""
+"""Counters of a process in its group, in a small module of their own, because every job imports it and few jobs have a group."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -6,16 +6,16 @@ import msgspec
 
 
 class LeaseCounts(msgspec.Struct):
-    """Counts over all workers that the process has been, one after another. All numbers are 0 for a job that runs alone.
+    """Counters over all workers that the process has been, one after another. All are 0 for a job that runs alone.
 
     - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
     - `sealed`: workers of other processes that this one found silent and sealed.
-    - `replaced`: how often other workers have sealed this one. What it had not stored was refused, and is read again.
-    - `in_flight`: records being written, and running calls of user code, when this process learned that it was sealed.
-    - `withheld`: the shards that each other worker should have released and had not, at the last read of the group; see `GroupView`.
+    - `replaced`: how often other workers have sealed this process's worker. What that worker had not stored is read again.
+    - `in_flight`: records being written, and running calls of user code, when this process learned that its worker was sealed.
+    - `withheld`: the shards, by worker, that it should have released and had not, at the last read of the group; see `GroupView.withheld`.
     - `unowned`: number of shards that could be read and that no worker read at the last read of the group, or whose worker had sent no
       heartbeat for half of its lease.
-    - `unowned_seconds`: the longest time for which this process has seen such a shard.
+    - `unowned_seconds`: the longest time for which this process has seen such a shard without a reader.
     """
 
     taken: int = 0
@@ -32,7 +32,10 @@ class LeaseCounts(msgspec.Struct):
         self.sealed += workers
 
     def count_replaced(self, in_flight: int) -> None:
-        """Count that other workers have declared this one dead. `in_flight`: number of records being written and of running user calls."""
+        """Count that other workers have sealed (declared dead) the worker of this process.
+
+        `in_flight`: number of records being written and of running calls of user code.
+        """
         self.replaced += 1
         self.in_flight += in_flight
 
@@ -42,10 +45,13 @@ class LeaseCounts(msgspec.Struct):
         self.given += given
 
     def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
-        """Store the shards that other workers should have released, according to this read of the group."""
+        """Replace the shards that other workers should have released, by those that the last read of the group has shown."""
         self.withheld = withheld
 
     def observe_unowned(self, seconds: Iterable[float]) -> None:
-        """Store how long each unowned shard has been seen."""
+        """Replace the unowned shards by those of the last read of the group.
+
+        `seconds`: how long this process has seen each of them without a reader.
+        """
         found = list(seconds)
         self.unowned, self.unowned_seconds = len(found), max(found, default=0.0)

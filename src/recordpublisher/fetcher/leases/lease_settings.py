@@ -1,6 +1,6 @@
-"""The settings of one worker in its group: its times, which follow from its lease duration, and the positions in a part.
+"""The settings of one worker in its group: its times, which follow from its lease duration, and how many positions one document has.
 
-`GroupJob` has what must be equal for all workers.
+Settings that must be equal for all workers are in `GroupJob`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from recordpublisher.publishers.properties.properties import Properties
 from .position_documents import SHARDS_PER_PART
 
 HANDOVER_SECONDS = 0.2
-"""Seconds between two reads of the group while shards move (E5)."""
+"""Seconds between two reads of the group's documents while shards are transferred between workers (E5)."""
 ANNOUNCE_SECONDS = 5.0
-"""How long a leaving worker continues to read at most, so that the other workers notice its announcement (seconds, E5)."""
+"""The longest time for which a worker that leaves continues to read, so that the other workers notice its announcement (seconds, E5)."""
 LEAVING_SECONDS = 0.5
-"""Seconds between two reads of the group by a worker that has announced that it will leave."""
+"""Seconds between two reads of the group's documents by a worker that has announced that it will leave."""
 HELD_SECONDS = 1.0
-"""Seconds between two reads of the group while a shard of the worker waits for the group's watermark.
+"""Seconds between two reads of the group's documents while alignment holds back a shard of the worker.
 
-The other workers then send a heartbeat in each of these seconds in which their own watermark has changed (E8).
+Each other worker then sends a heartbeat within a second after its own watermark has changed (E8).
 """
 RETRY_SECONDS = 0.5
 """Seconds between two heartbeats while none is confirmed (E4)."""
@@ -31,10 +31,10 @@ RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """The times of one worker in seconds, and the size of its position parts.
+    """The times of one worker in seconds, and the size of the documents with its positions.
 
-    - `duration`: a worker whose heartbeat does not change for this time is declared dead (sealed).
-    - `tracker_timeout`: how long a sealed worker may hold the watermark of the group (E8).
+    - `duration`: a worker whose heartbeat does not change for this time is sealed (declared dead).
+    - `tracker_timeout`: how long a sealed worker may hold back the watermark of the group (E8).
     - `shards_per_part`: number of positions in a part (E2).
     """
 
@@ -46,7 +46,8 @@ class LeaseSettings:
     def of(cls, properties: Properties, shards_per_part: int) -> LeaseSettings:
         """Read the settings from the job's properties.
 
-        A sealed worker holds the watermark until its shards are taken, so the tracker timeout must be longer than that (E8).
+        A sealed worker holds back the watermark until other workers have acquired its shards. They need up to twice the lease duration, so
+        the tracker timeout must be at least that (E8).
 
         Raises: ConfigurationError if the tracker timeout is less than twice the lease duration.
         """
@@ -60,26 +61,26 @@ class LeaseSettings:
 
     @property
     def interval(self) -> float:
-        """Seconds between two heartbeats, and between two reads of the group."""
+        """Seconds between two heartbeats, and between two reads of the group's documents."""
         return self.duration / 4
 
     @property
     def announce_seconds(self) -> float:
         """Seconds from a worker's announcement that it will leave until it releases its shards.
 
-        Other workers read the group once in an interval.
+        That is one interval, in which every other worker reads the announcement, but at most `ANNOUNCE_SECONDS`.
         """
         return min(self.interval, ANNOUNCE_SECONDS)
 
     @property
     def patience(self) -> float:
-        """How long a free shard is left to the worker that the plan names (seconds).
+        """How long a free shard is left to the worker that should have it according to the plan; then any worker may acquire it (seconds).
 
-        If that worker has died, it is declared dead (sealed) and replaced in the plan within this time (E6).
+        If that worker has died, it is sealed within this time, and a new plan names another worker (E6).
         """
         return self.duration * 2
 
     @property
     def write_seconds(self) -> float:
-        """How long the process may write to its sink after a heartbeat was sent (seconds, E4)."""
+        """Seconds after the sending of a heartbeat for which the process may write to its sink (E4)."""
         return self.duration * 2 / 3

@@ -23,20 +23,22 @@ from ..watermark_rules import inherited_watermark
 from . import json_documents
 
 _LONGEST_SHARD_ID = 1_000
-"""The most characters of a shard id. Kinesis has ids of at most 128 characters; a plugin's ids may be longer."""
+"""The longest shard id that a stored table may have (characters). Ids of Kinesis have at most 128; ids of a plugin may be longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTable:
-    """The leases of a group by `Shard.key`. A process replaces the table as a whole, and only if it has read the current version.
+    """The lease table of a group: the lease of each shard, by `Shard.key`.
+
+    A process replaces the stored table as a whole, and only if it has read the current version.
 
     - `version`: grows by one with each replacement. `writer` and `version` together make each stored value unique.
-    - `start`: where the first shards begin (LATEST is pinned: P3).
-    - `is_latest`: whether `start` is the time that replaced LATEST.
+    - `start`: where the first shards begin. A time stands there instead of LATEST (P3).
+    - `is_latest`: whether `start` is such a time.
     - `drained`: the workers that a person has asked to leave (E11).
     - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
-    - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then in its positions only, and
-      `folded` adds them.
+    - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then only in the positions of that
+      worker, and `folded` adds them to the table.
     """
 
     version: int = 1
@@ -50,7 +52,7 @@ class LeaseTable:
 
     @property
     def owners(self) -> set[str]:
-        """Every worker that holds a lease, and the worker of a job that runs alone, without a group, if there is one."""
+        """Every worker that holds a lease, and the worker that runs the job alone, if there is one."""
         alone = set() if self.alone is None else {self.alone.worker}
         return alone | {lease.owner for lease in self.leases.values() if lease.owner is not None}
 
@@ -60,18 +62,19 @@ class LeaseTable:
         return lease is not None and (lease.owner, lease.epoch) == (worker, epoch)
 
     def can_be_read(self, shard: str) -> bool:
-        """Return whether the shard has not ended, and all its parents have (S2).
+        """Return whether the shard has not ended, and each of its parents has ended (S2).
 
-        An unknown parent has not ended, because a later listing may contain it.
+        A parent that the table does not have counts as not ended, because a later listing may contain it.
         """
         lease = self.leases[shard]
         return not lease.ended and parents_ended(lease.parents, self._has_ended)
 
     def initial_state(self, shard: str) -> ShardState:
-        """Return the first state of a shard that no worker has held: a child inherits its parents' lowest watermark (W5).
+        """Return the state with which a shard begins that no worker has read yet. A child inherits the lowest watermark of its parents
+        (W5).
 
-        The state includes what is known of the shard's beginning: until when its parents were open, or when a group began that began at
-        LATEST (S5).
+        The state also has the time until which the shard's parents were open, or at which a group began at LATEST, as far as it is known
+        (S5).
         """
         lease = self.leases[shard]
         start = self.start if lease.is_first else StartingPosition.trim_horizon()
@@ -81,7 +84,7 @@ class LeaseTable:
         return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
 
     def inherited_watermark(self, shard: str) -> int | None:
-        """Return the lowest final watermark of the parents that have ended, or None if none is known."""
+        """Return the lowest of the last watermarks of the shard's parents that have ended, or None if none is known."""
         return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
 
     def after(
@@ -97,13 +100,13 @@ class LeaseTable:
         drained: Collection[str] = (),
         cleaned: Collection[str] = (),
     ) -> LeaseTable:
-        """Return the next version. One write may make several of these changes at once.
+        """Return the next version of the table, with all of these changes.
 
-        - `taken`: shards that the writer takes, with the epoch of each.
+        - `taken`: shards that the writer acquires, with the epoch of each.
         - `ended`: shards that ended. Their children are added without an owner (E7).
         - `found`: listed shards that the table does not have.
-        - `expired`: unknown parents that are past retention, for which no shard waits any longer; and ended shards none of whose children
-          is known.
+        - `expired`: parents that are unknown and past retention, for which no shard has to wait any longer; and ended shards without a
+          known child, which are removed.
         - `children`: listed children of ended shards whose end did not name them.
         - `deleted`: shards of deleted streams. Shards of later streams with these names get leases of their own.
         - `drained`: workers that are asked to leave.
@@ -111,7 +114,7 @@ class LeaseTable:
 
         A shard that ended is removed when each of its children has had an owner.
 
-        Raises: ImpossibleStateError if a shard is taken that has ended, or in an epoch that is not between its last one and this version.
+        Raises: ImpossibleStateError if an acquired shard has ended, or if its epoch is not between its last one and this version.
         """
         version = self.version + 1
         leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
@@ -124,27 +127,29 @@ class LeaseTable:
             leases = {shard: _without_parents(lease, expired, kept) for shard, lease in kept.items()}
         for shard, epoch in (taken or {}).items():
             if leases[shard].ended or not leases[shard].epoch < epoch <= version:
-                raise ImpossibleStateError(f"{writer} takes {shard} in epoch {epoch}: it is {leases[shard]}")
+                raise ImpossibleStateError(
+                    f"{writer} acquires {shard} in epoch {epoch}, which its lease does not allow: {leases[shard]}"
+                )
             leases[shard] = Lease(writer, epoch)
         asked = self.drained.union(drained).difference(cleaned)
         return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
     def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
-        """Return the next version with other leases, in which no worker runs alone, and none is asked to leave."""
+        """Return the next version with only these leases: no worker runs alone, and no worker is asked to leave."""
         return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
 
     def taken_alone(self, worker: str, job: GroupJob) -> LeaseTable:
-        """Return the next version, in which `worker` owns every shard: its positions have the states of all shards."""
+        """Return the next version, in which `worker` owns every shard and there are no leases: the worker's positions have all states."""
         version = self.version + 1
         return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
 
     def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
-        """Return the table with a lease for each state in the positions of the worker that runs alone.
+        """Return the table of a job that runs alone, completed with a lease for each shard in the positions of its worker.
 
-        Only the leases and the start differ.
+        Only the leases and the start differ from this table.
 
         - `states`: the states in the positions of that worker, by `Shard.key`.
-        - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+        - `pinned_ms`: the time that replaced LATEST, if the job began at LATEST (P3).
         """
         if self.alone is None:
             return self
@@ -161,7 +166,7 @@ class LeaseTable:
 
 
 def table_to_bytes(table: LeaseTable) -> bytes:
-    """Return the table as JSON. An owned shard is `[index of its owner, epoch]`, and any other shard an object."""
+    """Return the table as JSON. The lease of an owned shard is stored as `[index of its owner, epoch]`, any other lease as an object."""
     workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
     numbers = {worker: number for number, worker in enumerate(workers)}
     leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
@@ -184,7 +189,7 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     """Read a table that `table_to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
     stored = read_document(value, _StoredTable, place, json_documents.FORMAT)
     if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
-        raise unreadable_error(place, "a lease has an owner that is not among its workers")
+        raise unreadable_error(place, "a lease names an owner that is not among the workers of the table")
     leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
     for shard, lease in leases.items():
         if len(shard_id := shard.rpartition("/")[2]) > _LONGEST_SHARD_ID:
@@ -245,14 +250,16 @@ class Lease:
     """The lease of one shard.
 
     - `owner`: the worker that holds it. None if no worker has held it yet, or if the shard has ended.
-    - `epoch`: the version of the table for which the owner prepared its take, or an earlier one if other workers were faster. 0 if no
-      worker has taken the shard. Each owner has a later epoch than the previous owner.
-    - `ended`: whether a checkpoint with the shard's end is confirmed. If so, `watermark` is the shard's last watermark, and `children` are
-      the shards that follow, if they are known yet.
-    - `seen_ms`: the time (epoch ms) until which a shard that ended certainly was open. If no worker has held the shard yet, it has the
+    - `epoch`: which version of the table gave the shard to its owner. It is the version for which the owner has stored the position, which
+      may be earlier than the version in which it became the owner, if other workers have written the table in between. Each owner has a
+      higher epoch than the previous owner. 0 if no worker has held the lease.
+    - `ended`: whether a stored checkpoint has the shard's end. If so, `watermark` is the shard's last watermark, and `children` are the
+      shards that follow, if they are known yet.
+    - `seen_ms`: the time (epoch ms) until which a shard that ended certainly was open. If no worker has held the lease yet, it has the
       meaning described in `ShardState`.
-    - `parents`: before the first take, the shards that must have ended.
-    - `is_first`: the shard existed when its stream was first listed, so it begins at the group's start. Other shards begin at TRIM_HORIZON.
+    - `parents`: before the first owner, the shards that must end first.
+    - `is_first`: whether the shard existed when its stream was first listed, so that it begins at the group's start. Other shards begin at
+      TRIM_HORIZON.
     """
 
     owner: str | None = None
@@ -266,7 +273,7 @@ class Lease:
 
     @property
     def was_owned(self) -> bool:
-        """Whether the lease had an owner at any time."""
+        """Whether any worker has held the lease."""
         return self.epoch > 0
 
     @property
@@ -276,7 +283,7 @@ class Lease:
 
 
 class AloneOwner(NamedTuple):
-    """The worker that owns every shard of a job that runs alone, and since which version of the table."""
+    """The worker that owns every shard of a job that runs alone, and the version of the table since which it does."""
 
     worker: str
     epoch: int
@@ -284,9 +291,9 @@ class AloneOwner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
-    """The end of a shard: its last watermark, and the parents of each of its children (`Shard.key`).
+    """The end of a shard: its last watermark, and the parents of each of its children (by `Shard.key`).
 
-    `children` is empty if the end of the shard does not name them; a listing finds them then. `seen_ms` is described in `Lease`.
+    `children` is empty if the shard's last read did not name them; a listing finds them then. `seen_ms` is described in `Lease`.
     """
 
     watermark: int | None
@@ -295,16 +302,18 @@ class ShardEnd:
 
 
 def is_begun(state: ShardState) -> bool:
-    """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents.
+    """Return whether a worker may read the shard at once: it has not ended, and does not wait for its parents.
 
-    A shard with a position or a watermark has begun, even if a start that resumes has not looked at its parents yet.
+    A shard that has a position or a watermark was read before, so it does not wait, even if the state says that it waits for its parents.
     """
     has_begun = state.position is not None or state.watermark is not None
     return not state.ended and (has_begun or not state.waiting)
 
 
 def lease_of(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
-    """Return the lease of a shard whose state is in a position of `worker`: it has ended, waits for its parents, or is owned."""
+    """Return the lease that follows from a shard's state, stored by `worker`: the shard has ended, or waits for its parents, or is owned
+    by `worker`.
+    """
     state, (stream, _, shard_id) = states[shard], shard.rpartition("/")
     if state.ended:
         children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
@@ -327,10 +336,10 @@ def _without_parents(lease: Lease, expired: Collection[str], leases: Mapping[str
 
 
 def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
-    """Return the leases without the shards that ended and whose children have all had an owner.
+    """Return the leases without ended shards whose children have all had an owner.
 
-    An ended shard without known children stays, so that it is not read again. A listing may have shown only one of two children; the other
-    one is then known by its own lease.
+    An ended shard without a known child stays, so that it is not read again. A listing may have shown only one of two children; the other
+    child is then known by a lease of its own.
     """
     waited_for = {parent for lease in leases.values() if not lease.was_owned for parent in lease.parents}
     return {
@@ -340,11 +349,13 @@ def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
     }
 
 
-# The job that all processes of a group have in common (E10).
+# GroupJob identifies the job that all processes of a group have in common (E10).
 
 
 class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The job of a process: what it reads and where it writes. The lease table contains it, so that two jobs never share shards by mistake.
+    """A job, identified by what its processes read and where they write.
+
+    The lease table contains it, so that two jobs never share shards by mistake.
 
     - `sink`: the destination without secrets (`Sink.destination`).
     - `streams`: names of the streams, sorted; None if the list may change while the job runs (S10).
@@ -358,9 +369,9 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     name: str | None = None
 
     def contradiction(self, of_group: GroupJob | None) -> str | None:
-        """Return how the group's job differs from the job of this process, in words.
+        """Return, as a clause of a message, how the group's job differs from the job of this process. Return None if they are the same.
 
-        Return None if they are the same, or if the table names no job.
+        A table that names no job is compatible with every job.
         """
         if of_group is None:
             return None

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
 
 from .group_store import MAX_ATTEMPTS, TableCache
 from .heartbeat import Heartbeat
@@ -19,18 +19,18 @@ from .position_store import PositionStore, ShardReaders
 
 log = logging.getLogger("recordpublisher.group")
 MAX_PAUSE_SECONDS = 5.0
-"""The longest pause between two checkpoints while the sink has unfinished records of a shard (seconds).
+"""The longest pause between two checkpoints while the sink has records of a released shard to finish (seconds).
 
-The pause grows up to this. So a transfer takes at most twice as long as the sink, and a slow transfer costs few writes.
+The pause doubles up to this value. So a transfer takes at most twice as long as the sink needs, and a slow transfer costs few writes.
 """
 WARN_SECONDS = 60.0
 
 
 class LeaseGiver:
-    """Owns which shards are to be released, and whether the worker is leaving.
+    """Releases shards that other workers should have, or all shards if the worker is leaving.
 
-    `take_checkpoint` stores how far the sink has finished each shard. A shard is released when that is as far as it was emitted.
-    A stopped shard is not read again under the same lease.
+    A shard is released when the sink has finished all of its records that were emitted, and the position is stored (`take_checkpoint`). A
+    stopped shard is not read again under the same lease. `on_sink_error` is described in `Worker`.
     """
 
     def __init__(
@@ -39,19 +39,21 @@ class LeaseGiver:
         readers: ShardReaders,
         heartbeat: Heartbeat,
         take_checkpoint: Callable[[], Awaitable[None]],
+        on_sink_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._owned = owned
         self._readers = readers
         self._heartbeat = heartbeat
         self._take_checkpoint = take_checkpoint
+        self._on_sink_error = on_sink_error
         self._requested: set[str] = set()
         self._has_work = asyncio.Event()
         self.is_leaving = False
-        """Whether the worker releases all shards and takes none."""
+        """Whether the worker releases all shards and acquires none."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether any shards wait to be released."""
+        """Whether shards still wait to be released."""
         return bool(self._requested)
 
     def request(self, shards: Collection[str]) -> None:
@@ -61,7 +63,7 @@ class LeaseGiver:
             self._has_work.set()
 
     def announce(self) -> None:
-        """Take no more shards, because all shards will be released."""
+        """Acquire no more shards, because all shards will be released soon."""
         self.is_leaving = True
 
     def leave(self) -> None:
@@ -70,14 +72,26 @@ class LeaseGiver:
         self._has_work.set()
 
     async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
-        """Release requested shards until the worker has left. `retry` repeats a round until the store answers."""
+        """Release requested shards until the worker has left.
+
+        `retry` calls a function again until the store answers.
+        """
         pause, waited = HANDOVER_SECONDS, 0.0
         while True:
             await self._wait_for_work(pause if self._requested else None)
-            is_last = (
-                self.is_leaving
-            )  # read first: a round that began before the worker was leaving does not cover all shards
-            await retry(self.give_once)
+            # Read before the round, because a round that began before the worker was leaving does not cover all shards.
+            is_last = self.is_leaving
+            try:
+                await retry(self.give_once)
+            except (FencedError, StateError, ImpossibleStateError):
+                # The positions are those of another worker, or in doubt, so this worker has ended.
+                raise
+            except Exception as error:
+                if self._on_sink_error is None:
+                    raise
+                self._requested.clear()
+                self._on_sink_error(error)
+                continue
             if not self._requested:
                 pause, waited = HANDOVER_SECONDS, 0.0
                 if is_last:
@@ -88,7 +102,8 @@ class LeaseGiver:
             if waited >= WARN_SECONDS:
                 waited = 0.0
                 log.warning(
-                    "%s wait to be transferred, because the sink has not finished their records",
+                    "shards %s wait to be transferred to other workers, because the sink has not finished their "
+                    "records",
                     sorted(self._requested),
                 )
 
@@ -98,7 +113,7 @@ class LeaseGiver:
         Raises: FencedError if the worker was sealed; StateError if the positions cannot be stored.
         """
         if self.is_leaving:
-            await self._heartbeat.write()  # no plan counts this worker from now on
+            await self._heartbeat.write()  # After this heartbeat no plan gives this worker a shard.
             self._requested |= set(self._owned.shards)
         requested = set(self._requested)
         leases = self._owned.leases_of(requested)
@@ -114,7 +129,7 @@ class LeaseGiver:
 
 
 class LeaseTaker:
-    """Takes free shards for this worker. Owns since when each of them was seen free."""
+    """Acquires free shards for this worker. Remembers since when each of them was seen free."""
 
     def __init__(
         self,
@@ -146,10 +161,10 @@ class LeaseTaker:
         return {key.shard: now - since for key, since in self._free_since.items()}
 
     async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
-        """Take the free shards that this worker should take. Return whether the lease table may have changed.
+        """Acquire the free shards that this worker should have. Return whether the lease table may have changed.
 
-        If the outcome of a take is unknown, the same take is repeated at the same version. A prepared position is dropped only when a
-        version later than the one that the take replaces shows that the take failed.
+        If the outcome of the write is unknown, the same write is repeated on the same version of the table. A position that was stored in
+        advance is dropped only when a later version of the table shows that the write did not take effect.
 
         Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
         """
@@ -166,17 +181,17 @@ class LeaseTaker:
             return True
         if self._owned.prepared_at(table.version):
             await self._commits.store_prepared()
-            await (
-                self._heartbeat.write()
-            )  # this record counts the shards before the workers that release them may stop counting them (E8)
+            # This record counts the shards for the watermark. It must be stored before the former owners may stop counting
+            # them (E8).
+            await self._heartbeat.write()
         await self._write(table, ended)
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the table. If another worker was faster, repeat the take on its version, for those leases that have not changed.
+        """Write the lease table. If another worker was faster, write again on its version, but only the leases that it has not changed.
 
-        Only a worker that is not sealed may repeat the take, because what a sealed worker left is deleted once the table has a later
-        version (E12).
+        Before each further attempt a heartbeat proves that this worker is not sealed. The documents of a sealed worker are deleted once the
+        table has a later version, so a later write must not name it (E12).
         """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):
@@ -196,7 +211,8 @@ class LeaseTaker:
         self._free_since = {key: self._free_since.get(key, now) for key in free}
 
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Prepare the shards that can still be read, and return those that were read to their end (E7).
+        """Keep the positions of the shards that can still be read, to be stored in advance. Return the shards that were read to their
+        end (E7).
 
         Return None if the table has changed during the call.
         """
@@ -223,18 +239,16 @@ class LeaseTaker:
         return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
 
     async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """Check, because a position is missing, whether the table has changed.
+        """Raise StateError, because a position is missing, unless the lease table has changed.
 
-        The owner may have seen a later table in which it does not own the shard. Otherwise the position was deleted.
-
-        Raises: StateError if the table has not changed.
+        If it has changed, the owner may have seen a later table in which it does not own the shard, and dropped the position rightly.
         """
         table = await self._cache.read()
         if table is None or table.version == before.version:
             lease = before.leases[shard]
             raise StateError(
                 f"the position of {shard} is missing: worker {lease.owner} must have stored it. If it was written by a sink that keeps "
-                "positions, it is with the rows of that sink: start with that one again, or take the positions along with "
+                "positions, the position is with the rows of that sink: start with that sink again, or take the positions along with "
                 "`recordpublisher positions`"
             )
 

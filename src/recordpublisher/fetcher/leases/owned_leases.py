@@ -15,15 +15,15 @@ from .position_store import ReadPositions
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
-"""One line of the log names at most this many shards."""
+"""The most shards that one line of the log names."""
 
 
 class OwnedLeases:
-    """Owns the epoch of each lease of this worker, the shards that it has stopped reading, and the positions that it has prepared.
+    """Keeps the epoch of each lease of this worker, the shards that it has stopped reading, and the positions that it must store.
 
-    A position is prepared for a shard that the worker is about to take. A shard may be released and prepared at the same time, if
-    the worker takes back what it released. So positions are kept by shard and epoch, next to each other and never instead of each
-    other (E5).
+    Before a worker acquires a shard, it stores the shard's position among its own: it *prepares* the shard. A worker may release a shard
+    and prepare it again at the same time, so positions are kept by shard and epoch, next to each other and never instead of each other
+    (E5).
     """
 
     def __init__(self, worker: str) -> None:
@@ -46,12 +46,12 @@ class OwnedLeases:
 
     @property
     def reading(self) -> set[str]:
-        """The shards that the worker has neither stopped nor, for certain, read to their end."""
+        """The shards that the worker has not stopped, and whose end it has not stored."""
         return {shard for shard in self._epochs if shard not in self._stopped and not self._has_ended(shard)}
 
     @property
     def released(self) -> dict[str, int]:
-        """The epoch of each stopped shard whose last position is stored and whose rows are published."""
+        """The epoch of each stopped shard that other workers may acquire: its last position is stored, and its rows are visible."""
         keys = {shard: PositionKey(shard, self._epochs[shard]) for shard in self._stopped}
         stored = self._published
         return {
@@ -62,12 +62,12 @@ class OwnedLeases:
 
     @property
     def unfinished(self) -> set[str]:
-        """The stopped shards of which the sink had unfinished records at the last checkpoint."""
+        """The stopped shards of which the sink still had records to finish at the last checkpoint."""
         return self._unfinished & self._stopped.keys()
 
     @property
     def ends(self) -> dict[str, ShardEnd]:
-        """The shards whose end is stored and whose rows are published."""
+        """The ended shards whose end is stored and whose rows are visible, so that their children may be read."""
         found = {shard: self._published.get(PositionKey(shard, epoch)) for shard, epoch in self._epochs.items()}
         return {
             shard: ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
@@ -78,13 +78,14 @@ class OwnedLeases:
     # --- positions -----------------------------------------------------------------------------------------------------------
 
     def checkpoint_scope(self) -> CheckpointScope:
-        """Return the scope of a checkpoint. Call this before its positions are read."""
+        """Return the leases that a checkpoint covers. Call this before the positions of the checkpoint are read."""
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
     def positions(self, scope: CheckpointScope, current: ReadPositions) -> Positions:
         """Return the positions that a checkpoint stores.
 
-        They are the current positions of the leases in its scope, the stored positions of other leases, and the prepared positions.
+        They are the current positions of the leases that it covers, the stored positions of other leases, and the positions of prepared
+        shards.
         """
         found = self.positions_with_prepared()
         self._unfinished = self.covered(scope, current.unfinished) & set(scope.stopped)
@@ -99,10 +100,10 @@ class OwnedLeases:
         return {shard for shard, epoch in self._epochs.items() if shard in current and scope.epochs.get(shard) == epoch}
 
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
-        """Return the positions of the last commit, which may already be stored, and the prepared ones.
+        """Return the positions of the last commit, which are perhaps not stored yet, and those of prepared shards.
 
-        Committing them records no progress of the shards that are read. Nothing older may be stored, because a commit whose
-        outcome is unknown may have taken effect.
+        Storing them adds no progress of the shards that are read. Older positions must not be stored, because a commit whose outcome is
+        unknown may have taken effect.
         """
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
         return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
@@ -110,7 +111,7 @@ class OwnedLeases:
     def positions_besides(self, read: Collection[str]) -> list[StoredPosition]:
         """Return the positions of shards that are prepared, or that are owned and not in `read`.
 
-        An owned shard is not read if the worker was already leaving when the table made it the owner.
+        An owned shard is not read if this worker was already leaving when the table made it the owner.
         """
         return [
             stored
@@ -119,14 +120,14 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """Remember that these positions are being stored."""
+        """Keep these positions, because a write of them begins."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:
-        """Remember that these positions of a checkpoint are stored, and that all rows before them are visible.
+        """Keep these positions of a checkpoint as published: they are stored, and all rows before them are visible.
 
-        A shard is released, or its end written, only after that. So if a commit is taken back, its rows belong to shards of its own worker
-        only.
+        A shard is released, or its end written, only after that. So if a commit has to be undone (`CommittingSink.take_back`), no other
+        worker has continued from its positions.
         """
         self._published = positions
 
@@ -137,17 +138,18 @@ class OwnedLeases:
         return {shard: self._epochs[shard] for shard in shards if shard in self._epochs}
 
     def stop(self, leases: Mapping[str, int]) -> None:
-        """Remember that the shards are no longer read under these leases. The next checkpoint has their last positions.
+        """Mark these shards as no longer read. The next checkpoint has their last positions.
 
-        Leases that were lost while the readers stopped are left out.
+        `leases`: the epoch of each shard when its reader was stopped. Shards whose lease was lost in the meantime are ignored.
         """
         for shard, _ in leases.items() & self._epochs.items():
             self._stopped.setdefault(shard, None)
 
     def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
-        """Remember the position with which a write will take the shard and replace this version of the table.
+        """Keep the position of a shard that this worker is about to acquire, to be stored with the next commit.
 
-        `had_owner`: whether another worker has held the shard.
+        - `version`: the version of the lease table that the worker will replace to acquire the shard.
+        - `had_owner`: whether another worker has held the shard.
         """
         key = PositionKey(shard, version + 1)
         if had_owner:
@@ -156,18 +158,18 @@ class OwnedLeases:
         self._sent_at[key] = version
 
     def prepared_at(self, version: int) -> dict[str, int]:
-        """Return the epoch of each shard that this worker takes by a write which replaces this version of the table."""
+        """Return the epoch of each prepared shard that this worker acquires by replacing this version of the table."""
         return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
 
     def on_take(self, taken: Mapping[str, int], version: int) -> None:
-        """Remember that a write was sent which takes these shards and replaces this version of the table."""
+        """Note that a write was sent which replaces this version of the table and acquires these shards."""
         for shard, epoch in taken.items():
             self._sent_at[PositionKey(shard, epoch)] = version
 
     def apply(self, table: LeaseTable) -> LeaseChanges:
-        """Adopt the leases in the table, whatever the answers to earlier writes said (E9), and return the changes.
+        """Adopt the leases in the table, whatever the answers to earlier writes said (E9). Return what changes for this worker.
 
-        Raises: ImpossibleStateError if the table gives this worker a shard that it did not prepare.
+        Raises: ImpossibleStateError if the table gives this worker a shard that it has not prepared.
         """
         lost = {shard for shard, epoch in self._epochs.items() if not table.is_owned(shard, self._worker, epoch)}
         for shard in lost:
@@ -185,7 +187,10 @@ class OwnedLeases:
         self._taken_over -= set(settled)
         for shard, lease in table.leases.items():
             if lease.owner == self._worker and self._epochs.get(shard) != lease.epoch:
-                raise ImpossibleStateError(f"{self._worker} has {shard} since {lease.epoch} and did not prepare it")
+                raise ImpossibleStateError(
+                    f"the lease table gives {self._worker} the shard {shard} since version {lease.epoch}, but this "
+                    "worker has not asked for it"
+                )
         return LeaseChanges(begun, lost, taken_over)
 
     def _has_ended(self, shard: str) -> bool:
@@ -195,7 +200,7 @@ class OwnedLeases:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """The scope of a checkpoint: the leases and stopped shards at its beginning. Both may change while the sink is flushed."""
+    """The leases and stopped shards at the beginning of a checkpoint. Both may change while the sink is flushed."""
 
     epochs: Mapping[str, int]
     stopped: Collection[str]
@@ -216,7 +221,7 @@ class LeaseChanges:
 
 
 def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
-    """Log one line about the shards that one version of the lease table moves."""
+    """Log in one line which shards a new version of the lease table moves to or from this worker. `what`: the verb of the line."""
     if shards:
         named = ", ".join(sorted(shards)[:MAX_NAMED])
         more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""

@@ -17,14 +17,14 @@ from .worker_record import WorkerRecord
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A lease table, and the record of each worker, read after the table."""
+    """One read of the group by a worker: the lease table, and then the record of each worker."""
 
     table: LeaseTable
     records: Mapping[str, WorkerRecord]
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The workers among which shards are shared. They are neither declared dead (sealed), nor leaving, nor asked to leave."""
+        """The workers among which shards are shared: those that are neither sealed (declared dead) nor leaving, nor asked to leave."""
         members = (name for name, record in self.records.items() if not record.is_sealed and not record.is_leaving)
         return tuple(sorted(set(members) - self.table.drained))
 
@@ -35,23 +35,24 @@ class GroupView:
 
     @property
     def max_watermark(self) -> int | None:
-        """The highest watermark of a shard that an unsealed worker states (W12)."""
+        """The highest watermark of any shard, as workers that are not sealed have stated it (W12)."""
         return latest(*(record.max_watermark for record in self.records.values() if not record.is_sealed))
 
     @property
     def has_handover(self) -> bool:
-        """Whether a shard is being transferred between workers. The workers concerned then read the group more often (E5)."""
+        """Whether a shard is being transferred between workers, which then read the group's documents more often (E5)."""
         unsealed = (record for record in self.records.values() if not record.is_sealed)
         return any(record.released or record.is_leaving for record in unsealed)
 
     def has_held_besides(self, worker: str) -> bool:
-        """Return whether another worker states that it waits for the watermark of the group (E8)."""
+        """Return whether alignment holds back a shard of another worker (E8)."""
         return any(record.is_held and not record.is_sealed for name, record in self.records.items() if name != worker)
 
     def is_free(self, shard: str) -> bool:
-        """Return whether the shard can be taken: no worker has held it yet, or its owner was sealed or has released it.
+        """Return whether the shard can be acquired: no worker has held it yet, or its owner was sealed (declared dead) or has released
+        it.
 
-        An owner without a record may not be sealed, because the records may be slightly old.
+        An owner whose record was not found may not be sealed, because the records may be slightly old.
         """
         lease = self.table.leases[shard]
         if not self.table.can_be_read(shard):
@@ -62,16 +63,19 @@ class GroupView:
         return record is not None and (record.is_sealed or record.has_released(shard, lease.epoch))
 
     def shards_of(self, workers: Collection[str]) -> list[str]:
-        """Return every shard that can be read and whose lease one of the workers has."""
+        """Return every shard that can be read and whose lease belongs to one of these workers."""
         leases = self.table.leases.items()
         return [shard for shard, lease in leases if lease.owner in workers and self.table.can_be_read(shard)]
 
     def free_shards(self) -> list[str]:
-        """Return every shard that can be taken."""
+        """Return every shard that can be acquired."""
         return [shard for shard in self.table.leases if self.is_free(shard)]
 
     def plan(self) -> dict[str, str]:
-        """Return the worker that should have each shard. Shards of a worker that is leaving and has not ended yet are left out."""
+        """Return which worker should have each shard: the plan.
+
+        Shards that a leaving worker still holds are left out, because they cannot be acquired yet.
+        """
         members = set(self.members)
         owners: dict[str, str | None] = {}
         for shard, lease in self.table.leases.items():
@@ -84,19 +88,19 @@ class GroupView:
     def shards_to_take(
         self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
     ) -> set[str]:
-        """Return the free shards that `worker` may take: those that the plan gives it, and those that have been free for too long."""
+        """Return the free shards that `worker` may acquire: those that the plan gives it, and those that have been free for too long."""
         patience = settings.patience
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
     def shards_to_give(self, worker: str, plan: Mapping[str, str], shards: Iterable[str]) -> set[str]:
-        """Return the shards among `shards` that another worker should have according to the plan."""
+        """Return which of `shards`, all held by `worker`, another worker should have according to the plan."""
         return {shard for shard in shards if plan.get(shard, worker) != worker}
 
     def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
         """Return, by worker, the shards that it should have released and has not, although it sends heartbeats (E5).
 
-        These are the shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked
-        to leave. The result has only the shards that `reporter` has to report: exactly one worker reports each.
+        These are shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked to
+        leave. Only the shards that `reporter` has to report are returned, so that exactly one worker reports each.
         """
         found: dict[str, list[str]] = {}
         members, unsealed = self.members, self.unsealed
@@ -110,7 +114,7 @@ class GroupView:
         return found
 
     def load_level(self, shard: str) -> int:
-        """Return the load level that the owner of the shard states, or 0 if it states none."""
+        """Return the load level of the shard, as its owner states it, or 0 if it states none."""
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
         return 0 if record is None else record.load_level(shard)
@@ -120,10 +124,10 @@ def _first_besides(worker: str, members: Iterable[str]) -> str | None:
     return next((member for member in members if member != worker), None)
 
 
-# Decides which worker should have each shard (E6). Pure: the same documents give all workers the same plan.
+# balanced_owners decides which worker should have each shard (E6). It is pure: the same documents give all workers the same plan.
 
 MIN_DIFFERENCE = 0.1
-"""No shard moves between two workers whose shares differ by less than this part of the larger share."""
+"""Part of the larger share by which the shares of two workers must at least differ before a shard moves between them."""
 
 
 def balanced_owners(
@@ -133,8 +137,9 @@ def balanced_owners(
 
     `owners` has every shard that can be read; a free shard has None. First, each free shard goes to the worker with the smallest share,
     heaviest shard first. Then shards move from the worker with the largest share to the one with the smallest, one at a time, while that is
-    worthwhile (`_Plan.best_move`). Every step reduces the sum of the squared shares, so the procedure ends. Applied to its own result, it
-    moves nothing.
+    worthwhile (`_Plan.best_move`).
+
+    Every step reduces the sum of the squared shares, so the procedure ends. If it is applied to its own result, nothing moves.
     """
     if not workers:
         return {}
@@ -152,7 +157,7 @@ def balanced_owners(
 
 
 class _Plan:
-    """Owns the shards of each worker by weight, and the sum of their weights, while a plan is made."""
+    """The shards of each worker by weight, and the sum of their weights, while a plan is made."""
 
     def __init__(self, workers: Collection[str]) -> None:
         self._shards: dict[str, dict[int, list[str]]] = {worker: {} for worker in sorted(workers)}
@@ -160,7 +165,7 @@ class _Plan:
 
     @property
     def owners(self) -> dict[str, str]:
-        """The worker of each shard."""
+        """Which worker has each shard."""
         return {
             shard: worker
             for worker, by_weight in self._shards.items()
@@ -174,12 +179,12 @@ class _Plan:
         return min(self._shares, key=lambda worker: (self._shares[worker], worker))
 
     def give(self, shard: str, weight: int, worker: str) -> None:
-        """Give a shard to a worker."""
+        """Add a shard to the shards of a worker."""
         heapq.heappush(self._shards[worker].setdefault(weight, []), shard)
         self._shares[worker] += weight
 
     def take_back(self, weight: int, worker: str) -> str:
-        """Take from a worker its first shard of this weight, in the order of names, and return the shard."""
+        """Remove a worker's first shard of this weight, in the order of names, and return the shard."""
         shards = self._shards[worker][weight]
         shard = heapq.heappop(shards)
         if not shards:
@@ -208,21 +213,24 @@ class _Plan:
 # Measures the load of shards, and rounds it to coarse levels, so that all workers plan with the same numbers (E6).
 
 FLOOR_BYTES_PER_SECOND = 1_000.0
-"""The load of a shard without traffic. Shards at rest are shared by number; compared with busy shards they hardly count."""
+"""The load that a shard without traffic counts as (bytes per second). It is small compared with a busy shard's. Shards at rest all count
+the same, so they are shared by number.
+"""
 LEVEL_RATIO = 1.25
 _UNITS_PER_FLOOR = 1_000
 MAX_LEVEL = 60
 RATE_SECONDS = 60.0
-"""Approximate time over which a load is averaged, and for which a shard must be read until its load is known (seconds)."""
+"""Approximate time over which a load is averaged. A shard's load is known when it was read for this time (seconds)."""
 
 
 def next_load_level(stated: int, bytes_per_second: float) -> int:
     """Return the load level that the worker should state next.
 
-    It differs from `stated` only if the load is more than a quarter away from the stated one, or has fallen to the floor.
+    The result is `stated`, unless the load is more than a quarter away from that level, or has fallen to the floor.
     """
     exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
-    # Without `exact > 0` a level of 1 would stay for ever within a quarter of the floor, and shards at rest would stay unequally shared.
+    # Without `exact > 0` a level of 1 would never fall to 0, because the floor is within a quarter of it. Shards at rest would then stay
+    # unequally shared.
     is_close = abs(exact - stated) <= 1 and exact > 0
     return stated if is_close else min(round(exact), MAX_LEVEL)
 
@@ -233,7 +241,7 @@ def weight(level: int) -> int:
 
 
 class LoadRate:
-    """Owns the load of one shard in bytes per second. Bytes read `t` seconds ago count with a factor of e^(-t / 60 s).
+    """Averages the load of one shard (bytes per second). Bytes read `t` seconds ago count with a factor of e^(-t / 60 s).
 
     `now` is the time at which the shard began to be read (monotonic seconds).
     """
@@ -244,7 +252,7 @@ class LoadRate:
         self._rate = 0.0
 
     def observe(self, total_bytes: int, now: float) -> None:
-        """Register the number of bytes read from the shard so far."""
+        """Update the average. `total_bytes`: number of bytes read from the shard so far."""
         seconds = now - self._observed
         if seconds > 0:
             kept = math.exp(-seconds / RATE_SECONDS)
@@ -259,21 +267,24 @@ class LoadRate:
 
 
 class LoadLevels:
-    """Owns the level that this worker states for each of its shards.
+    """Keeps the load level that this worker states for each of its shards.
 
-    A level is inherited from the previous owner. If a shard began at the lowest level, each move would look like a change of loads, and
-    cause another move.
+    A shard begins with the level that its previous owner stated. If it began at the lowest level, each move would look like a change of
+    loads, and cause another move.
     """
 
     def __init__(self) -> None:
         self._levels: dict[str, int] = {}
 
     def inherit(self, shard: str, level: int) -> None:
-        """Start with the level that the previous owner stated."""
+        """Set the level of a shard that was acquired to the one that its previous owner stated."""
         self._levels[shard] = level
 
     def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:
-        """Return the level of each owned shard that has more than the lowest level. `loads`: measured loads in bytes per second."""
+        """Return the level of each owned shard whose level is not the lowest.
+
+        `loads`: measured loads in bytes per second.
+        """
         for shard, load in loads.items():
             self._levels[shard] = next_load_level(self._levels.get(shard, 0), load)
         return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

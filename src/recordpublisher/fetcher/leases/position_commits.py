@@ -13,7 +13,7 @@ from .position_store import PositionStore, ShardReaders
 
 
 class PositionCommits:
-    """Owns the order of commits. Prepared positions are stored without waiting for a sink that is being flushed."""
+    """Stores positions in the right order. Those of prepared shards are stored at once, even while a checkpoint waits for the sink."""
 
     def __init__(
         self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
@@ -27,11 +27,11 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it contains its rows."""
+        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it also contains the rows."""
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6), or finished by the sink.
+        """Flush the sink, then store how far each shard was emitted (S6) or, if `may_be_partial`, how far the sink has finished it.
 
         Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
         stored.
@@ -41,9 +41,8 @@ class PositionCommits:
                 scope = self._owned.checkpoint_scope()
                 async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
                     if current.is_before_commit:
-                        scope = (
-                            self._owned.checkpoint_scope()
-                        )  # no write runs here, so this is the scope of the records that will be staged
+                        # No write runs here, so these are exactly the leases whose records will be staged.
+                        scope = self._owned.checkpoint_scope()
                     async with self._commit:
                         await self._positions.settle()
                     await self._positions.stage()
@@ -55,7 +54,7 @@ class PositionCommits:
                 self._owned.on_published(positions)
 
     async def store_prepared(self) -> None:
-        """Store the prepared positions in addition to those already stored (E5).
+        """Store the positions of prepared shards in addition to the positions that are already stored (E5).
 
         Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
         """
@@ -65,6 +64,6 @@ class PositionCommits:
 
     async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         if self._has_ended:
-            raise FencedError("this worker has ended, and what it had not stored is read again")
+            raise FencedError("this worker has ended; records that it had not stored are read again by the next one")
         self._owned.on_commit(positions)
         await self._positions.commit(positions, is_checkpoint=is_checkpoint)

@@ -21,9 +21,10 @@ from . import json_documents
 
 
 class PositionKey(NamedTuple):
-    """A shard (`Shard.key`) in an epoch.
+    """The key of a position: a shard (`Shard.key`), and the epoch of the lease under which it is read.
 
-    A worker may have two positions of the same shard: the one that it released, and the one that it prepared for a take (E5).
+    A worker may have two positions of the same shard: one under the lease that it has released, and one that it has stored in advance, to
+    acquire the shard again (E5).
     """
 
     shard: str
@@ -32,9 +33,9 @@ class PositionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """How far a shard was emitted. With the shard's end it has the parents of each child (E7).
+    """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children (E7).
 
-    `is_idle` is stored too, for the next reader of the shard (E8).
+    `is_idle` is stored too, because the next reader of the shard needs it (E8).
     """
 
     state: ShardState
@@ -49,20 +50,20 @@ class StoredPosition:
 
 Positions = Mapping[PositionKey, StoredPosition]
 SHARDS_PER_PART = 16
-"""Number of shards in a part, for stores such as DynamoDB that bill whole items.
+"""Number of shards in a part, for stores such as DynamoDB that bill each write by the size of the whole item.
 
-Positions that did not change should not be in the same item as those that did. An item of DynamoDB has at most 400 KB, and a position less
-than 1 KB. Other stores have all positions of a worker in one part.
+Positions that did not change should not be in the same item as positions that did. An item of DynamoDB has at most 400 KB, and a position
+less than 1 KB. In other stores one part has all positions of a worker.
 """
 TIP_MS = 300_000
-"""The time of a shard's last read at the tip is stored again only after this time (ms).
+"""A position is not written again for a newer time of a read at the tip, unless that time is this much newer (ms).
 
-That time changes with each read of a shard at rest, and is only compared with retentions of a day and more.
+The time changes with each read of a shard at rest, but it is only compared with retentions of a day and more.
 """
 
 
 def is_stored(positions: Positions, stored: Positions) -> bool:
-    """Return whether these positions need no write, because they equal the stored ones except for times of reads at the tip (E2)."""
+    """Return whether these positions need no write, because the stored ones differ from them only in times of reads at the tip (E2)."""
     if positions == stored:
         return True
     return positions.keys() == stored.keys() and all(
@@ -131,16 +132,16 @@ class _StoredPart(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PositionPart:
-    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice.
+    """A part of a worker's positions: one stored document with the positions of some or all of its shards.
 
-    A sealed part is never written again, except when a commit is taken back. The part of a worker with a `CommittingSink` has two more
-    fields:
+    A sealed part is not written again, except when a commit that cannot be published is undone (`CommittingSink.take_back`).
 
-    - `staged`: the staged items that the part commits.
-    - `target`: the target of the sink, where the rows are.
-
-    The part of a worker that runs alone (`is_alone`, with a `CommittingSink`) has the time that replaced LATEST (`pinned_ms`), and the time
-    of its checkpoint for people (`taken_ms`, epoch ms).
+    - `write`: the number of the write, so that no two stored values are equal.
+    - `staged`: the staged items that the part commits, if the sink is a `CommittingSink`.
+    - `target`: the target of such a sink, where the rows are.
+    - `is_alone`: whether the part belongs to a worker that runs alone and has a `CommittingSink`.
+    - `pinned_ms`: the time that replaced LATEST for such a worker.
+    - `taken_ms`: the time of the last checkpoint of such a worker, for people (epoch ms).
     """
 
     worker: str
@@ -154,10 +155,10 @@ class PositionPart:
     is_alone: bool = False
 
     def before(self, first: CommitNumber, place: str) -> Positions:
-        """Return the positions before a commit that the part names.
+        """Return the positions that were stored before the commit `first`, which the part names.
 
-        A shard that a worker of a group took after that commit has its position in a later commit. A worker that runs alone takes no shards
-        later: a shard without a position before the commit begins at its start again.
+        In a group, a shard that the worker acquired after that commit has no position before it. Its position is in a later commit, and is
+        taken from there. A worker that runs alone acquires no shards later: there, a shard without a position begins at its start again.
 
         Raises: StateError if the positions cannot be read.
         """

@@ -25,22 +25,23 @@ from .sealing import seal_parts
 class PositionStore(ABC):
     """Stores the positions of this worker, and reads those of other workers.
 
-    Every write is conditional: it fails if the worker was declared dead (sealed) or deleted (E1). A sealed part never changes,
-    except when a commit is taken back.
+    Positions are in parts: documents with the positions of some of a worker's shards (`PositionPart`). Every write is conditional: it fails
+    if the worker was sealed (declared dead) or deleted (E1). A sealed part is not written again, except when a commit that cannot be
+    published is undone.
 
-    - `pinned_ms`, `taken_ms`: the values that the next write stores in the part of a worker that runs alone (`PositionPart`).
+    - `pinned_ms`, `taken_ms`: values that the next write stores in the part of a worker that runs alone (see `PositionPart`).
     """
 
     pinned_ms: int | None = None
     taken_ms: int | None = None
 
     def set_times(self, pinned_ms: int | None, taken_ms: int | None) -> None:
-        """Set two values that the next write stores: the time that replaced LATEST, and the time of the checkpoint (ms since the epoch)."""
+        """Set two values that the next write stores: the time that replaced LATEST, and the time of the checkpoint (epoch ms)."""
         self.pinned_ms, self.taken_ms = pinned_ms, taken_ms
 
     @property
     def entries(self) -> GroupStore | None:
-        """The store of parts that are kept next to the rows of a sink, or None if parts are in the group's store."""
+        """The store of parts next to the rows of a sink, or None if parts are in the group's store."""
         return None
 
     @property
@@ -49,55 +50,59 @@ class PositionStore(ABC):
         return 0
 
     async def join(self) -> None:  # noqa: B027 - optional on purpose
-        """Prepare for the first commit."""
+        """Create what the worker's record will name. Called before the first write of the record."""
 
     async def settle(self) -> None:  # noqa: B027 - optional on purpose
-        """Find out the outcome of a commit without an answer, before the next commit.
+        """Find out the outcome of a commit that got no answer, before the next commit.
 
-        Raises: FencedError if another process has replaced the positions, or sealed them against further writes; StateError if
-        the outcome cannot be found.
+        Raises: FencedError if another process has replaced the positions, or sealed them against further writes; StateError if the outcome
+        cannot be found out.
         """
 
     async def stage(self) -> None:  # noqa: B027 - optional on purpose
-        """Let the sink stage its records for the next checkpoint. Raises: StateError if they cannot be staged; the errors of the sink."""
+        """Let a `CommittingSink` make its written records durable, so that the next checkpoint commits them; other sinks do nothing
+        here.
+
+        Raises: StateError if the records cannot be staged; the errors of the sink.
+        """
 
     @abstractmethod
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Store all positions of this worker. When this returns, any process that declares the worker dead (seals it) finds them.
+        """Store all positions of this worker. Return whether something was written, because the positions had changed.
 
-        Return whether something was written, because the positions had changed.
+        When this returns, a process that seals this worker (declares it dead) finds these positions.
 
-        `is_checkpoint`: whether the positions cover the staged records, so that this write commits them. Raises: FencedError if
-        the worker was declared dead; StateError if the positions cannot be stored.
+        `is_checkpoint`: whether the positions cover the staged records, so that this write commits them. Raises: FencedError if the worker
+        was sealed; StateError if the positions cannot be stored.
         """
 
     async def publish(self) -> None:  # noqa: B027 - optional on purpose
-        """Make the committed rows visible. Raises: StateError if that is not possible."""
+        """Make the committed rows visible; do nothing if the sink does not commit. Raises: StateError if that is not possible."""
 
     @abstractmethod
     async def read(self, record: WorkerRecord) -> Positions:
-        """Return the positions of a worker, read consistently."""
+        """Return the positions of a worker, read consistently.
+
+        `record`: the worker's record, which names the parts.
+        """
 
     @abstractmethod
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal the positions of a worker declared dead (whose record is sealed) against further writes, and return them."""
+        """Seal the positions of a worker whose record is sealed, so that it can no longer write them, and return them."""
 
     async def delete(self, worker: str) -> bool:
-        """Delete the positions of a sealed worker that the lease table does not name.
+        """Delete the positions of a sealed worker that no lease names. Return whether the worker's record can be deleted as well.
 
-        Parts may be deleted with the worker's record instead.
-
-        Return whether the record can be deleted as well. If False, this is called again. Raises: StoreUnavailableError if the store cannot
-        be reached now; StateError if waiting does not help.
+        If it returns False, the caller calls again later. An implementation may leave the parts to `GroupStore.delete_worker`. Raises:
+        StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
         """
         return True
 
 
 class PartPositionStore(PositionStore):
-    """Stores positions in parts of a few shards each (E2), and writes only the parts that changed.
+    """Stores positions in the group's store, in parts of a few shards each (E2). Only parts that changed are written.
 
-    Owns in which part each position is, and what each part contains. `name_parts` writes the worker's record, which states the
-    number of parts.
+    It remembers which positions each part has. `name_parts` writes the worker's record, which states the number of parts.
     """
 
     def __init__(
@@ -112,11 +117,11 @@ class PartPositionStore(PositionStore):
 
     @property
     def parts(self) -> int:
-        """Number of parts that certainly exist."""
+        """Number of parts that are certainly stored."""
         return sum(part.stored is not None for part in self._parts)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write each part that changed. New parts are created before the record names them (E3)."""
+        """Write each part that changed. A new part is created before the worker's record names it (E3)."""
         self._place(positions)
         is_written = False
         for part in self._parts:
@@ -128,18 +133,18 @@ class PartPositionStore(PositionStore):
         return is_written
 
     async def read(self, record: WorkerRecord) -> Positions:
-        """Read every part that the record names."""
+        """Return the positions in every part that the worker's record names."""
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal every part that the record names, so that its worker can no longer write it.
+        """Seal every part that the worker's record names, so that the worker can no longer write it, and return the positions.
 
-        If a part changes before that, its newest version is sealed.
+        If a part changes just before it is sealed, the newer version is sealed.
         """
         return await seal_parts(self._group, record)
 
     def _place(self, positions: Positions) -> None:
-        """Assign each position to a part, so that a part changes only with its own positions."""
+        """Assign each position to a part. Positions stay in their part, so that a write of one part does not concern the others."""
         for part in self._parts:
             part.keys.intersection_update(positions)
         placed = {key for part in self._parts for key in part.keys}
@@ -155,9 +160,9 @@ class PartPositionStore(PositionStore):
 
 
 class _OwnPart:
-    """Owns the positions of one part: which positions it has, and which of them are certainly stored.
+    """Writes one part: keeps which shards are in it, and which positions are certainly stored in it.
 
-    `stored` is None if the part may not exist.
+    `stored` is None until a write of the part has succeeded.
     """
 
     def __init__(self, group: GroupStore, worker: str, number: int) -> None:
@@ -179,8 +184,7 @@ class _OwnPart:
         return True
 
 
-# The port through which a worker's leases use the fetcher: begin, stop and drop shards, and ask how far each was
-# emitted.
+# ShardReaders is the port through which a worker uses the fetcher: to begin, stop and drop shards, and to ask how far each was emitted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +192,9 @@ class ReadPositions:
     """The positions that a checkpoint may store.
 
     - `stored`: the position of each shard.
-    - `unfinished`: shards of which the sink has unfinished records. Their position is an older one, or missing if nothing of them was
-      flushed since they began.
-    - `is_before_commit`: whether the positions are the current ones, and cover what will be staged.
+    - `unfinished`: shards of which the sink has records to finish. Their position is an older one. It is missing if nothing was flushed
+      since the shard was begun.
+    - `is_before_commit`: whether the positions cover records that the sink has not staged yet, and that will be committed with them.
     """
 
     stored: Mapping[str, StoredPosition]
@@ -199,36 +203,39 @@ class ReadPositions:
 
 
 class ShardReaders(Protocol):
-    """Reads shards from `begin` until they are stopped or dropped."""
+    """The fetcher, as a worker of a group uses it: it reads each shard from `begin` until `stop` or `drop`."""
 
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
-        """Begin to read a shard from this state. `is_taken_over`: whether another worker has held the shard, and it was not idle there."""
+        """Begin to read a shard from this state.
+
+        `is_taken_over`: whether another worker has held the shard, and the shard was not idle there.
+        """
 
     async def stop(self, shards: Collection[str]) -> None:
-        """Stop reading these shards, drop their unread records, and wait for the write in progress to end (E5)."""
+        """Stop reading these shards, drop the records of them that were read and not written, and wait for the write in progress (E5)."""
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards, because another worker holds them. Their records that are not committed are dropped (E1)."""
+        """Forget these shards, because another worker holds them. Records of them that are not committed are dropped (E1)."""
 
     def drop_all(self) -> None:
         """Forget every shard, because the worker has ended."""
 
     def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[ReadPositions]:
-        """Provide the position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6).
+        """Flush the sink, and provide the position of each shard that was begun and not dropped, up to which everything is flushed (S6).
 
         `may_be_partial`: the sink need not wait for everything, so the positions may be older ones of the same lease. A `CommittingSink` is
-        not flushed: nothing is written while the block runs, and the block stages and commits.
+        not flushed: nothing is written while the `async with` block of the caller runs, and the block stages and commits.
         """
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
-        """Return the watermark of each shard that was begun and not dropped, as it counts for the group (W1).
+        """Return the watermark with which each shard counts for the group (W1), for shards that were begun and not dropped.
 
         It is the watermark of the shard's next queued record, or else of its last one.
         """
 
     @property
     def is_aligned(self) -> bool:
-        """Whether shards may have to wait for the watermark of the group."""
+        """Whether the job uses alignment, so that a shard may have to wait for the watermark of the group."""
 
     @property
     def is_held(self) -> bool:

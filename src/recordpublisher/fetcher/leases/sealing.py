@@ -46,7 +46,7 @@ async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
 
 
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
-    """Wait until no process is in the group: declare each worker dead (seal it) whose heartbeat is too old.
+    """Wait until no process is in the group: seal each worker (declare it dead) whose heartbeat has not changed for its lease duration.
 
     Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
     cannot be read.
@@ -63,7 +63,10 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
             if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
                 raise LiveWorkerError(moving[0])
             if new := now.keys() - beats.keys():
-                log.info("waiting until the lease of worker %s is over: it may live", ", ".join(sorted(new)))
+                log.info(
+                    "waiting until the lease of worker %s has expired, because the worker may be running",
+                    ", ".join(sorted(new)),
+                )
             beats |= now
             view = await seal_silent(observer, view)
             owners = {lease.owner for lease in view.table.leases.values()} - {None}
@@ -73,7 +76,7 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
 
 
 class LiveWorkerError(Exception):
-    """Raised if a worker is running in the group; `worker` is its name (E10)."""
+    """A worker sends heartbeats, so the group is running; `worker` is its name (E10)."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(worker)
@@ -81,7 +84,7 @@ class LiveWorkerError(Exception):
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Declare a worker dead (seal its record), and return the record. A record that was deleted counts as sealed.
+    """Seal the record of a worker (declare it dead), and return the record. A record that does not exist counts as sealed.
 
     Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
     """
@@ -93,24 +96,29 @@ async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
             return found.document
         with contextlib.suppress(ConflictError):
             return await group.seal_record(found)
-    raise StoreUnavailableError(f"the record of worker {worker} was written {MAX_ATTEMPTS} times while it was sealed")
+    raise StoreUnavailableError(
+        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+    )
 
 
 async def sealed_alone(
     group: GroupStore, alone: AloneOwner, positions: PositionStore
 ) -> tuple[Mapping[str, ShardState], PositionPart | None]:
-    """Seal the worker that runs alone, first its record and then its part, and return the states of all shards, and the sealed part.
+    """Seal the worker that runs alone, so that it can store nothing more. Return the states of all shards, and the sealed part.
 
-    Rows that a `CommittingSink` has committed there become visible. Raises: StoreUnavailableError if the store does not answer;
-    StateError if the positions belong to rows in another target.
+    The worker's record is sealed first, then its part, which has the positions. Rows that a `CommittingSink` has committed with these
+    positions become visible. Raises: StoreUnavailableError if the store does not answer; StateError if the positions belong to rows in
+    another target.
     """
     record = await seal_worker(group, alone.worker)
-    found = await positions.seal(record)  # The positions are final, because a sealed worker can store nothing more.
+    found = await positions.seal(
+        record
+    )  # Positions are final from here on, because a sealed worker can store nothing more.
     return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
 
 
 async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Seal every part that a record names, and return the positions."""
+    """Seal every part that a worker's record names, and return the positions."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
         part = await seal_part(group, record.worker, number)
@@ -131,4 +139,6 @@ async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart
         with contextlib.suppress(ConflictError):
             await group.seal_part(sealed, number, part.version)
             return sealed
-    raise StoreUnavailableError(f"part {number} of {worker} was written {MAX_ATTEMPTS} times while it was sealed")
+    raise StoreUnavailableError(
+        f"part {number} of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+    )

@@ -1,4 +1,4 @@
-"""Finds listed shards that the lease table does not have, and parents that have expired (E7, S2, S3)."""
+"""Lists shards for a group: finds those that the lease table does not have, and parents that are past retention (E7, S2, S3)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .lease_table import Lease, LeaseTable, ShardEnd
 
 
 class ShardListing:
-    """Lists the shards of all streams, at most once in `interval` seconds.
+    """Lists the shards of all streams, at most once in `interval` seconds, and finds out what that changes in the lease table.
 
     The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them (E12).
 
-    - `start`: where the group begins (LATEST is pinned: P3).
+    - `start`: where the group begins. LATEST was replaced by a time (P3).
     - `is_latest`: whether `start` replaced LATEST.
     - `deleted`: the streams that this process has found deleted.
     - `not_found`: the streams that the last listing did not find.
@@ -53,15 +53,15 @@ class ShardListing:
         self._listed_at = None
 
     async def first_table(self, writer: str) -> LeaseTable:
-        """Return the first table of a group."""
+        """Return the first table of a group: every listed shard has a lease without an owner."""
         empty = LeaseTable(0, writer, self._start, is_latest=self._is_latest)
         changes = await self._changes(empty)
         return empty.after(writer, found=changes.found)
 
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
-        """Return the ends, and add the listed children to those that name none.
+        """Return the ends of shards. If an end names no children, add the listed ones.
 
-        So the children count for the watermark before their parent is removed (W5).
+        So the children count for the watermark before their parent is removed from the table (W5).
         """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends
@@ -70,7 +70,7 @@ class ShardListing:
         return {**ends, **{shard: replace(ends[shard], children=children) for shard, children in found.items()}}
 
     async def changes(self, table: LeaseTable) -> ListedChanges:
-        """Return what a listing changes in this table, or no changes while the last listing is recent."""
+        """List the shards, and return what that changes in this table. Return no changes if the last listing is recent."""
         now = self._clock.monotonic()
         if self._listed_at is not None and now - self._listed_at < self._interval:
             return ListedChanges()
@@ -87,8 +87,8 @@ class ShardListing:
         await self._missing.check(unlisted, {stream_of(key) for key in unlisted | listed.keys()})
         expired = {key for key in unlisted if self._missing.is_expired(key)}
         unknown = (expired & waited_for) - table.leases.keys()
-        # An old listing may show a shard that was read and removed from the table, but lack the shards between it and those in the table,
-        # which would prove that it was read. Such a stream is left unchanged until the next listing.
+        # An old listing may show a shard that was read and removed from the table, but lack the shards that follow it. These would prove
+        # that it was read. Such a stream is left unchanged until the next listing.
         if old := {stream_of(key) for key in (leases.keys() | parents) - listed.keys() - expired}:
             self.list_soon()
             listed = {key: shard for key, shard in listed.items() if shard.stream not in old}
@@ -100,7 +100,7 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Store in the lease that its shard existed at this listing, if nothing else shows when the shard began (S5).
+        """Return the lease with the current time as `seen_ms`, if nothing else shows when the shard began (S5).
 
         That is so if the shard appeared after the first listing, and the table no longer has its parents.
         """
@@ -119,9 +119,9 @@ class ListedChanges:
 
     - `found`: leases to add.
     - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
-    - `children`: children of shards whose end did not name them.
-    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Otherwise shards of
-      a later stream of the same name would be taken for these.
+    - `children`: children of ended shards that the last read of their parent did not name.
+    - `deleted`: leases of streams that do not exist. No worker reads these shards, so no reader notices the deletion. The leases must be
+      removed, because shards of a later stream with the same name would continue at their positions.
     """
 
     found: Mapping[str, Lease] = field(default_factory=dict)
@@ -136,9 +136,10 @@ class ListedChanges:
 def _unknown_leases(
     table: LeaseTable, listed: Mapping[str, Shard], expired: Set[str], gone: Iterable[str]
 ) -> dict[str, Lease]:
-    """Return a lease for each listed shard that is new: it is not in the table, and was not removed from it after its end.
+    """Return a lease for each listed shard that is new: the table does not have it, and it was not removed from the table after its end.
 
-    `gone`: ended shards whose children came and went unread. A listed descendant begins after them and shows the gap (S5).
+    `gone`: ended shards whose children are past retention and were never read. The next listed descendants begin at the time of their end,
+    so that the gap is noticed (S5).
     """
     seen: dict[str, int | None] = {}
     for key in gone:
@@ -149,7 +150,8 @@ def _unknown_leases(
     streams = {stream_of(shard) for shard in table.leases}
     return {
         key: Lease(
-            # A parent that has expired and is in the table ends there first, with its watermark.
+            # If a parent is past retention and in the table, the shard waits for it: the parent is marked as ended first, with its
+            # watermark.
             parents=tuple(
                 parent
                 for parent in parent_keys(shard)

@@ -1,4 +1,4 @@
-"""One worker of a group, from joining to leaving: it sends heartbeats, reads the group's documents, and takes and releases shards."""
+"""One worker of a group, from joining to leaving: it sends heartbeats, reads the group's documents, and acquires and releases shards."""
 
 import asyncio
 import contextlib
@@ -33,17 +33,20 @@ from .worker_record import HOST, WorkerRecord
 
 log = logging.getLogger("recordpublisher.group")
 SHORTEST_SECONDS = 0.001
-"""A remaining wait that is shorter counts as over, because a timer may fire early by the resolution of its clock (seconds)."""
+"""A shorter remaining wait counts as over, because a timer may fire early by the resolution of its clock (seconds)."""
 T = TypeVar("T")
 
 
 class Worker:
-    """Owns the parts of one worker, and decides when it does what. `name` is random and never used again.
+    """Takes part in a group under one name: decides when to send heartbeats, read the group's documents, and acquire or release shards.
 
+    - `name`: random, and never used again.
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
+    - `on_sink_error`: called with an error of the sink while shards are released. The worker stays in the group until `leave`, which
+      may then store what the sink has finished. Without it `run` raises the error.
     - `job`: the job of this process. None is compatible with every job (E10).
     - `is_first`: whether its process was not in the group before. Only then may it replace a worker that runs alone.
-    - `on_advance`: called when the known watermark of the group has changed.
+    - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Worker:
         jitter: random.Random | None = None,
         counts: LeaseCounts | None = None,
         on_drain: Callable[[], None] | None = None,
+        on_sink_error: Callable[[Exception], None] | None = None,
         job: GroupJob | None = None,
         times: CheckpointAge | None = None,
         is_first: bool = True,
@@ -100,9 +104,13 @@ class Worker:
         self.group_watermark: int | None = None
         """The highest watermark of the group that this worker knows (E8)."""
         self.group_maximum: int | None = None
-        """The highest watermark of any shard of the group (W12)."""
+        """The highest watermark of any shard of the group, at the last read of its documents (W12)."""
         self._giver = LeaseGiver(
-            self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
+            self._owned,
+            readers,
+            self._heartbeat,
+            functools.partial(self.checkpoint, may_be_partial=True),
+            on_sink_error,
         )
         self._stated = ShardWatermark(None)
         self._held_until = 0.0
@@ -111,10 +119,10 @@ class Worker:
         self._has_joined = False
 
     async def run(self) -> None:
-        """Take part in the group. Return after `leave`.
+        """Take part in the group, and return after `leave`.
 
-        Raises: FencedError if other workers have declared this one dead (sealed it); LateJoinError if they may have done so
-        before it joined; StateError if stored documents cannot be used.
+        Raises: FencedError if other workers have sealed this one (declared it dead); LateJoinError if they may have done so before it
+        joined; StateError if stored documents cannot be used.
         """
         first = functools.partial(self._retry, self._join)
         await join_group(first, self._heartbeat, self._clock, self._settings.duration)
@@ -131,13 +139,15 @@ class Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        with contextlib.suppress(FencedError):  # another worker was faster, or an earlier attempt took effect
+        # Suppressed because the record is then sealed already: by another worker, or by an earlier attempt without an answer.
+        with contextlib.suppress(FencedError):
             await self._retry(self._heartbeat.seal)
 
     async def announce(self) -> bool:
-        """Announce that this worker will leave. Return whether there are other workers that can take its shards.
+        """Announce that this worker will leave. Return whether there are other workers that can acquire its shards.
 
-        From now on no plan counts this worker, and the others read the group often. It continues to read its shards until `leave`.
+        From now on no plan gives this worker a shard, and the others read the group's documents often. This worker continues to read its
+        shards until `leave`.
         """
         if not self._owned.shards or not self.has_others:
             return False
@@ -151,35 +161,35 @@ class Worker:
 
     @property
     def has_others(self) -> bool:
-        """Whether the group had other workers that stay, at the last read. Before the first read it may have."""
+        """Whether the group had other workers that stay, at the last read of its documents. True before the first read."""
         return bool(self._observer.members - {self.name}) or not self._observer.has_looked
 
     @property
     def waits_for(self) -> list[str]:
-        """The workers that hold all leases, if no new heartbeat of any of them was seen yet; else an empty list.
+        """The workers that hold all leases, if this worker has seen no new heartbeat of any of them; else an empty list.
 
-        No shard is read before these leases expire. Other workers may have joined since, and wait for the same leases.
+        No shard is read before these leases expire. Workers that have joined since wait for the same leases.
         """
         owners = set() if self._cache.table is None else self._cache.table.owners
         return sorted(owners) if owners <= self._observer.never_moved - {self.name} else []
 
     def leave(self) -> None:
-        """Store all positions, then let `run` return. Other workers take the shards without waiting for a lease to expire (E5)."""
+        """Store all positions, then let `run` return. Other workers acquire the shards without waiting for a lease to expire (E5)."""
         self._giver.leave()
 
     def end(self) -> None:
         """End this worker: it stores no further positions, and the sink drops records whose positions were not stored (E1).
 
-        Both happen in one step. Otherwise a checkpoint that has read the positions would store them without their rows.
+        Both happen in one step. If the records were dropped first, a checkpoint in progress could store their positions without their rows.
         """
         self._commits.end()
         self._readers.drop_all()
 
     async def seal(self) -> None:
-        """Seal the record after `run` was cancelled, so that other workers take the shards from the last checkpoint at once.
+        """Seal this worker's record after `run` was cancelled, so that other workers acquire the shards at once, from the last
+        checkpoint.
 
-        There is one attempt, and only while heartbeats are confirmed. If it fails, the other workers wait until the leases
-        expire.
+        There is one attempt, and only while heartbeats are confirmed. If it fails, the other workers wait until the leases expire.
         """
         if self.permission.is_given:
             with contextlib.suppress(FencedError, StoreUnavailableError):
@@ -187,18 +197,20 @@ class Worker:
                 log.info("worker %s has left its group", self.name)
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
-        """Store how far each shard was emitted or, if `may_be_partial`, finished by the sink. Do nothing before the worker has joined.
+        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it. Do nothing before the worker
+        has joined.
 
-        Raises: FencedError if this worker was declared dead (sealed); StoreUnavailableError if the store does not answer;
-        StateError if the positions cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a
-        StoreUnavailableError, because other workers may have replaced this one, and deleted what the sink writes to.
+        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer; StateError if the
+        positions cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a StoreUnavailableError, because
+        other workers may have replaced this one, and deleted what the sink writes to.
         """
         if not self._has_joined:
             return
         await self._judged(self._commits.take_checkpoint(may_be_partial=may_be_partial))
         self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:
-            self._look_now.set()  # read the group now, because children of an ended shard wait for it (S2)
+            # The group's documents are read now, because the children of an ended shard wait for its end in the table (S2).
+            self._look_now.set()
 
     # --- tasks ---------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +223,7 @@ class Worker:
             try:
                 await self._heartbeat.write()
             except StoreUnavailableError as error:
-                log.warning("no heartbeat of %s: %s", self.name, error)
+                log.warning("a heartbeat of worker %s was not stored; it is tried again: %s", self.name, error)
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
             await self._wait(seconds if self.permission.is_given else RETRY_SECONDS, asyncio.sleep, self._has_news)
 
@@ -222,9 +234,10 @@ class Worker:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
             except StoreUnavailableError as error:
-                log.warning("%s cannot look at its group: %s", self.name, error)
+                log.warning("worker %s cannot read its group's documents; it tries again: %s", self.name, error)
                 seconds = RETRY_SECONDS
-            if self._giver.is_leaving:  # the other workers may be leaving too, and then this one need not wait for them
+            # If the other workers are leaving too, this one need not wait for them. A short pause lets it notice that.
+            if self._giver.is_leaving:
                 seconds = min(seconds, LEAVING_SECONDS)
             await self._wait(seconds, functools.partial(wait_at_most, self._look_now), lambda: self._readers.is_held)
             self._look_now.clear()
@@ -232,7 +245,10 @@ class Worker:
     async def _wait(
         self, seconds: float, pause: Callable[[float], Awaitable[object]], is_due: Callable[[], bool]
     ) -> None:
-        """Wait until `pause` returns True, or this many seconds; if shards are aligned, only until the next second in which `is_due`."""
+        """Wait for this many seconds, or until `pause` returns True.
+
+        If shards are aligned, `is_due` is asked each second, and the wait ends when it returns True.
+        """
         if not self._readers.is_aligned:
             await pause(seconds)
             return
@@ -242,10 +258,10 @@ class Worker:
                 return
 
     def _has_news(self) -> bool:
-        """Return whether a heartbeat is due, because a worker waits for the watermark of the group (E8).
+        """Return whether a heartbeat is due before its time, because a worker waits for the watermark of the group (E8).
 
-        It is due if this worker waits and the others do not know it yet, or if any worker waits and the watermark of this one has
-        changed since its last heartbeat.
+        It is due if this worker waits and the others do not know it yet, or if any worker waits and the watermark of this one has changed
+        since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -257,10 +273,10 @@ class Worker:
         return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Return what `work` returns. While no heartbeat is confirmed, an error of it becomes a StoreUnavailableError.
+        """Return what `work` returns. While no heartbeat is confirmed, raise StoreUnavailableError instead of an error of `work`.
 
-        The reason for the error may be that other workers have replaced this one, and deleted what it works on. If they have, the next
-        heartbeat shows it. If not, the work is repeated and fails again.
+        The error may come from other workers that have replaced this one, and deleted what it works on. In that case the next heartbeat
+        shows it. Otherwise the caller repeats the work, which fails again.
         """
         try:
             return await work
@@ -269,12 +285,15 @@ class Worker:
         except Exception as error:
             if self.permission.is_given:
                 raise
-            raise StoreUnavailableError(f"no heartbeat is confirmed, which may be the reason: {error}") from error
+            raise StoreUnavailableError(
+                "no heartbeat is confirmed, so other workers may have replaced this one, which may be the reason "
+                f"for: {error}"
+            ) from error
 
-    # --- one look ------------------------------------------------------------------------------------------------------------
+    # --- one read of the group's documents ---------------------------------------------------------------------------------
 
     async def _look(self) -> bool:
-        """Read the group's documents, and act on them. Return whether to read them again soon, because shards are moving."""
+        """Read the group's documents, and act on them. Return whether to read them again soon, because shards are being transferred."""
         view = await self._observer.look()
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
@@ -309,20 +328,23 @@ class Worker:
         return self._giver.is_busy or self._expects(plan) or view.has_handover
 
     async def _begin_group(self, view: GroupView | None) -> bool:
-        """Create the table if it is missing, or end the worker that runs alone. Return whether a write was tried."""
+        """Write the first lease table if there is none, or replace the worker that runs the job alone. Return whether a write was tried."""
         if view is None or view.table.alone is None:
             return await self._upkeep.create_if_missing()
         await self._replace_alone(view.table, view.table.alone)
         return True
 
     async def _replace_alone(self, table: LeaseTable, alone: AloneOwner) -> None:
-        """End the worker that runs alone, and give its shards to the group. Only the first worker of a process does that.
+        """Seal the worker that runs the job alone, and write a table in which the group has its shards.
+
+        Only the first worker of a process does that.
 
         Raises: StateError if this process was in the group before the job was started alone.
         """
         if not self._is_first or self._owned.shards:
             raise StateError(
-                f"worker {alone.worker} runs this job alone since then: the group is over, and this process ends"
+                f"worker {alone.worker} was started alone with this job, which ended the group. This process "
+                "ends. To share the shards again, stop that worker and start all processes with --group"
             )
         states, part = await sealed_alone(self._group, alone, self._positions)
         folded = table.folded(states, None if part is None else part.pinned_ms)
@@ -331,7 +353,7 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     def _apply_table(self) -> None:
-        """Begin and drop shards according to the newest known table."""
+        """Begin and drop shards according to the newest known lease table."""
         if (table := self._cache.table) is None:
             return
         watermarks = self._readers.watermarks()
@@ -353,7 +375,7 @@ class Worker:
                 self._on_drain()
 
     async def _end_shards(self) -> bool:
-        """Write the ends of shards, together with their children, into the table (E7). Return whether there were any."""
+        """Write the ends of shards into the table, and their children with them (E7). Return whether any shard had ended."""
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False
@@ -367,12 +389,12 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat the work until the store answers."""
+        """Repeat the work until the store answers. Each attempt comes after a pause with jitter."""
         while True:
             try:
                 await work()
             except StoreUnavailableError as error:
-                log.warning("%s waits for the store of its group: %s", self.name, error)
+                log.warning("worker %s waits for the store of its group: %s", self.name, error)
             else:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))

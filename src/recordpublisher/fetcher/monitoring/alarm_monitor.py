@@ -38,9 +38,9 @@ FLUSH_MS = 5_000
 
 
 class AlarmMonitor:
-    """Owns when the checks run.
+    """Runs the checks for alarms periodically.
 
-    `UnreadRecordsCheck` finds unread shards, and `WatermarkStallDetector` a global watermark that does not rise.
+    `UnreadRecordsCheck` finds shards with unread records, and `WatermarkStallDetector` a global watermark that does not rise.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class AlarmMonitor:
         return round(self._stall_detector.seconds * 1000)
 
     async def run(self) -> None:
-        """Check until cancelled. A failed check changes nothing and never ends the job."""
+        """Run the checks until cancelled. If a check fails, the error is logged, and the job continues."""
         while not self._is_off:
             await asyncio.sleep(self._pause_seconds)
             try:
@@ -88,7 +88,9 @@ class AlarmMonitor:
         self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
-        """Return an alarm for a stalled global watermark, if anything depends on it: alignment, or a sink with a `watermark` method."""
+        """Return an alarm if the global watermark does not rise. It matters only with alignment, or if the sink has a `watermark`
+        method.
+        """
         dependencies = self._dependencies
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
@@ -101,9 +103,9 @@ class AlarmMonitor:
         return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
 
     def _sink_alarms(self, now: float) -> list[Alarm]:
-        """Return an alarm for a call of user code that does not return.
+        """Return an alarm if a call of user code does not return.
 
-        The sink takes other records in the meantime, so the shard seems to make progress.
+        Without it the shard seems to make progress, because the sink accepts other records in the meantime.
         """
         unfinished = self._dependencies.sink.unfinished()
         if unfinished is None or unfinished.call is None:
@@ -124,12 +126,13 @@ async def cancel_if_hung(
     seconds: float,
     clock: Clock,
 ) -> Unfinished | None:
-    """Await `ending`.
+    """Await `ending`, the work that ends a run. Return None when it has finished.
 
-    If one call (`Unfinished.call`) has run for `seconds` in that time, cancel it and return the sink's unfinished records.
+    If one call of user code (`Unfinished.call`) has run for `seconds` in that time, cancel `ending`, and return the sink's unfinished
+    records.
 
-    A checkpoint is not interrupted while it may be being stored: only a checkpoint that has run for `FLUSH_MS` is assumed to wait for the
-    sink. Return None if `ending` has finished. Raises: the errors of `ending`.
+    A checkpoint in progress may be writing to the store, and is then not interrupted. After `FLUSH_MS` it is assumed to wait for the sink
+    instead. Raises: the errors of `ending`.
     """
     task = asyncio.create_task(ending)
     call, since = None, clock.monotonic()
@@ -144,7 +147,7 @@ async def cancel_if_hung(
                 return left if task.cancelled() else task.result()
         return task.result()
     finally:
-        if not task.done():  # this coroutine was cancelled
+        if not task.done():  # This coroutine itself was cancelled.
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -156,15 +159,15 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
 """The shortest and the longest pause between two checks (seconds)."""
 
 
-# Keeps how long each stream retains its records; requests it as often as `RetentionCheck` does.
+# RetentionPeriods keeps for how long each stream retains its records. It asks as often as `RetentionCheck` does.
 
 fetcher_log = logging.getLogger("recordpublisher.fetcher")
 
 
 class RetentionPeriods:
-    """Owns the retention period of each stream. It is None while it is not known.
+    """Keeps the retention period of each stream, None while it is not known.
 
-    `retention_ms` requests the period of a stream; it is None if the source does not report periods.
+    `retention_ms` asks the source for the period of a stream (ms); it is None if the source does not report periods.
     """
 
     def __init__(self, retention_ms: Callable[[str], Awaitable[int | None]] | None, streams: Collection[str]) -> None:
@@ -186,7 +189,7 @@ class RetentionPeriods:
             await asyncio.sleep(CACHE_SECONDS)
 
     async def request_missing(self) -> None:
-        """Request the periods of streams that were added later."""
+        """Request the periods of streams that were added after `run` has asked for all of them."""
         for stream in self._streams:
             if stream not in self._known:
                 await self._request(stream)
@@ -197,4 +200,8 @@ class RetentionPeriods:
         try:
             self._known[stream] = await self._retention_ms(stream)
         except Exception:
-            fetcher_log.exception("the retention of %s cannot be read, the job continues", stream, extra=about(stream))
+            fetcher_log.exception(
+                "the retention of %s cannot be read, so its time until a loss is not shown; the job continues",
+                stream,
+                extra=about(stream),
+            )

@@ -10,14 +10,15 @@ import msgspec
 
 from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
 
-from ..metric_types import SinkMetric
+from ..metric_types import MetricType, SinkMetric, is_histogram, is_number
 from ..sink import Sink
 
 
 class MetricsExporter(AsyncPort, ABC):
-    """Takes the metrics of a machine's workers out of the process. Selected by `flink.metrics.exporters`, built with the properties.
+    """Sends the metrics of a machine's workers to a monitoring system. Selected by `flink.metrics.exporters`, and built with the
+    properties.
 
-    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged.
+    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged, and do not end the job.
     """
 
     @abstractmethod
@@ -30,8 +31,10 @@ class MetricsExporter(AsyncPort, ABC):
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one worker at one moment, as in `DataFetcher.metrics()`, or of a producer, which has only those of its sink.
+    """The metrics of one worker or producer at one moment, as `DataFetcher.metrics()` returns them. A producer has only those of its
+    sink.
 
+    - `process`: the number of the process on its machine.
     - `values`: the metrics of the worker by name.
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
@@ -46,7 +49,12 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
 
 
 class WorkerHealth(msgspec.Struct, frozen=True):
-    """Whether the event loop of a worker or producer responds, and why it is not ready. It is ready if there is no reason."""
+    """Whether the event loop of a worker or producer responds, and why it is not ready.
+
+    - `process`: the number of the process on its machine.
+    - `not_ready`: the reasons, as sentences for people. It is ready if there is none.
+    - `producer`: the name of the producer; empty for a worker.
+    """
 
     process: int
     responds: bool
@@ -55,7 +63,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The worker or producer, for messages."""
+        """The name that messages use."""
         return f"producer {self.producer}" if self.producer else f"worker {self.process}"
 
     @property
@@ -74,25 +82,38 @@ class MetricsSource(Protocol):
         """Return the current health of every worker."""
 
 
-# Reads the metrics that a sink exports. A sink that fails to give them does not end its job.
+# SinkMetrics reads the metrics that a sink exports. A sink that raises there does not end its job.
 
 log = logging.getLogger("recordpublisher.metrics")
 
 
 class SinkMetrics:
-    """Calls `exported_metrics` of a sink. Owns whether it has warned of a sink that raises there."""
+    """Calls `exported_metrics` of a sink. Remembers whether it has warned of an error there."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._has_warned = False
 
     def read(self) -> list[SinkMetric]:
-        """Return the metrics of the sink, or [] if the sink raises; the first such error is logged as a warning."""
+        """Return the metrics of the sink, or an empty list if the sink raises. The first such error is logged as a warning."""
         try:
-            return list(self._sink.exported_metrics())
+            return [_checked(each) for each in self._sink.exported_metrics()]
         except Exception as error:
             if not self._has_warned:
                 self._has_warned = True
                 line = "the sink %s exports no metrics, because its exported_metrics failed: %s"
                 log.warning(line, type(self._sink).__name__, describe_error(error), exc_info=for_log(error))
             return []
+
+
+def _checked(given: object) -> SinkMetric:
+    """Return a metric of a sink.
+
+    Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: such a value would break the page of all metrics.
+    """
+    if not isinstance(given, SinkMetric):
+        raise TypeError(f"it gave {given!r:.80}, not a rp.SinkMetric")
+    is_valid = is_histogram if given.type is MetricType.HISTOGRAM else is_number
+    if given.value is not None and not is_valid(given.value):
+        raise TypeError(f"the value of {given.name} is {given.value!r:.80}, not a {given.type}")
+    return given

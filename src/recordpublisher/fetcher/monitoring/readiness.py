@@ -1,4 +1,4 @@
-"""Decides whether a worker is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start has fenced it."""
+"""Decides whether a worker is ready: it reads, its checkpoints are stored, and its sink does not hang."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..pipeline.bounded_runs import RunCompletion
 from ..shards.shard_entry import ShardEntry
 
 READ_LIMIT_MS = 60_000
-"""Without a successful read for this time the service counts as unreachable (ms). An empty read is successful."""
+"""If no read succeeds for this time, the service counts as unreachable (ms). A read without records succeeds."""
 
 
 FAILED_READ_LIMIT_MS = 10_000
-"""The same limit while calls fail (ms). After a single failure the next attempt comes within this time."""
+"""The same limit if the last call has failed (ms). After a single failure the next attempt comes within this time."""
 
 
 CHECKPOINT_LIMIT_MS = 60_000
-"""A checkpoint that takes longer is stuck, because the store or the sink does not answer (ms)."""
+"""A checkpoint that takes longer counts as stuck, because the store or the sink does not answer (ms)."""
 
 
 def reasons_not_ready(
@@ -30,19 +30,25 @@ def reasons_not_ready(
     now_ms: int,
     undecided: str | None = None,
 ) -> list[str]:
-    """Return why the worker is not ready, in plain words, or an empty list if it is ready.
+    """Return why the worker is not ready, as sentences for people, or an empty list if it is ready.
 
-    `undecided` is the entry of a commit without an answer. The reasons come from what the run has seen, without a call to a service. No
-    reason is needed for a fenced process, or for one whose store refuses a checkpoint: it ends with an error.
+    - `undecided`: the name and place of the entry whose write has no answer, or None (`CommitCounts`).
+
+    The reasons come from what the run has seen, without a call to a service. A process that was replaced needs no reason here, nor one
+    whose store refuses a checkpoint, because its run ends with an error.
     """
     if completion.error is not None:
         return [f"the run ended with {type(completion.error).__name__}: {completion.error}"]
     if not completion.is_running:
-        return ["it does not run: it is starting, draining or has ended"]
+        return ["this worker does not run: it is starting, draining or has ended"]
     reasons = []
     reasons += _why_nothing_is_read(entries, now_ms)
     if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:
-        why = "store or sink do not answer" if undecided is None else f"whether {undecided} is stored is not known"
+        why = (
+            "the store or the sink does not answer"
+            if undecided is None
+            else f"whether {undecided} is stored is not known"
+        )
         reasons.append(f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: {why}")
     return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
 

@@ -1,4 +1,4 @@
-"""The metrics of one shard (A1). Its gauges of time keep growing while nothing is read or emitted."""
+"""The metrics of one shard (A1). Those that are times continue to grow while nothing is read or emitted."""
 
 from dataclasses import fields
 
@@ -13,16 +13,17 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import UnfinishedShard
 
 STALE_READ_MS = 15_000
-"""A read at the tip is valid for this time: three times the five seconds between two events of a silent subscription (ms)."""
+"""How long a read at the tip proves that nothing is unread (ms): three times the 5 s between two events of a silent subscription."""
 
 
 class ShardView(msgspec.Struct, frozen=True):
-    """One shard at one moment.
+    """The values from which the metrics of one shard are computed, at one moment.
 
     - `now_ms`: the time in epoch ms; `now`: the same moment in monotonic seconds.
     - `retention_ms`: the retention period of its stream, if it is known.
-    - `blocked`: why its next read waits.
-    - `unfinished`: the records that the sink has not finished.
+    - `has_alarm`: whether an alarm for the shard is active.
+    - `blocked`: why its next read waits, or None.
+    - `unfinished`: the records that the sink has received and not finished.
     """
 
     entry: ShardEntry
@@ -43,9 +44,9 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """How far the reads are behind the shard's tip, whatever the sink does.
+        """How far the reads are behind the shard's tip, whatever the sink does; -1 before the first read.
 
-        It grows while records are left or the shard is not read; -1 before the first read.
+        It grows while the service has more records, or while the shard is not read.
         """
         return millis_behind_latest(self.entry, self.now_ms)
 
@@ -91,12 +92,12 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "records")
     def unfinished_records(self) -> int:
-        """Records written to a sink that handles them later, and not finished there, including those left for the next start."""
+        """Records written to a sink that handles them later, and not handled yet, including those left for the next start."""
         return 0 if self.unfinished is None else self.unfinished.records
 
     @metric(FLAG)
     def idle(self) -> bool:
-        """Whether the shard is open, and was observed silent for the idle interval."""
+        """Whether the shard is open, and was observed silent for `flink.shard.idle.interval`."""
         return self.entry.reading.is_idle and self.entry.is_open
 
     @metric(GAUGE, "ms")
@@ -111,7 +112,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although not late in their shard."""
+        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
         return self.entry.emission.late_after_idle
 
     @metric(COUNTER, "records")
@@ -147,9 +148,9 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def time_to_retention_loss_ms(self) -> int | None:
-        """Time until an unfinished record may be past retention.
+        """Time until the oldest unfinished record may be past retention.
 
-        At the tip it is the whole retention. If it is negative, the record may be lost.
+        At the tip it is the whole retention. If it is negative, that record may be lost.
         """
         left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
         if left_ms is None or self.retention_ms is None or self.unfinished is None:
@@ -158,15 +159,15 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(FLAG)
     def alarm(self) -> bool:
-        """Whether the shard has unread records and wrote none for the alarm interval."""
+        """Whether the shard has unread records and wrote none for `flink.alarm.interval`."""
         return self.has_alarm
 
 
 def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
     """Return how far the reads of a shard are behind its tip (ms), or -1 before the first read.
 
-    The time since the last read is added if that read left records, is old, or was followed by a failed call. Otherwise the gauge of a
-    shard that is held back, or whose service is unavailable, would keep its last value and hide an outage.
+    The time since the last read is added if that read left records, is old, or was followed by a failed call. If it were not added, the
+    value of a shard that is held back, or that cannot be read, would not change, and would hide an outage.
     """
     last = entry.metrics.millis_behind_latest
     if last < 0 or entry.reading.last_read_ms is None:
@@ -179,8 +180,8 @@ def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
 def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -> int | None:
     """Return the age of the oldest unfinished record of a shard (ms). This is the only definition of lag (A1).
 
-    An unfinished record was written but is not finished by the sink, was read but not written, or was not read. The result is 0 if there is
-    none, and None if the lag is not known because the shard was not read yet. `unfinished` is what the sink has of the shard.
+    A record is unfinished if it was not read, was read and not written, or was written and not finished by the sink. The result is 0 if
+    there is none, and None if the lag is not known because the shard was not read yet. `unfinished`: what the sink reports of the shard.
     """
     ages, unwritten_ms, reads = [], entry.oldest_unwritten_ms, millis_behind_latest(entry, now_ms)
     if unfinished is not None:
@@ -195,7 +196,7 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
 def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
     """Return how long a shard that should be read was not read (ms).
 
-    Return None if it is read, or if its reads wait for the job itself.
+    Return None if it is read, or if its next read waits for something in this job, such as memory or alignment.
     """
     if not entry.is_reading or entry.reading.queue or entry.reading.needs_no_more:
         return None
@@ -205,7 +206,7 @@ def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
 
 
 def _of_reads() -> tuple[Metric[ShardView], ...]:
-    """Return the metrics that the publisher and the consumer of a shard count."""
+    """Return the metrics that the publisher and the consumer of a shard count, as properties of `ShardView`."""
     return tuple(
         Metric(
             each.name,

@@ -1,4 +1,4 @@
-"""Logs the status of a fetcher once a minute, and warns when alignment stalls, naming what it waits for (A1, W12)."""
+"""Logs the status of a fetcher once a minute, and warns if shards cannot be read or alignment stalls, with the reason (A1, W12)."""
 
 import logging
 
@@ -13,13 +13,13 @@ from .shard_view import unread_ms
 log = logging.getLogger("recordpublisher.fetcher")
 
 UNREAD_MS = 2_000
-"""A shard whose calls fail is logged after this time (ms). A single failure is not worth a line."""
+"""How long calls for a shard must fail before that is logged (ms). A single failure is not worth a line."""
 MINUTE = 60.0
-"""Seconds between two status lines, and how long alignment may stall before a warning."""
+"""Seconds between two status lines, and between the beginning of a stall of alignment and the warning."""
 
 
 class StatusLogger:
-    """Owns when the last line was logged, and since when the global watermark has been stalled. Checked at each heartbeat."""
+    """Logs the status lines and warnings. Remembers when the last line was logged, and since when the global watermark has been stalled."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class StatusLogger:
         """When shards that cannot be read were last logged; None if every shard is read."""
 
     def check(self) -> None:
-        """Log the status if a minute has passed, and the warnings that are due."""
+        """Log the status if a minute has passed, and the warnings that are due. Called at each heartbeat."""
         now = self._clock.monotonic()
         self._log_unread(now)
         held = sum(entry.status.is_held for entry in self._table)
@@ -76,7 +76,7 @@ class StatusLogger:
         elif longest_ms >= UNREAD_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
             self._unread_logged_at = now
             log.warning(
-                "%s cannot be read, %s not for %.0f s, and will be tried again: %s",
+                "%s cannot be read, %s not for %.0f s; reading is tried again: %s",
                 counted(len(failing), "shard"),
                 entry.key,
                 longest_ms / 1000,
@@ -84,7 +84,7 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Update since when only the shard with the lowest watermark was written while others are held back (W12)."""
+        """Update since when, while alignment holds shards back, records were written only of the shard with the lowest watermark (W12)."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
@@ -113,8 +113,9 @@ class StatusLogger:
 
     def _warn_slow(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is slow: the global watermark is %s, no record of %d held shards was written for %.0f s, they are up to "
-            "%s ms ahead, waiting for %s; set %s to exclude lagging shards",
+            "alignment is slow: the global watermark is %s. Of %d shards that are held back, no record was "
+            "written for %.0f s; they are up to %s ms ahead. All wait for %s. To no longer wait for shards that "
+            "lag, set %s",
             self._global_watermark,
             held,
             seconds,
@@ -128,5 +129,5 @@ class StatusLogger:
 
 
 def blocked_by(alignment: Alignment) -> str:
-    """Return what the global watermark waits for: the lowest shard of this process."""
+    """Return, for a message, what the global watermark waits for: the shard of this process with the lowest watermark."""
     return f"shard {alignment.blocking_shard}"

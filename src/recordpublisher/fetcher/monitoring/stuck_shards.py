@@ -30,9 +30,9 @@ CHECKS_PER_INTERVAL = 10
 
 
 class WatermarkStallDetector:
-    """Owns the last global watermark that a check saw.
+    """Measures for how long the global watermark has not risen, although it should.
 
-    A stream without records does not stall the watermark. So a check counts only if it finds records held back, or if records above the
+    A stream without records does not stall the watermark. So the time counts only if alignment holds records back, or if records above the
     watermark were emitted since the previous check.
     """
 
@@ -63,10 +63,10 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 
 
 class UnchangedTimer:
-    """Adds up the time between checks that observed the same value.
+    """Adds up the time between checks that have seen the same value.
 
-    The time between two checks counts up to `max_gap` seconds. A process that was suspended or starved made no checks in that
-    time, and must not raise alarms about others because of it.
+    Between two checks at most `max_gap` seconds count. A process that was suspended or had no CPU made no checks in that time, and must not
+    raise alarms because of it.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -76,7 +76,7 @@ class UnchangedTimer:
         self.seconds = 0.0
 
     def observe(self, value: object, now: float) -> float:
-        """Register that a check observed `value`, and return how long it has been unchanged (seconds)."""
+        """Register the value that a check has seen. Return how long it has been unchanged (seconds)."""
         if self._checked_at is None or value != self._value:
             self.seconds = 0.0
         else:
@@ -85,7 +85,7 @@ class UnchangedTimer:
         return self.seconds
 
     def skip(self, value: object, now: float) -> float:
-        """Register an inconclusive check: the time since the last check does not count. Another value starts from zero."""
+        """Register a check without a result: the time since the last check does not count. If `value` is another one, start from zero."""
         if self._checked_at is not None and value == self._value:
             self._checked_at = now
             return self.seconds
@@ -100,7 +100,8 @@ class UnchangedTimer:
 class UnreadCheck(msgspec.Struct, frozen=True):
     """The result of one check of one shard.
 
-    - `progress`: changes whenever something of the shard was emitted.
+    - `shard`: its `Shard.key`.
+    - `progress`: a value that changes whenever something of the shard was emitted.
     - `unread`: whether the shard has records that were not emitted. None if this check did not find out.
     - `reason`: which worker should read the shard, or why nothing is emitted.
     """
@@ -112,7 +113,7 @@ class UnreadCheck(msgspec.Struct, frozen=True):
 
 
 class StuckShardDetector:
-    """Owns how long each shard has had unread records and emitted nothing."""
+    """Measures for how long each shard has had unread records without emitting any."""
 
     def __init__(self, interval_ms: int, max_gap: float) -> None:
         self._interval_ms = interval_ms
@@ -120,9 +121,9 @@ class StuckShardDetector:
         self._timers: dict[str, UnchangedTimer] = {}
 
     def update(self, observations: Iterable[UnreadCheck], now: float) -> list[Alarm]:
-        """Return an alarm for each shard that was unread for the alarm interval. `now` is in monotonic seconds.
+        """Return an alarm for each shard that had unread records for the whole alarm interval. `now` is in monotonic seconds.
 
-        A shard without an observation is dropped.
+        A shard that is not among the observations is forgotten.
         """
         observed = {observation.key: observation for observation in observations}
         self._timers = {key: self._timers.get(key) or UnchangedTimer(self._max_gap) for key in observed}
@@ -143,9 +144,10 @@ class StuckShardDetector:
 
 
 class LineageProgress:
-    """The positions up to which shards and their unread ancestors were emitted, from one set of `states`. Each shard is visited once.
+    """How far each shard and its unread ancestors were emitted, from one set of `states`.
 
-    After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so no path is followed twice.
+    Each shard is visited once. After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so paths must not be
+    followed one by one.
     """
 
     def __init__(self, states: Mapping[str, ShardState]) -> None:
@@ -153,16 +155,16 @@ class LineageProgress:
         self._waited_for: dict[str, frozenset[object]] = {}
 
     def of(self, shard: Shard) -> object:
-        """Return a value that changes when something of the shard, or of an ancestor that it waits for, is emitted.
+        """Return a value that changes when a record of the shard, or of an ancestor for which it waits, is emitted.
 
-        So a child that waits while its parent is read makes progress (S2).
+        So a child counts as making progress while its parent is read (S2).
         """
         own = self._states.get(shard.key)
         progress = None if own is None else (own.position, own.continuation, own.ended)
         return progress, self._of_parents(parent_keys(shard))
 
     def _of_parents(self, parents: Iterable[str]) -> frozenset[object]:
-        """Return the progress of the oldest unfinished ancestors. No other ancestor can be read now."""
+        """Return how far the oldest unfinished ancestors were emitted. Only they can be read now."""
         to_visit = list(parents)
         while to_visit:
             key = to_visit[-1]
@@ -199,9 +201,11 @@ def observe_own_shard(
     blocked: ReadBlock | None,
     alignment_waits_for: str,
 ) -> UnreadCheck:
-    """Observe a shard of this worker, without a call to the service.
+    """Check a shard that this worker reads, without a call to the service.
 
-    `unread` is None if no read returned for `fresh_ms`. `blocked` is the reason why its next read waits.
+    - `fresh_ms`: how long the result of a read is valid. If no read returned in that time, `unread` is None.
+    - `blocked`: the reason why the shard's next read waits.
+    - `alignment_waits_for`: the shard for which alignment holds others back, for the reason.
     """
     unread = _is_unread(entry, now_ms, fresh_ms)
     return UnreadCheck(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
@@ -228,9 +232,9 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 
 
 class WithheldShards:
-    """Raises alarms for workers that send heartbeats and do not release shards that other workers should read (E5).
+    """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read (E5).
 
-    Owns how long each worker has withheld the same shards. A worker that releases some of them makes progress.
+    It measures for how long each worker has withheld the same shards. A worker that releases some of them makes progress.
     """
 
     def __init__(self, leases: LeaseCounts, interval_ms: int, max_gap: float) -> None:
@@ -257,15 +261,15 @@ class WithheldShards:
 def _withheld_reason(worker: str, shards: Collection[str]) -> str:
     example = next(iter(shards))
     return (
-        f"{len(shards)} of its shards wait for its last checkpoint, among them {example}; "
-        f"`recordpublisher group drain JOB {worker} --force` takes them away"
+        f"{len(shards)} of its shards wait for its last checkpoint, among them {example}. To take them from it, "
+        f"run `recordpublisher group drain JOB {worker} --force`"
     )
 
 
-# Checks whether shards of this process have unread records and emit none (A2).
+# UnreadRecordsCheck checks whether shards of this process have unread records and emit none (A2).
 
 MIN_FRESH_SECONDS = 7.0
-"""A read at the tip is valid for at least this time: a healthy subscription sends an event about every 5 s (seconds)."""
+"""How long a read at the tip is valid at least (seconds). A healthy subscription sends an event about every 5 s."""
 
 
 PARALLEL_TIP_REQUESTS = 8
@@ -273,11 +277,13 @@ PARALLEL_TIP_REQUESTS = 8
 
 log = logging.getLogger("recordpublisher.alarm")
 Observed = tuple[Shard, ShardState, UnreadCheck]
-"""An observation, with the shard and its state. If it is inconclusive, the shard's tip is requested from the position of that state."""
+"""The result of a check, with the shard and its state. If the check did not find out whether records are unread, the tip is read from
+that state's position.
+"""
 
 
 class UnreadRecordsCheck:
-    """Requests the tip of a shard only if its reads do not return; otherwise the check makes no call."""
+    """Checks which shards have unread records. It calls the service only for a shard whose reads do not return."""
 
     def __init__(self, dependencies: FetcherDependencies, table: ShardTable, fresh_seconds: float) -> None:
         self._dependencies = dependencies
@@ -285,7 +291,7 @@ class UnreadRecordsCheck:
         self._fresh_ms = round(1000 * max(fresh_seconds, MIN_FRESH_SECONDS))
 
     async def observe_all(self, blocked_by: str) -> list[UnreadCheck]:
-        """Observe every shard; `blocked_by` names what alignment waits for."""
+        """Check every shard. `blocked_by` names what alignment waits for."""
         now_ms, progress_of = self._dependencies.clock.now_ms(), LineageProgress(self._table.states()).of
         limits = self._dependencies.settings.budget
         observed = [
@@ -301,7 +307,7 @@ class UnreadRecordsCheck:
         return await self._with_tips(observed)
 
     async def _with_tips(self, observed: Sequence[Observed]) -> list[UnreadCheck]:
-        """Request the shard's tip if an observation is inconclusive."""
+        """Read at the tip of the shards for which the check did not find out whether records are unread, and return all results."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):
@@ -319,6 +325,11 @@ class UnreadRecordsCheck:
         try:
             tip = await self._dependencies.tip(shard, position)
         except RecordPublisherError as error:
-            log.info("the tip of %s cannot be read: %s", shard.key, error, extra=about(shard.key))
+            log.info(
+                "the tip of %s cannot be read, so it is not known whether it has unread records: %s",
+                shard.key,
+                error,
+                extra=about(shard.key),
+            )
             return None
         return None if tip is None else tip.has_unread

@@ -9,7 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
-from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
+from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, HistogramValue, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.process_suspension import SuspensionDetector
@@ -24,7 +24,9 @@ from .workers_wanted import WorkersWanted
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher that these metrics are read from. Without a group (ALONE), the lease metrics are 0 or not known."""
+    """The parts of a fetcher from which the metrics of its worker are computed. For a job that runs alone, the metrics of leases are 0
+    or null.
+    """
 
     table: ShardTable
     tracker: WatermarkTracker
@@ -42,7 +44,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @property
     def records_read(self) -> int:
-        """Records that the sink got, and those that could not be deserialised."""
+        """Records that were given to the sink, and records that could not be deserialised."""
         return self.emitter.records + self.skipped_records + self.dead_letters - self.dead_letter_handler.rejected
 
     @property
@@ -51,7 +53,7 @@ class WorkerView(msgspec.Struct, frozen=True):
         return list(self.table)
 
     def collect(self, clock: Clock, unfinished: Unfinished | None) -> dict[str, Any]:
-        """Return `{"worker": {...}, "shards": {"stream/shard-id": {...}}}`. Makes no call to the service."""
+        """Return all metrics as `{"worker": {...}, "shards": {"stream/shard-id": {...}}}`, without a call to the service."""
         now_ms, now, alarms = clock.now_ms(), clock.monotonic(), self.alarm_monitor.active_alarms
         shards: dict[str, Any] = {}
         of_shards = {} if unfinished is None else unfinished.shards
@@ -65,11 +67,11 @@ class WorkerView(msgspec.Struct, frozen=True):
         return {"worker": {metric.name: metric.read(self) for metric in WORKER_METRICS}, "shards": shards}
 
     def undecided_commit(self) -> str | None:
-        """Return the entry of a commit without an answer, or None."""
+        """Return the name and place of the entry whose write has no answer, so that the commit is undecided; None if there is none."""
         return None if self.commits is None else self.commits.undecided
 
     def observe_load(self, now_ms: int, unfinished: Unfinished | None) -> None:
-        """Observe, in a group, how far the shards of this process are behind, and how many records it has written."""
+        """Register how far the shards of this process are behind, and how many records it has written, for `workers_wanted` of a group."""
         if self.tracker.worker is None:
             return
         of_shards = {} if unfinished is None else unfinished.shards
@@ -91,25 +93,20 @@ class WorkerView(msgspec.Struct, frozen=True):
         """The shard with this worker's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
         return self.alignment.blocking_shard
 
-    @metric(TEXT)
-    def worker(self) -> str | None:
-        """The name of this process in its group (`flink.job.workers=GROUP`); null without a group."""
-        return self.tracker.worker
-
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
         """How long the global watermark has not risen while records were written or held back."""
         return self.alarm_monitor.watermark_stalled_ms
 
-    @metric(GAUGE, "ms")
-    def loop_lag_ms(self) -> int:
-        """How late the last tick of the event loop was."""
-        return self.suspension.lag_ms
-
     @metric(COUNTER, "records")
     def records(self) -> int:
         """Records written to the sink."""
         return self.emitter.records
+
+    @metric(HISTOGRAM, "ms")
+    def write_delay_ms(self) -> HistogramValue:
+        """How long after their arrival in the stream records were written to the sink; all records of a batch count as its last one."""
+        return self.emitter.write_delays.value()
 
     @metric(GAUGE, "ms")
     def checkpoint_age_ms(self) -> int | None:
@@ -120,6 +117,11 @@ class WorkerView(msgspec.Struct, frozen=True):
     def checkpoint_running_ms(self) -> int:
         """Time since the oldest checkpoint that is not stored began; 0 if there is none."""
         return self.checkpoints.running_ms
+
+    @metric(HISTOGRAM, "ms")
+    def checkpoint_duration_ms(self) -> HistogramValue:
+        """How long checkpoints took until they were stored."""
+        return self.checkpoints.durations.value()
 
     @metric(GAUGE, "files")
     def committed_files(self) -> int | None:
@@ -141,9 +143,14 @@ class WorkerView(msgspec.Struct, frozen=True):
         """Records written to a sink that commits, and not committed yet."""
         return None if self.commits is None else max(0, self.emitter.records - self.commits.records)
 
+    @metric(GAUGE, "ms")
+    def loop_lag_ms(self) -> int:
+        """How late the last tick of the event loop was."""
+        return self.suspension.lag_ms
+
     @metric(GAUGE, "bytes")
     def budget_used_bytes(self) -> int:
-        """Bytes held in memory by queued records, or reserved for reads."""
+        """Bytes of `flink.worker.queue.bytes` that queued records hold in memory, or that are reserved for reads."""
         return self.intake.used_bytes
 
     @metric(GAUGE, "shards")
@@ -158,7 +165,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def idle_shards(self) -> int:
-        """Open shards that are idle."""
+        """Open shards that had no records for the idle interval, so that watermarks do not wait for them."""
         return sum(entry.is_open and entry.reading.is_idle for entry in self.entries)
 
     @metric(GAUGE, "shards")
@@ -191,18 +198,23 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark only because their shard was idle or excluded."""
+        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """GROUP: records below the global watermark read again because a dead worker had not stored their position."""
+        """GROUP: records below the global watermark that were read again because a dead worker had not stored their position."""
         return self.table.total("late_after_takeover")
 
     @metric(GAUGE, "alarms")
     def alarms(self) -> int:
         """Active alarms, including those for shards of other workers."""
         return len(self.alarm_monitor.active_alarms)
+
+    @metric(TEXT)
+    def worker(self) -> str | None:
+        """GROUP: the name of this process in its group; null without a group."""
+        return self.tracker.worker
 
     @metric(COUNTER, "shards")
     def leases_taken(self) -> int:
@@ -211,7 +223,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "shards")
     def leases_given(self) -> int:
-        """GROUP: shards that this process released to others before they ended."""
+        """GROUP: shards that this process released to others before the shards ended."""
         return self.leases.given
 
     @metric(COUNTER, "workers")
@@ -234,12 +246,15 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def withheld_shards(self) -> int:
-        """GROUP: shards that another worker should have released although it sends heartbeats; one process counts them."""
+        """GROUP: shards that another worker, which sends heartbeats, should have released and has not.
+
+        Exactly one process counts each of these shards.
+        """
         return sum(map(len, self.leases.withheld.values()))
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """GROUP: shards that could be read and that no process read, when this process last read the group's documents.
+        """GROUP: shards that could be read and that no process read, when this process last read the group's store.
 
         A shard whose worker has sent no heartbeat for half of its lease counts too.
         """
@@ -260,15 +275,16 @@ WORKER_METRICS: tuple[Metric[WorkerView], ...] = metrics_of(WorkerView)
 """All metrics of a worker. The reference page is generated from them, and exporters export them."""
 
 
-# The few figures of a worker that a progress line shows. They cost a fraction of the cost of all metrics (A1).
+# WorkerProgress has the few figures of a worker that a progress line shows. They cost a fraction of what all metrics cost (A1).
 
 
 class WorkerProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """One worker's report.
+    """The figures of one worker for a progress line.
 
-    - `records`: records that were read, which the sink got or which were left out (`skipped`, `dead_letters`).
+    - `process`: the number of the process on its machine.
+    - `records`: number of records that were read: those that the sink received, `skipped` and `dead_letters`.
     - `lag_ms`: age of the oldest unfinished record (ms), of the shard that is furthest behind. None if it is not known.
-    - `unfinished`: number of records that were read and that the sink has not finished. None if it is not known.
+    - `unfinished`: number of records that the sink received and has not finished. None if it is not known.
     - `unread_ms`: the longest time for which a shard that should be read was not read (ms). None if every shard is read.
     - `read_failure`: the error of that shard's last call. None if the call has not returned.
     - `left`: number of records that the sink has dropped, and that the next start reads again.
@@ -289,7 +305,7 @@ class WorkerProgress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def progress_of(view: WorkerView, unfinished: Unfinished | None, now_ms: int) -> WorkerProgress:
-    """Return a report, from one pass over the shards."""
+    """Return the figures of a worker for a progress line, from one pass over its shards."""
     open_shards = idle = held = 0
     most_ms, longest_ms, failure = -1, -1, None
     of_shards = {} if unfinished is None else unfinished.shards

@@ -1,4 +1,4 @@
-"""Computes how many workers a group should have, from what each process sees of its own shards (E11)."""
+"""Computes how many workers a group should have, from what each process observes of its own shards (E11)."""
 
 from collections import deque
 from collections.abc import Mapping, Set
@@ -8,35 +8,35 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 
 WINDOW_SECONDS, MIN_SECONDS = 60.0, 10.0
-"""Seconds over which the reading speed is measured, and the least time that a measurement takes."""
+"""The time over which the reading speed is measured, and the shortest time of a measurement (seconds)."""
 FULL = 0.8
-"""The planned share of a worker's capacity; the rest is for peaks."""
+"""The share of a worker's capacity that is planned for normal load; the rest is for peaks."""
 CATCH_UP_SECONDS = 600.0
-"""The time in which a group that is behind should reach the tip."""
+"""The time in which a group that is behind should reach the tip (seconds)."""
 SLOWEST = 0.1
-"""Lowest assumed speed, in seconds of the stream per second.
+"""The lowest speed that is assumed, in seconds of the stream per second.
 
-So a worker that makes no progress asks for ten times as many workers, and not for any number.
+It limits the number of workers that a worker without progress asks for: to ten times as many, instead of any number.
 """
 
 
 def workers_wanted(
     shards: int, lag: float, speed: float | None, rate: float, capacity: float | None, catch_up: float
 ) -> float:
-    """Return a process's part of the number of workers that its group should have. That number is the sum over all processes.
+    """Return a process's part of the number of workers that its group should have. The sum of the parts of all processes is that number.
 
     - `shards`: number of its open shards. A shard has one reader, so more workers than shards would be useless.
     - `lag`: how far its shards are behind the tip on average (seconds).
     - `speed`: seconds of the stream that it reads per second, or None if that is not known.
-    - `rate`: records per second.
-    - `capacity`: the highest rate at which it wrote while it was behind, or None if it never was.
-    - `catch_up`: the time in which the tip should be reached (seconds). A process that is less than a tenth of it behind does not count as
+    - `rate`: records that it writes per second.
+    - `capacity`: the highest rate at which it wrote while it was behind, or None if it never was behind.
+    - `catch_up`: the time in which the tip should be reached (seconds). A process whose lag is less than a tenth of that does not count as
       behind.
 
     There are three cases:
 
-    1. The process is behind: to reach the tip in time it would have to be faster by a known factor.
-    2. It is not behind, and its capacity is known: the result is its load.
+    1. The process is behind: the result is the factor by which reading must become faster to reach the tip in time.
+    2. It is not behind, and its capacity is known: the result is its rate as a share of the planned capacity.
     3. Neither is known: the result is 1, as many workers as there are.
     """
     wanted = 1.0
@@ -55,7 +55,9 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 class WorkersWanted:
-    """Owns what was observed since the process has had its current shards, and the highest rate at which it wrote while it was behind."""
+    """Keeps the measurements of a process since it has had its current shards, and the highest rate at which it wrote while it was
+    behind.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -66,7 +68,11 @@ class WorkersWanted:
         """The last result of `workers_wanted`."""
 
     def observe(self, lags_ms: Mapping[str, int | None], records: int) -> None:
-        """Register how far each open shard of this process is behind (None if not known), and how many records were written so far."""
+        """Register a measurement.
+
+        - `lags_ms`: how far each open shard of this process is behind (ms), or None if that is not known.
+        - `records`: number of records written so far.
+        """
         now = self._clock.monotonic()
         if lags_ms.keys() != self._shards:
             self._shards = lags_ms.keys()

@@ -1,1 +1,1 @@
-"""The path of a batch from its reader to the sink: read, queue, emit, end of the run. Start at `emitter.py`."""
+"""The path of a batch from its reader to the sink: read, queue, emit (write to the sink), and the end of a run. Start at `emitter.py`."""

@@ -21,10 +21,10 @@ from .retention_gaps import ShardObservation
 
 
 class TerminationCondition:
-    """Owns how much a run has emitted, and which of its shards have reached their bounds.
+    """Decides whether a run has reached its bounds: counts what it has emitted, and keeps which shards have reached their bounds.
 
-    `has_leases`: whether shards come with leases. Then a run has no shards at first, and children follow their parent only later
-    (E7).
+    `has_leases`: whether shards are added as their leases are acquired. Then a run has no shards at first, and the children of a shard come
+    later than its end (E7).
     """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
@@ -55,10 +55,10 @@ class TerminationCondition:
         return limit is None or self._per_shard.get(entry.key, 0) < limit
 
     def needs_more_reads(self, entry: ShardEntry) -> bool:
-        """Return whether the run may emit more of a shard than was read so far.
+        """Return whether the run may emit more of a shard than was read so far. If not, reading stops.
 
-        Reading stops at the first tip. A busy shard has new records by the time the last of a thousand shards reaches
-        its tip, so the shards would never all be at their tips together.
+        With `stop_at_tip` a shard is read until it is at its tip once. Otherwise the shards would never all be at their tips together: a
+        busy shard has new records by the time the last of a thousand shards reaches its tip.
         """
         return self.may_emit(entry) and not self._has_reached_tip(entry) and not self.is_past_event_time(entry)
 
@@ -86,7 +86,7 @@ class TerminationCondition:
     def holds_watermark(self, entry: ShardEntry) -> bool:
         """Return whether watermarks wait for the shard.
 
-        A bounded run does not wait for records that it will not read. W2 is for unbounded runs.
+        They do not wait for records that a bounded run will not read. In an unbounded run every silent shard holds them back (W2).
         """
         return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
@@ -103,7 +103,7 @@ class TerminationCondition:
 
     @property
     def ends_without_open_shards(self) -> bool:
-        """Whether the run is over when this worker has no open shard."""
+        """Whether the run is over when this worker has no open shard. In a group it is not, because further shards may come."""
         return self.has_shard_bounds and not self._has_leases
 
     def is_past_event_time(self, entry: ShardEntry) -> bool:
@@ -112,10 +112,9 @@ class TerminationCondition:
         return until is not None and watermark is not None and watermark > until
 
     def _fair_share(self, entry: ShardEntry, max_bytes: int) -> int:
-        """Return how many records a shard may emit at once, so that every shard can emit before `max_bytes` is reached.
+        """Return how many records a shard may emit at once, so that every shard emits some before `max_bytes` is reached.
 
-        One read of a busy shard may be larger than the whole bound. Without this, that shard would be the only one in
-        every run.
+        One read of a busy shard may be larger than `max_bytes`. Without this limit, each run would emit that shard only.
         """
         head = entry.reading.queue[0]
         return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
@@ -128,9 +127,9 @@ class TerminationCondition:
         return self._has_reached_tip(entry) and not entry.reading.queue and not entry.emission.is_writing
 
     def _has_reached_tip(self, entry: ShardEntry) -> bool:
-        """Return whether the run has seen the shard's tip.
+        """Return whether a read of this run was at the shard's tip.
 
-        A shard that was closed when listed has no tip, only an end, because its children wait for the end (S2).
+        A shard that was listed as closed has an end instead of a tip. It is read to its end, because its children wait for that (S2).
         """
         return self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
 
@@ -141,13 +140,13 @@ class TerminationCondition:
 
 
 class RunCompletion:
-    """Owns how a run ends: with a reason or an error, whichever comes first. An error of a background task ends the run."""
+    """Keeps how a run ends: with a reason or an error, whichever comes first. An error of a background task ends the run."""
 
     def __init__(self) -> None:
         self._reason: asyncio.Future[EndReason] | None = None
         self._is_stopped = False
         self.ending = asyncio.Event()
-        """Set while a run ends, and after it."""
+        """Set when a run begins to end, until the next run starts."""
 
     @property
     def is_running(self) -> bool:
@@ -167,7 +166,7 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """Start a run. After `stop` it ends at once."""
+        """Start a run. If `stop` was called before, it ends at once."""
         self._reason = asyncio.get_running_loop().create_future()
         self.ending.clear()
         if self._is_stopped:
@@ -185,7 +184,7 @@ class RunCompletion:
             self.ending.set()
 
     def stop(self) -> None:
-        """End the run, and each later one as soon as it starts."""
+        """End the run, and make each later run end as soon as it starts."""
         self._is_stopped = True
         self.complete(EndReason.STOPPED)
 
@@ -195,11 +194,12 @@ class RunCompletion:
             await asyncio.sleep(seconds)
             self.complete(EndReason.MAX_TIME)
 
-    def fail(self, error: BaseException) -> None:
-        """End the run with an error."""
+    def fail(self, error: BaseException) -> bool:
+        """End the run with an error, unless it has ended. Return whether an error has ended it."""
         if self._reason is not None and not self._reason.done():
             self._reason.set_exception(error)
             self.ending.set()
+        return self.error is not None
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` in a background task of the run."""
@@ -208,11 +208,11 @@ class RunCompletion:
         return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if task in LEFT_BEHIND:  # a task that an earlier run has left behind
+        if task in LEFT_BEHIND:  # An earlier run has left this task behind, because it did not end in time.
             return
         if task.cancelled():
-            # At the end of a run we cancel tasks ourselves; then this changes nothing. Before the end, a sink has let a
-            # cancellation of its own escape. Then the run must fail instead of waiting for ever.
+            # At the end of a run its tasks are cancelled, and this call changes nothing. Before the end, a task is cancelled only if a sink
+            # cancels itself by mistake. Then the run must fail instead of waiting for ever.
             self.fail(ImpossibleStateError(f"a background task of the run was cancelled: {task.get_coro()}"))
         elif (error := task.exception()) is not None:
             self.fail(error)
@@ -241,17 +241,15 @@ def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds that end a run. Every bound is optional; the first one reached ends the run.
+    """The bounds of a run. Every bound is optional; the first one that is reached ends the run.
 
     - `max_time`: seconds.
     - `max_records`: the number of records over all shards, exact.
-    - `max_bytes`: payload bytes over all shards. The batch that crosses the bound is the last.
-    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is
-      above it has finished.
+    - `max_bytes`: payload bytes over all shards. The batch that reaches the bound is the last.
+    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
-    - `shard_limits`: exactly this many records of each shard (by `Shard.key`), then the shard has finished. Shards not
-      named have no limit. The run asks the mapping after each write, so with `stop_at_tip` its sink may end a shard by
-      adding it.
+    - `shard_limits`: the exact number of records to emit of each shard (by `Shard.key`), then the shard has finished. A shard that is not
+      named has no limit. The run reads the mapping after each write, so with `stop_at_tip` its sink may end a shard by adding it.
     """
 
     max_time: float | None = None
@@ -278,9 +276,9 @@ class Bounds:
 class ShardOutcome:
     """How far a run emitted a shard.
 
-    - `state`: the shard's emitted state.
+    - `state`: how far the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: how much was emitted in this run.
-    - `seen`: the run's other observations of the shard.
+    - `seen`: what else the run observed of the shard.
     """
 
     shard: Shard
@@ -292,9 +290,9 @@ class ShardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BoundedResult:
-    """The reason why a run ended, and the outcome of each shard, by `Shard.key`.
+    """The result of a run: the reason why it ended, and the outcome of each shard by `Shard.key`.
 
-    - `records`: how many records the sink got, including those that it has rejected.
+    - `records`: how many records the sink received, including those that it has rejected.
     """
 
     reason: EndReason
@@ -310,8 +308,8 @@ def shard_outcome(
 ) -> ShardOutcome:
     """Return the outcome of one shard.
 
-    - `before`: records and bytes that were emitted before the run.
-    - `past_event_time`: the next watermark of each shard that is past the bound.
+    - `before`: number of records and bytes that were emitted before the run.
+    - `past_event_time`: the shards whose next record is above the bound `until_event_time`, each with the watermark of that record.
     """
     is_past, behind_ms = entry.key in past_event_time, entry.metrics.millis_behind_latest
     failure = entry.metrics.last_failure

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 
 class CurrentWorker:
-    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it."""
+    """Keeps which worker of a group this process is now, or was last. A process is one worker after another (E1).
+
+    `WorkerLives` sets the worker, and others only read it.
+    """
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
     def become(self, worker: Worker) -> None:
-        """Set the new worker."""
+        """Replace the worker, because the process joins its group under a new name."""
         self._worker = worker
 
     @property
@@ -32,17 +35,17 @@ class CurrentWorker:
 
     @property
     def name(self) -> str | None:
-        """Name of the worker of this process, or None if it has not joined."""
+        """Name of the current worker, or None if the process has not joined its group."""
         return None if self._worker is None else self._worker.name
 
     @property
     def group_watermark(self) -> int | None:
-        """The group's global watermark as far as the worker knows it (epoch ms)."""
+        """The global watermark of the group, as far as this process knows it (epoch ms)."""
         return None if self._worker is None else self._worker.group_watermark
 
     @property
     def group_maximum(self) -> int | None:
-        """The highest watermark of a shard of the group, as far as the worker knows it (epoch ms)."""
+        """The highest watermark of any shard of the group, as far as this process knows it (epoch ms)."""
         return None if self._worker is None else self._worker.group_maximum
 
     @property
@@ -51,13 +54,13 @@ class CurrentWorker:
         return None if self._worker is None else self._worker.permission
 
     def on_suspension(self) -> None:
-        """Withdraw the permission until a heartbeat is confirmed: during the suspension others may have replaced the worker."""
+        """Forbid writing until a heartbeat is confirmed, because others may have replaced the worker during the suspension."""
         if self._worker is not None:
             self._worker.permission.on_suspension()
 
 
 class LeaseGate:
-    """Owns the permission that was last found given, and the millisecond in which that was."""
+    """Decides whether the process may write to the sink. Keeps the last positive answer, and the millisecond in which it was given."""
 
     def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
         self._current = current
@@ -67,11 +70,11 @@ class LeaseGate:
         self._given_ms = -1
 
     def may_write_now(self) -> bool:
-        """Return whether a heartbeat was confirmed lately, and since the last suspension.
+        """Return whether a heartbeat was confirmed lately, and since the last suspension of the process.
 
-        A sink that sends from a queue may ask before each record. The answer is reused while the wall clock shows the
-        same millisecond. The wall clock continues while a process is stopped or its machine sleeps, so after either the
-        permission is checked again.
+        A sink that sends from a queue may ask before each record, so the answer is reused while the wall clock shows the same millisecond.
+        That is safe, because the wall clock continues while a process is stopped or its machine sleeps, so the permission is checked again
+        afterwards.
         """
         now_ms, permission = self._clock.now_ms(), self._current.permission
         if now_ms == self._given_ms and permission is self._given:

@@ -1,4 +1,4 @@
-"""Records that could not be processed: their format, and the sink that keeps them."""
+"""Records that could not be processed (dead letters): their format, and the sink that keeps them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ from .sink_errors import close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
-"""The checkpoint of the dead-letter sink, which does not store the job's positions."""
+"""The checkpoint that is passed to the dead-letter sink. It has no state, because that sink does not store the job's positions."""
 OF_DEAD_LETTERS = "dead-letter sink"
 OF_SINK = "flink.sink."
-"""The beginning of every sink's keys."""
+"""The prefix of the keys of a sink's settings."""
 
 
 class DeadLetterHandler:
     """Handles a record that cannot be processed: fails the job, skips and counts the record, or writes a dead letter.
 
-    Owns the dead-letter sink, if there is one.
-
-    Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be
-    written again.
+    Owns the dead-letter sink, if there is one. Dead letters are flushed before the position moves past their records, so none is lost.
+    After a crash a dead letter may be written again.
 
     - `count(key, counter)`: counts a record of a shard (`Shard.key`) in one of its metrics.
-    - `rejected`: records that the sink got and rejected. They count as written too.
+    - `rejected`: number of records that the job's sink has rejected. They count as written too.
     """
 
     def __init__(
@@ -56,9 +54,9 @@ class DeadLetterHandler:
         self.rejected = 0
 
     async def open(self, job: SinkContext) -> SinkContext:
-        """Open the dead-letter sink. Return the context for the job's own sink, which rejects records through it.
+        """Open the dead-letter sink. Return the context for the job's own sink, with calls through which it rejects records.
 
-        State that the dead-letter sink returns is ignored, because this sink does not store the job's positions.
+        State that the dead-letter sink returns is ignored, because that sink does not store the job's positions.
         """
         if self._sink is not None:
             with _as_dead_letter_sink(self._sink, "open"):
@@ -76,7 +74,7 @@ class DeadLetterHandler:
             await self._write(batch.shard, found.record, found.reason)
 
     async def handle_rejected(self, record: RecordBatch, reason: str) -> None:
-        """Handle a record, a batch of one, that the sink can never write. Raises: SinkError if this fails the job."""
+        """Handle a record (a batch of one) that the sink can never write. Raises: SinkError if this fails the job."""
         await self.handle_all_rejected([(record, reason)])
 
     async def handle_all_rejected(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
@@ -113,7 +111,9 @@ class DeadLetterHandler:
 
     async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
         if self._sink is None:
-            raise AssertionError("a dead letter was requested without a dead-letter sink")
+            raise AssertionError(
+                "internal error: a dead letter was to be written without a dead-letter sink. Please report it"
+            )
         with _as_dead_letter_sink(self._sink, "write"):
             await self._sink.write(DeadLetter(shard, record, reason).batch())
         self._count(shard.key, "dead_letters")
@@ -122,34 +122,32 @@ class DeadLetterHandler:
 def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> ConfigurationError:
     """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
 
-    `more` is a further reason.
+    `more` is a further reason, which is added to the error's own.
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason, statement = (
         each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
     )
-    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
+    return error.changed(key, valid, reason, statement)
 
 
 @contextmanager
 def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
     try:
-        with naming_sink(sink, method, OF_DEAD_LETTERS, is_watched=method == "open"):
+        with naming_sink(sink, method, OF_DEAD_LETTERS):
             yield
     except ConfigurationError as error:
         raise dead_letter_sink_error(error) from error
 
 
-# DeadLetter: a record that could not be used, with the reason, and how it is written to a sink and read from there
-# (S7).
+# DeadLetter: a record that could not be used, with the reason, and how it is written to a sink and read again (S7).
 #
-# Each field of a stored dead letter is a field of `_Value` or of `DeadLetter`. If one stored dead letter cannot be
-# read,
-# the others still can.
+# Every field of a stored dead letter is read through `_Value` or `_Record`, which check its type. One dead letter that cannot be read does
+# not hinder the others.
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An original record, and why it could not be used. `place` identifies the dead letter in its storage."""
+    """A record that could not be used, unchanged, and the reason. `place` identifies the dead letter in its storage."""
 
     shard: Shard
     record: UserRecord
@@ -163,11 +161,11 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """The identity of the record: the shard's key and the record's numbers."""
+        """The identity of the record: `Shard.key`, sequence number and sub-sequence number."""
         return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
 
     def value(self) -> dict[str, Any]:
-        """Return the fields that are stored next to the columns of the record: the error, and the payload as text or else as base64."""
+        """Return the fields that are stored next to the columns of the record: the reason, and the payload as text or else as base64."""
         data = self.record.data
         try:
             value = _Value(self.reason, data.decode())
@@ -184,7 +182,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class _Value(msgspec.Struct, omit_defaults=True):
     """The fields of a dead letter that are stored next to the columns of its record.
 
-    Rows have a column for the payload, which is read instead.
+    `payload` is only used in files of lines. A table has a column with the payload.
     """
 
     error: str | None = None
@@ -198,7 +196,7 @@ class _Value(msgspec.Struct, omit_defaults=True):
 
 
 class _Record(msgspec.Struct, kw_only=True):
-    """The fields that lines and rows have in common."""
+    """The fields of the record that a line of a file and a row of a table have in common."""
 
     stream: str
     shard_id: str
@@ -210,12 +208,14 @@ class _Record(msgspec.Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         if not (is_valid_name(self.stream) and is_valid_name(self.shard_id) and self.sequence_number):
-            raise ValueError(f"{self.stream!r}, {self.shard_id!r} and {self.sequence_number!r} name no record")
+            raise ValueError(
+                f"{self.stream!r}, {self.shard_id!r} and {self.sequence_number!r} do not identify a record"
+            )
         if not 1970 <= self.approximate_arrival_timestamp.year < 9999:
-            raise ValueError(f"{self.approximate_arrival_timestamp} is not a time of arrival")
+            raise ValueError(f"{self.approximate_arrival_timestamp} cannot be the time at which a record arrived")
 
     def letter(self, data: bytes, value: _Value, place: Any) -> DeadLetter:
-        """Return the dead letter. A time without an offset is in UTC."""
+        """Return the dead letter that has this payload and these fields. An arrival time without an offset is in UTC."""
         arrival = self.approximate_arrival_timestamp
         record = UserRecord(
             data,
@@ -238,24 +238,30 @@ class _Row(_Record):
 
 
 def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
-    """Return a dead letter as the jsonl sink writes it. `name` is for errors. Raises: StateError if it cannot be read."""
+    """Return the dead letter in a line that the jsonl sink has written. Errors call the line `name`.
+
+    Raises: StateError if it cannot be read.
+    """
     read = check_document(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
     try:
         return read.letter(read.value.data, read.value, place)
-    except ValueError as error:  # the payload is not valid base64
+    except ValueError as error:  # Raised for a payload that is not valid base64.
         raise unreadable_error(name, error) from error
 
 
 def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
-    """Return a dead letter from the columns of a record. `name` is for errors. Raises: StateError if it cannot be read."""
+    """Return the dead letter in a row of a table, by column names. Errors call the row `name`.
+
+    Raises: StateError if it cannot be read.
+    """
     read = check_document(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):
-        raise unreadable_error(name, f"its data is of the type {type(read.data).__name__}")
+        raise unreadable_error(name, f"its column `data` must be bytes, but is of the type {type(read.data).__name__}")
     is_text = isinstance(read.value, str)
     value = read_document(read.value, _Value, name) if is_text else check_document(read.value, _Value, name)
     return read.letter(read.data, value, place)
 
 
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields by the names of columns. Files have Spark's camel-case names."""
+    """Return the fields with the names of columns in snake_case. Files of lines have Spark's camel-case names."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
 
+from ..metric_types import Histogram
 from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always_may_write, untraced
@@ -22,18 +22,21 @@ from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
-from .sink_errors import naming_sink, naming_write
+from .sink_errors import naming_sink, naming_writes
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
-"""How long the emitter runs before it yields to the readers if the sink never waits: as long as their last turn, within these limits."""
+"""The shortest and the longest time for which the emitter runs before it lets the readers run (seconds). In between, it runs for as long
+as they did.
+"""
 PERMISSION_POLL_SECONDS = 0.1
 
 
 class Emitter:
-    """The only caller of the sink, apart from checkpoints. Both take turns, so that calls never overlap.
+    """Emits records: gives batches to the sink, one at a time, and moves the position of a shard when `write` returns.
 
-    It is stopped and never cancelled, so that a write is never cut off.
+    Only the emitter and checkpoints call the sink. They take turns, so that calls never overlap. The emitter is stopped and never
+    cancelled, so that no write is cut off.
 
     `may_write_now` is asked before each write, because a worker that others may replace needs a permission (E4).
     """
@@ -53,6 +56,7 @@ class Emitter:
         self._sink = sink
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
+        self._write_call = naming_writes(sink)
         self._alignment = alignment
         self._intake = intake
         self._clock = clock
@@ -66,22 +70,30 @@ class Emitter:
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
-        self._sink_turn = _SinkTurn()
+        self._sink_turn = asyncio.Lock()
         """Held around every call of the sink."""
+        self._sink_error: Exception | None = None
+        """The error with which the sink may have lost records that checkpoints must not cover."""
+        self._times_trusted = 0
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0
         """Records in the call of the sink's `write` that is in progress."""
+        self.write_delays = Histogram()
+        """How long after their arrival in the stream records were written to the sink (ms)."""
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start(self, run: TerminationCondition) -> None:
-        """Start a run, with its bounds."""
+        """Prepare for a run with these bounds."""
         self._run = run
         self._is_stopping = False
 
     async def run(self, on_bounds_reached: Callable[[EndReason], None]) -> None:
-        """Emit until stopped. Call `on_bounds_reached` when the run has reached its bounds."""
+        """Emit until stopped.
+
+        `on_bounds_reached`: called with the reason when the run has reached its bounds.
+        """
         while not self._is_stopping:
             if (reason := self._run.end_reason()) is not None:
                 on_bounds_reached(reason)
@@ -96,13 +108,14 @@ class Emitter:
             await self._emit_watermark()
             if self._select_next() is None:
                 await self._wake.wait()
-                self._suspension.check()  # idleness must be judged again after a suspension, before anything is emitted (W7)
+                # After a suspension of the process it must be decided again which shards are idle, before anything is emitted (W7).
+                self._suspension.check()
                 self._turn_began = self._clock.monotonic()
         self._last_watermark_at = float("-inf")
         await self._emit_watermark()
 
     def stop(self) -> None:
-        """Return from `run` after the current write."""
+        """Make `run` return after the current write."""
         self._is_stopping = True
         self._wake.set()
 
@@ -113,13 +126,13 @@ class Emitter:
     # --- shards -----------------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Check again what may be emitted, because something changed."""
+        """Check again which shard may emit, because something has changed."""
         self._wake.set()
 
     def on_added(self, entry: ShardEntry) -> None:
-        """Count an added shard for watermarks from now on.
+        """Count a shard that was added for watermarks from now on.
 
-        It does not count for the run, because a shard that had ended before was not finished by this run.
+        It is not counted for the bounds of the run yet: if it had ended before the run, this run has not finished it.
         """
         self._alignment.update(entry)
         self.local_watermark.update(entry)
@@ -133,7 +146,9 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Count an emitted batch towards the bounds of the run, and towards the turn of its shard. The caller calls `on_changed` next."""
+        """Count an emitted batch towards the bounds of the run, and towards the turn of its shard. The caller calls `on_changed` after
+        this.
+        """
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 
@@ -145,30 +160,59 @@ class Emitter:
         self._wake.set()
 
     def on_heartbeat(self) -> None:
-        """Refresh the global watermark, even while idle or held back (W7), and let the emitter pass it to the sink."""
+        """Update the global watermark, even while no record is emitted (W7), and let the emitter pass it to the sink."""
         self._alignment.report()
         self._wake.set()
 
     # --- the sink ---------------------------------------------------------------------------------------------------------------
 
-    def between_writes(self) -> AbstractAsyncContextManager[None]:
-        """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this."""
-        return self._sink_turn
+    @asynccontextmanager
+    async def between_writes(self) -> AsyncIterator[None]:
+        """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this.
+
+        Raises: the error of the sink if an earlier call has raised, until `trust_sink` is called. A checkpoint that waited for the turn
+        would otherwise cover records that the sink has lost with the error.
+        """
+        async with self._sink_turn:
+            if self._sink_error is not None:
+                raise self._sink_error
+            with self._noting_errors():
+                yield
 
     @property
     def has_sink_failed(self) -> bool:
         """Whether a call of the sink has raised: the sink may have lost what it had not made durable."""
-        return self._sink_turn.has_failed
+        return self._sink_error is not None
+
+    def trust_sink(self) -> None:
+        """Let checkpoints be taken again although a call of the sink has raised.
+
+        Called when the sink says that it has lost nothing, and when nothing that it may have lost counts as emitted.
+        """
+        self._sink_error = None
+        self._times_trusted += 1
 
     async def wait_for_write(self) -> None:
-        """Wait until the write in progress has ended, and its position is counted."""
+        """Wait until the write in progress has ended and the position has moved past it."""
         async with self._sink_turn:
             pass
 
-    def _select_next(self) -> tuple[ShardEntry, int] | None:
-        """Return the shard that emits next, and how many records of its first batch.
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        trusted = self._times_trusted
+        try:
+            yield
+        except (FencedError, StoreUnavailableError):
+            raise  # A checkpoint that was not stored has lost nothing.
+        except Exception as error:
+            if trusted == self._times_trusted:
+                self._sink_error = error
+            raise
 
-        Alignment and the bounds choose it. Return None if there is no such shard, or the sink has no room.
+    def _select_next(self) -> tuple[ShardEntry, int] | None:
+        """Return the shard that emits next, and how many records of its first queued batch. Alignment and the bounds of the run decide.
+
+        Return None if no shard may emit, or if the sink has no room.
         """
         selected = self._alignment.select_next() if self._sink.has_room() else None
         if selected is None:
@@ -177,11 +221,12 @@ class Emitter:
         return entry, self._run.max_emittable(entry, count)
 
     async def _emit(self, entry: ShardEntry, count: int) -> bool:
-        """Write the next `count` records of a shard's first batch. Return whether the shard's position has moved. There are three cases:
+        """Write the next `count` records of a shard's first queued batch. Return whether the shard's position has moved. There are three
+        cases:
 
         1. The batch has no records: only the position moves.
-        2. The batch was written: the position moves in the same step (S1), still under the lock.
-        3. The shard was removed while the batch waited or was written: the batch only frees its memory (P6).
+        2. The batch was written: the position moves in the same step (S1), before another task can call the sink.
+        3. The shard was removed while the batch waited or was written: the position does not move, and the batch's memory is freed (P6).
         """
         batch, freed = entry.take(count)
         if batch.after_gap:
@@ -196,9 +241,9 @@ class Emitter:
         return is_emitted
 
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
-        """Wait for the permission to write (E4). Return False if the run stops, or the shard is no longer read here.
+        """Wait until this process may write (E4). Return False if the run stops, or if the shard is no longer read here.
 
-        If `was_begun`, a shard that is abandoned after the write began still waits for the permission.
+        `was_begun`: whether the write has begun already. Then a shard that is no longer read here waits for the permission too.
         """
         while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():
@@ -213,13 +258,16 @@ class Emitter:
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
-            # If this worker was replaced, others may have deleted the target of its writes, and they read its records again. Until
-            # that is known, the error waits. It counts once a heartbeat is confirmed, or if the run ends before. Otherwise the last
-            # checkpoint would store positions of records that the sink has lost with the error.
+            # If this worker was replaced, other workers may have deleted what it writes to, and they read its records again. Then the error
+            # does not matter. So it is raised only when a heartbeat is confirmed, or when the run ends. If the error were forgotten in the
+            # second case, the last checkpoint could store positions of records that the sink has lost.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
-                self._sink_turn.fail()  # even with StoreUnavailableError, because no write is repeated
+                self._sink_error = error  # even with StoreUnavailableError, because no write is repeated
                 raise
-            lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
+            lost = (
+                "the sink failed at %s of %s. This process may have lost its shards, so the error does not end the "
+                "job, and the records are read again: %s"
+            )
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
             is_written = False
         finally:
@@ -228,30 +276,35 @@ class Emitter:
             self.records += len(batch)
         if not is_written or entry.is_removed:
             return False
-        entry.advance(batch, global_watermark, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        entry.advance(batch, global_watermark, now_ms)
+        if len(batch) and entry.state.arrival_ms is not None:
+            # The last record stands for the batch: to count each record would cost as much again as to write it to a fast sink.
+            self.write_delays.add_many(now_ms - entry.state.arrival_ms, len(batch))
         return True
 
     async def _write_to_sinks(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         if batch.poisoned:
             await self._handle_undeserialized(batch)
-            # The target of dead letters may be slow, so the permission may be gone by now. A hand-over waits for a write that has
-            # begun.
+            # Writing the dead letters may have taken long, so the permission is checked again. A write that has begun delays the transfer
+            # of its shard.
             if len(batch) and not await self._may_write(entry, was_begun=True):
                 return False
         if len(batch):
             self.records_in_write = len(batch)
-            with naming_write(self._sink, batch):
+            with self._write_call.about(entry.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:
-                    tell_user_error(error, batch)
+                    tell_user_error(error, self._sink, batch)
                     raise
         return True
 
     async def _yield_to_readers(self) -> None:
         """Let the readers run, even if the sink never waits (F1).
 
-        The emitter's next turn is as long as the readers' turn was. With a shorter one, many readers would fill the queues.
+        The emitter's next turn is as long as this turn of the readers. If it were shorter, many readers would fill the queues faster than
+        the emitter empties them.
         """
         yielded_at = self._clock.monotonic()
         if yielded_at - self._turn_began < self._turn_seconds:
@@ -264,43 +317,25 @@ class Emitter:
         if self._clock.monotonic() - self._last_watermark_at < self._emit_interval:
             return
         self._last_watermark_at = self._clock.monotonic()
-        # Decided while holding the lock, because a shard may become active again during a flush. An earlier value would be too high
-        # (W1).
+        # Computed while no other call of the sink runs, because a shard may become active again during a flush. A value computed before
+        # would then be too high (W1).
         async with self._sink_turn:
             value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
-                with naming_sink(self._sink, "watermark"):
+                with self._noting_errors(), naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)
             elif self.local_watermark.take_idle_transition():
-                with naming_sink(self._sink, "idle"):
+                with self._noting_errors(), naming_sink(self._sink, "idle"):
                     await self._sink.idle()
 
 
-class _SinkTurn(asyncio.Lock):
-    """A lock that remembers whether its block has raised. A context manager around a lock would take four times as long for each batch."""
-
-    has_failed = False
-
-    def fail(self) -> None:
-        """Remember a failure that its block did not raise, or that counts although its kind does not."""
-        self.has_failed = True
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # With StoreUnavailableError a checkpoint has lost nothing, and is repeated.
-        if isinstance(error, Exception) and not isinstance(error, StoreUnavailableError):
-            self.has_failed = True
-        self.release()
-
-
-def tell_user_error(error: Exception, batch: RecordBatch) -> None:
+def tell_user_error(error: Exception, sink: Sink, batch: RecordBatch) -> None:
     """Log an error of a sink that is user code, with its traceback and the record at which it was raised.
 
-    Errors of our own sinks need no such line, and MapSink has already logged the error of a handler.
+    Errors of built-in sinks are not logged here. `MapSink` has already logged the error of its handler.
     """
     if for_log(error) is not None and not was_logged(error):
         first = batch.sequence_numbers[0]
-        where = f"the sink failed at a batch of {batch.shard.key} that begins at record {first}"
+        where = f"the sink {type(sink).__name__} failed in `write` at a batch of {batch.shard.key} that begins at record {first}"
         add_note(error, where)
         log_user_error(log, error, where, batch.shard.key, first)

@@ -18,12 +18,12 @@ MIN_READ_BYTES = 64 * 1024
 
 
 class MemoryBudget:
-    """Owns how many bytes a worker has queued or reserved, and decides which shard may read next.
+    """Counts how many bytes a worker has queued or reserved, and decides which shard may read next.
 
     - A shard with an empty queue may always read one batch, even if that exceeds the budget.
     - The rest of the budget goes to the shard with the lowest next watermark first.
-    - A shard that alignment holds back gets none of the rest. Otherwise the shards ahead would use up the budget, and
-      the shard that they wait for could never read.
+    - A shard that alignment holds back gets none of the rest. If it did, the shards ahead would use up the budget, and the shard that they
+      wait for could never read.
     """
 
     def __init__(self, limits: BudgetLimits) -> None:
@@ -32,7 +32,10 @@ class MemoryBudget:
         self._readers = 1
 
     def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """Replace the reservation of a read that returned by the bytes that arrived. After each empty read a shard reserves less."""
+        """Replace the reservation of a read that has returned by the bytes that arrived.
+
+        After each empty read the shard reserves less for its next one.
+        """
         self.used += arrived_bytes - entry.reservation.bytes
         entry.reservation.settle(arrived_bytes)
 
@@ -41,7 +44,7 @@ class MemoryBudget:
         self.used -= freed_bytes
 
     def cancel_read(self, entry: ShardEntry) -> None:
-        """Release the reservation of a shard's next read, which does not take place."""
+        """Release the reservation for a shard's next read, because the shard is not read any further."""
         self.used -= entry.reservation.bytes
         entry.reservation.reserve(0)
 
@@ -52,10 +55,9 @@ class MemoryBudget:
     def reserve_read(self, entry: ShardEntry) -> int:
         """Reserve memory for a shard's next read. Return how many bytes it may read, or 0 if it must wait.
 
-        The reservation is twice the expected size of the read, so that the same memory is not granted to many reads. A
-        shard with queued records or dead letters may read only what is reserved. A shard with an empty queue may read
-        at least a fair share, because after a silence it may have much to read. A first read reserves its fair share,
-        because a thousand shards may start at once.
+        The reservation is twice the expected size of the read, so that the same memory is not promised to many reads. A shard with queued
+        records or dead letters may read only what is reserved. A shard with an empty queue may read at least its fair share, because after
+        a silence it may have much to read. A first read reserves its fair share, because a thousand shards may start at once.
         """
         queue, reservation = entry.reading.queue, entry.reservation
         has_queue = bool(queue.unhandled)
@@ -73,11 +75,11 @@ class MemoryBudget:
         return reservation.bytes if has_queue else max(reservation.bytes, fair_share)
 
     def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
-        """Return why a shard's next read waits, by the limits of this budget; None if it does not wait."""
+        """Return why a shard's next read waits under the limits of this budget, or None if it does not wait."""
         return why_blocked(entry, self._limits)
 
     def is_over_shard_limits(self, entry: ShardEntry) -> bool:
-        """Return whether a shard must emit before it may read more, however much memory is free."""
+        """Return whether a shard must emit records before it may read more, however much memory is free."""
         return self.why_blocked(entry) in LIMITS_OF_THE_SHARD
 
     def _may_queue_more(self, entry: ShardEntry) -> bool:
@@ -89,11 +91,11 @@ BEFORE_ALL_WATERMARKS = float("-inf")
 
 
 class PendingReads:
-    """Owns which shards wait for memory before their next read.
+    """Keeps which shards wait for memory before their next read.
 
-    A shard over a limit of its own (held back, too much queued) is tried again when it has emitted. The others wait for
-    memory of the worker and get it in the order of their next watermarks. So an emission costs the same with one shard
-    held back as with a thousand.
+    A shard over a limit of its own (held back by alignment, or too much queued) is tried again only when it has emitted. The other shards
+    wait for memory of the worker, and get it in the order of their next watermarks. So an emission costs the same with one shard held back
+    as with a thousand.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -113,7 +115,7 @@ class PendingReads:
             self._remove(entry)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Try the read of a shard that has emitted, then the reads of other shards."""
+        """Try the read of this shard, which has emitted, and then the reads of other shards, which may get its memory."""
         if entry.key in self._waiting:
             self._try_to_grant(entry)
         self._grant_in_order()
@@ -137,7 +139,7 @@ class PendingReads:
             self._update_order(entry)
 
     def _grant_in_order(self) -> None:
-        """Grant free memory to the lowest next watermark first, until one read does not fit."""
+        """Give free memory to the shard with the lowest next watermark first, until one read does not fit."""
         while (lowest := self._waiting_for_memory.lowest()) is not None:
             entry = self._waiting[lowest[1]]
             if not entry.reservation.is_requested:
@@ -160,7 +162,7 @@ class PendingReads:
 
 
 class ReadBlock(Enum):
-    """The condition that must end before the shard's next read."""
+    """The reason why a shard's next read waits."""
 
     PARENTS = "it waits for the end of its parents"
     ALIGNMENT = "held back by alignment"

@@ -1,4 +1,4 @@
-"""SuspensionDetector finds out whether this process was suspended or starved of CPU (W3, W7)."""
+"""SuspensionDetector finds out whether this process was suspended (stopped, or on a sleeping machine) or got too little CPU (W3, W7)."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,18 +6,19 @@ from collections.abc import Callable
 from recordpublisher.publishers.clock import Clock
 
 TICK_SECONDS = 0.5
-"""Time between two ticks."""
+"""Time between two ticks of the event loop, which are timers (seconds)."""
 GAP_SECONDS = 2.0
-"""A tick that is later than this means that the process was suspended (SIGSTOP, a sleeping machine, a blocked loop)."""
+"""A tick that is later than this shows that the process was suspended: SIGSTOP, a sleeping machine, a blocked event loop (seconds)."""
 
 
 class SuspensionDetector:
-    """Owns the time of the last tick of the event loop, and the total time in which the process should have run and did not.
+    """Measures the time in which this process should have run and did not (lost time), from the lateness of a timer in the event loop.
 
-    A CPU quota of 10 ms in 100 shows no gap, but every tick is late. That time is also lost, and does not count as
-    observed (W3). The clock counts the sleep of a machine, but not the pause of a virtual one: then only the wall clock
-    shows the gap. If a user sets the wall clock ahead, this looks the same. It costs no more than one read of each
-    silent shard.
+    With a CPU quota, for example 10 ms in 100, there is no long gap, but every tick is late. That time is lost too, and does not count as
+    time in which a shard was observed (W3).
+
+    The clock counts the sleep of a machine, but not the pause of a virtual one. Then only the wall clock shows the gap. A user who sets the
+    wall clock ahead causes the same picture; that costs no more than one read of each silent shard.
     """
 
     def __init__(self, clock: Clock, on_resume: Callable[[float], None]) -> None:
@@ -39,7 +40,7 @@ class SuspensionDetector:
         return self._ran + min(self._clock.boottime() - self._tick_at, TICK_SECONDS)
 
     def reset(self) -> None:
-        """Start measuring now. The time between two runs is not lost."""
+        """Start measuring now, so that the time before (between two runs) does not count as lost."""
         self._tick_at = self._clock.boottime()
         self._wall_at = self._clock.now_ms()
 
@@ -52,13 +53,17 @@ class SuspensionDetector:
             self.tick()
 
     def tick(self) -> None:
-        """Measure until now. Called while the event loop runs."""
+        """Add the time since the last tick: the part by which the tick was late is lost. Called while the event loop runs."""
         self.check()
         self._ran = self.running_seconds
         self.reset()
 
     def check(self) -> None:
-        """Detect a gap now. Call this before idleness is judged and before records are emitted, because either may be the first to run."""
+        """Find out now whether the process was suspended, without waiting for the next tick.
+
+        Called before it is decided whether shards are idle, and before records are emitted: either may be the first code to run after a
+        suspension.
+        """
         late = self._seconds_since_tick() - TICK_SECONDS
         if late <= 0:
             return

@@ -9,7 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, naming_publisher
-from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
+from recordpublisher.publishers.base import (
+    RecordPublisherFactory,
+    RunResult,
+    make_publisher,
+)
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError, PluginError
 from recordpublisher.publishers.log_fields import key_fields, log_fields
@@ -41,7 +45,7 @@ log = logging.getLogger("recordpublisher.fetcher")
 
 
 class ReadTasks:
-    """Owns the reading tasks of a run."""
+    """Starts and ends the readers of a run: one task for each shard that is read."""
 
     def __init__(
         self,
@@ -67,13 +71,13 @@ class ReadTasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
         self._cancelled: set[asyncio.Task[None]] = set()
-        """Readers of this run that were cancelled. A reader that ends as cancelled without being in this set has failed."""
+        """Readers of this run that were cancelled by this class. If another reader ends as cancelled, its publisher has failed."""
 
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
-        """Start a reader for each of these shards that may be read and has none. Return those shards.
+        """Start a reader for each of these shards that may be read and has none. Return the shards that have started.
 
-        A shard that was stopped while it waited starts without a reader. Otherwise its stored position would say that
-        it waits.
+        A shard that was abandoned while it waited for its parents counts as started, but gets no reader. Its stored position must not say
+        that it still waits.
         """
         started: list[ShardEntry] = []
         for entry in entries:
@@ -92,11 +96,11 @@ class ReadTasks:
         """Read no more of a shard in this run. Records that are already queued are still emitted."""
         if entry.needs_reader:
             entry.finish_reading()
-            if entry.key in self._tasks:  # otherwise its reader has failed
+            if entry.key in self._tasks:  # The task is missing if its reader has failed.
                 self._cancel(self._tasks[entry.key])
 
     def abandon(self, entry: ShardEntry) -> None:
-        """Read no more of a shard, and drop its queue, because another process has the shard, or will have it."""
+        """Read no more of a shard, and drop its queued records, because another process reads the shard now or soon."""
         task = self._tasks.pop(entry.key, None)
         if task is not None:
             self._abandoned.add(task)
@@ -110,7 +114,7 @@ class ReadTasks:
 
     @property
     def hung(self) -> list[str]:
-        """The readers that have not ended although they were cancelled, with the line at which each of them waits."""
+        """The readers that have not ended although they were cancelled, each with the line of code at which it waits."""
         return [self._words_of(task).rstrip(",") for task in self._cancelled if not task.done()]
 
     def cancel(self) -> None:
@@ -121,8 +125,8 @@ class ReadTasks:
     async def stop(self) -> None:
         """Cancel every reader, and drop the records that were read but not emitted.
 
-        The job continues without a publisher that does not end within `flink.job.drain.timeout`: its consumer accepts nothing
-        more.
+        If a publisher does not end within `flink.job.drain.timeout`, the job continues without it. Batches that it still produces are
+        ignored.
         """
         self.cancel()
         await self._end_or_leave([*self._tasks.values(), *self._abandoned])
@@ -147,13 +151,13 @@ class ReadTasks:
         return f"the publisher of {type(self._factory).__name__} for {shard}, which waits at {waiting_line(task)},"
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
-        # Cancel only once, because a second cancellation would cut off the work that the first one began.
+        # A reader is cancelled only once, because a second cancellation would interrupt what it does to end properly.
         if task not in self._cancelled:
             self._cancelled.add(task)
             task.cancel()
 
     def _started(self, entry: ShardEntry) -> list[ShardEntry]:
-        """Start the reader, unless the run needs no more of the shard, or the shard was abandoned."""
+        """Start the reader of a shard if the run still needs one. Return the shard in a list, or an empty list if it was abandoned."""
         if entry.needs_reader:
             self._start(entry)
         return [] if entry.reading.is_abandoned else [entry]
@@ -188,10 +192,7 @@ class ReadTasks:
     async def _read(self, entry: ShardEntry) -> None:
         try:
             result = await self._read_to_end(entry)
-        except Exception as error:
-            naming_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
-            raise
-        except asyncio.CancelledError:  # `on_done` knows whether it was asked for.
+        except (Exception, asyncio.CancelledError):  # `on_done` knows whether it was asked for.
             raise
         except BaseException as error:
             name = f"the publisher of {type(self._factory).__name__} for {entry.key}"
@@ -211,7 +212,8 @@ class ReadTasks:
                 if not self._gaps.accept(entry, error):
                     raise
                 if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
-                    # The shard has not even an oldest record, so the whole shard is past retention. Its children, if any, are listed.
+                    # The shard does not even have an oldest record, so the whole shard is past retention. Its children, if there are any,
+                    # are listed.
                     self._intake.end(entry, ())
                     return RunResult.COMPLETE
                 position = StartingPosition.trim_horizon()
@@ -233,14 +235,18 @@ class ReadTasks:
             on_swallowed=partial(self._on_failed, entry),
             check_end=partial(self._ends.check, entry.shard),
         )
-        return await consumer.run()
+        try:
+            return await consumer.run()
+        except Exception as error:
+            naming_publisher(error, f"`{type(publisher).__name__}.run` for {entry.key}")
+            raise
 
 
-# ReadIntake queues the batches of the readers, settles their memory, and decides when the next read may start.
+# ReadIntake queues the batches of the readers, accounts for their memory, and decides when the next read may start.
 
 
 class ReadIntake:
-    """The receiving side of every shard reader."""
+    """Receives the batches of all readers, and queues them by shard."""
 
     def __init__(
         self,
@@ -259,7 +265,7 @@ class ReadIntake:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes queued or reserved, as held in memory."""
+        """Bytes of memory held by queued batches, or reserved for reads."""
         return self._budget.used
 
     def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
@@ -271,7 +277,7 @@ class ReadIntake:
         return QueueingShardOutput(self, entry)
 
     def share_among(self, readers: int) -> None:
-        """Set how many shards are read from now on, and share the memory."""
+        """Divide the memory between this many shards from now on."""
         self._budget.share_among(readers)
 
     def reserve_first_read(self, entry: ShardEntry) -> int:
@@ -281,7 +287,7 @@ class ReadIntake:
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
         """Queue a batch, then wait until the next read may start. Return how many bytes that read may bring.
 
-        Raises: DataLossError if records before the batch passed the retention unread, and the job does not accept that.
+        Raises: DataLossError if records before the batch expired unread, and the job does not accept that.
         """
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
@@ -292,27 +298,27 @@ class ReadIntake:
         self._gaps.on_read(entry, batch)
         self._budget.settle_read(entry, 0 if batch.is_empty_read else batch.held_bytes)
         self._budget.release(entry.on_read(batch, at))
-        del batch  # so that its memory is freed as soon as it is emitted (P6)
+        del batch  # Without this, the local name would keep the batch's memory after it was emitted (P6).
         if entry.reading.needs_no_more:
-            # There is no further read. The reader does not wait, because it may still have to report the shard's end.
+            # The reader does not wait for another read, because there is none, and it may still have to report the shard's end.
             return 0
         read_bytes = self._budget.reserve_read(entry) or await self._pending_reads.wait(entry)
         self._gaps.on_request(entry)
         return read_bytes
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
-        """Remember that a shard was read to its end. It has ended if nothing is queued, and drains otherwise."""
+        """Mark a shard as read to its end. It has ended now if nothing is queued, otherwise when its queue is emitted."""
         self._budget.settle_read(entry, 0)
         self._on_children_found(children)
         entry.end_of_reading(children)
 
     def on_emitted(self, entry: ShardEntry, freed_bytes: int) -> None:
-        """Start reads that wait for memory, because a shard has emitted and freed bytes."""
+        """Free this many bytes, which the shard has emitted, and start reads that wait for memory."""
         self._budget.release(freed_bytes)
         self._pending_reads.on_emitted(entry)
 
     def retry_pending_reads(self) -> None:
-        """Try every read that waits for memory. Called at each heartbeat."""
+        """Start the reads that wait for memory, where it is free by now. Called at each heartbeat."""
         self._pending_reads.retry_all()
 
     def drop(self, entry: ShardEntry) -> None:

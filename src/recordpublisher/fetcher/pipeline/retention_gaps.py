@@ -29,10 +29,10 @@ LOG_INTERVAL_MS = 60_000
 
 
 class RetentionGaps:
-    """Owns the check that no records were lost before a read. If `check` is None, nothing is checked.
+    """Checks before a batch is queued whether records before it have expired unread. If `check` is None, nothing is checked.
 
-    From a position that is past retention the service silently continues at the oldest record it has. The check costs a
-    read one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls.
+    A read from a position that is past retention does not fail: the service silently continues at the oldest record it has. For most reads
+    the check is one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls to the service.
     """
 
     def __init__(
@@ -46,20 +46,20 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set the time that a start at LATEST, or at an age of `ago_ms`, stands for (P3).
+        """Set the time that replaced LATEST, or a start at an age of `ago_ms` (P3).
 
-        The job first started `ago_ms` later. Records that had expired before that are not lost by this job: a job that starts two
-        days back reads the records that are left.
+        The job first started `ago_ms` after that time. Records that had expired before its first start were not lost by this job: a job
+        that starts two days back reads the records that are left.
         """
         self._pinned_ms = pinned_ms
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """Start to check whether records between the entry's state and the first read of its new reader have expired.
+        """Prepare the checks of a new reader of this shard: from when on no record may have expired.
 
-        A shard that was never read was opened after its parents were last known to be open. The time when their end was read does
-        not count, because that may be much later. A start that was pinned to a time (P3) counts from the moment when it was
-        pinned. If the time of a position is unknown, the first read is checked.
+        For a shard that was never read, that is the time until which its parents were last known to be open. The time when their end was
+        read does not count, because it may be much later. A start that replaced LATEST (P3) counts from the job's first start. If the time
+        of a position is unknown, the first read is always checked.
         """
         entry.start_after(parents)
         state = entry.snapshot_state
@@ -72,50 +72,55 @@ class RetentionGaps:
         entry.progress.start(position, seen_ms, self._suspension.lost_seconds)
 
     def needs_check(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Return whether `check` must examine a batch before it is queued. This costs one comparison for each batch."""
+        """Return whether `check` must be called for a batch before it is queued."""
         seen_ms = latest(entry.progress.seen_ms, entry.progress.counted_ms)
         if self._check is None or not may_have_gap(seen_ms, self._clock.now_ms()):
             return False
         return _has_records(batch) or batch.millis_behind_latest == 0
 
     async def check(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Check for a gap before the batch. Raises: DataLossError if there is one and the job does not accept that."""
+        """Check whether records before this batch have expired unread.
+
+        Raises: DataLossError if some have, and the job does not accept that.
+        """
         progress, seen_ms = entry.progress, entry.progress.seen_ms
         assert self._check is not None
         assert seen_ms is not None
         if await self._was_read_before_suspension(entry, batch):
-            return  # the batch says nothing about the time since the suspension; the next read does
+            return  # This batch may have been read before the suspension, so it proves nothing. The next read is checked.
         next_ms = to_millis(batch.records[0].arrival) if batch.records else self._clock.now_ms()
         gap = await self._check.gap_after(entry.shard, progress.position, seen_ms, next_ms)
         if gap is RetentionGap.LOST and not _has_records(batch):
-            gap = RetentionGap.NOT_CHECKED  # the oldest record may have arrived after this empty read
+            gap = (
+                RetentionGap.NOT_CHECKED
+            )  # The oldest record may have arrived after this empty read, so it proves no gap.
         if gap is RetentionGap.LOST:
             self._on_lost(entry)
         elif gap is RetentionGap.NOT_CHECKED:
             self._on_not_checked(entry)
         if gap is not RetentionGap.NONE:
-            progress.on_gap(self._clock.now_ms())  # so that the gap is counted once
+            progress.on_gap(self._clock.now_ms())  # The time is set, so that the same gap is not counted again.
 
     def marked(self, entry: ShardEntry, batch: RecordBatch) -> RecordBatch:
-        """Return the batch, marked if it is the first one behind a gap that the job has accepted.
+        """Return the batch, marked if it is the first one after a gap that the job has accepted.
 
-        Records from before the gap may still be queued, so the sink is notified when the marked batch is emitted.
+        The sink is notified of the gap when the marked batch is emitted, and not now, because records from before the gap may still be
+        queued.
         """
         return entry.progress.take_gap(batch)
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Record that a batch was queued, so that reading continues after it."""
+        """Note that a batch was queued: the next check is about the time after it."""
         entry.progress.on_read(batch, self.read_ms(entry))
 
     def on_request(self, entry: ShardEntry) -> None:
-        """Remember that the next read may start."""
+        """Note the time, because the next read may start now."""
         entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:
         """Return the latest time at which the last batch can have been read (epoch ms).
 
-        Time in which the process was suspended since the request is subtracted, because it may have passed after the
-        response.
+        If the process was suspended since the request, that time is subtracted, because the suspension may have come after the response.
         """
         return self._clock.now_ms() - round(self._lost_seconds(entry) * 1000)
 
@@ -123,10 +128,10 @@ class RetentionGaps:
         return self._suspension.lost_seconds - entry.progress.lost_seconds
 
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Return whether the batch may have waited in this process during a suspension.
+        """Return whether the batch may have been read before a suspension, and waited in this process during it.
 
-        This is so if its first record arrived before the suspension, or would have expired by now if the retention is known. An
-        empty batch may always have waited.
+        That is so if its first record arrived before the suspension, or would have expired by now if the retention is known. An empty batch
+        may always have waited.
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
@@ -148,21 +153,23 @@ class RetentionGaps:
             raise error
 
     def accept(self, entry: ShardEntry, error: DataLossError) -> bool:
-        """Count and log lost records, and return True, if the job accepts that (`flink.state.dataloss=CONTINUE`)."""
+        """Return whether the job continues although records were lost (`flink.state.dataloss=CONTINUE`). If it does, count and log the
+        loss.
+        """
         if not self._accepts_loss:
             return False
         entry.metrics.add("retention_gaps")
         entry.progress.on_accepted()
         if self._may_log(entry):
-            log.error("%s; continuing because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
+            log.error("%s; the job continues because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
         return True
 
     def _on_not_checked(self, entry: ShardEntry) -> None:
         entry.metrics.add("retention_not_checked")
         if self._may_log(entry):
             log.warning(
-                "%s was not read for longer than a stream may keep its records. It shows no records of that time: whether some came and "
-                "went unread is not known",
+                "%s was not read for longer than a stream may keep its records, and has no records of that time. "
+                "It is not known whether some expired unread",
                 entry.key,
                 extra=about(entry.key),
             )
@@ -176,13 +183,13 @@ class RetentionGaps:
 
 
 def _has_records(batch: RecordBatch) -> bool:
-    # `raw_count` includes records that were taken out because they cannot be used
+    # `raw_count` also counts records that were taken out of the batch because they cannot be used.
     return len(batch.records) > 0 or batch.raw_count > 0
 
 
-# ShardObservation: what one read observed of a shard, in addition to its records.
+# ShardObservation is what one read observed of a shard, in addition to its records.
 #
-# Silence: what several reads observed of its silence (W3).
+# Silence is how long a shard that is read in several runs has had no records (W3).
 
 
 class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -190,14 +197,14 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
     - `at_tip`: whether the last read was at the tip, and all records were emitted.
     - `tip_seen_ms`: when the first and the last response at the tip arrived.
-    - `past_event_time`: whether the next record is above the bound `until_event_time`. `next_watermark` is its
-      watermark (W1).
-    - `silent_ms`: how long the read observed the shard silent (W3).
-    - `behind_ms`: MillisBehindLatest of the last response; None without a response, or if the service does not tell.
-    - `children`: the children that the ended shard named.
+    - `past_event_time`: whether the next record is above the bound `until_event_time`. `next_watermark` is the watermark of that record
+      (W1).
+    - `silent_ms`: how long the shard had no records during the read (W3).
+    - `behind_ms`: MillisBehindLatest of the last response; None without a response, or if the service does not report it.
+    - `children`: the children that the shard named at its end.
     - `failure`: the error of the last call, if the read ended while the call was retried.
-    - `taken_over`, `refused`: subscriptions that another caller took over, and calls refused because the consumer is in
-      use (F10).
+    - `taken_over`, `refused`: number of subscriptions that another caller took over, and of calls that were refused because the registered
+      consumer is in use (F10).
     """
 
     at_tip: bool = False
@@ -212,7 +219,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     refused: int = 0
 
     def had_response(self, records: int) -> bool:
-        """Return whether the service responded to any request of this read, which returned `records` records."""
+        """Return whether the service has answered any request of this read, which returned `records` records."""
         return records > 0 or self.behind_ms is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -222,9 +229,9 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardObservation:
-        """Return the observation that `to_json` has written.
+        """Return the observation from the dict of `to_json`.
 
-        Raises: StateError if a field does not fit; KeyError or ValueError if a child is malformed.
+        Raises: StateError if a field has the wrong type; KeyError or ValueError if a child is malformed.
         """
         children = tuple(map(shard_from_json, entries.get("children", ())))
         seen = check_document({**entries, "children": ()}, cls, "what was seen of a shard")
@@ -232,7 +239,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """How long (ms) a shard that is read in several runs was observed silent, up to the last response at the tip, at `tip_ms`.
+    """How long (ms) a shard has had no records, over several reads up to the last response at the tip, which arrived at `tip_ms`.
 
     `tip_ms` is None after a read that ended before the tip.
     """
@@ -243,13 +250,12 @@ class Silence(msgspec.Struct, frozen=True):
     def after(self, seen: ShardObservation, records: int) -> Silence:
         """Return the silence after one more read (W3).
 
-        Within a read the fetcher's own observation counts (`IdlenessTimer`). Between two reads this differs from the
-        fetcher. The fetcher counts at most a few seconds between two responses, because a response may be older than
-        its arrival. Here the later read starts at the position where the earlier one ended: if both were at the tip,
-        nothing arrived between them, however long that was.
+        Within a read, the silence that the fetcher has observed counts (`IdlenessTimer`), which is at most a few seconds for each response,
+        because a response may be older than its arrival. Between two reads the whole time counts: the later read starts where the earlier
+        one ended, so if both were at the tip, nothing arrived in between, however long that was.
 
-        A read without any response changes nothing (fan-out may send its first event only after 5 s). Records, or a
-        read that ended before the tip, reset the silence.
+        A read without any response changes nothing (enhanced fan-out may send its first event only after 5 s). Records, or a read that
+        ended before the tip, reset the silence.
         """
         if not seen.had_response(records):
             return self

@@ -6,31 +6,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recordpublisher.publishers.errors import PluginError, StateError
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.user_code import PluginCall, close_or_leave
 
 from ..checkpoints.snapshot import checked_snapshot
 from ..sink import Sink, State
 
 
-def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool = True) -> PluginCall:
-    """Name the sink in errors of the block, which calls a method of the sink.
+def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
+    """Name the sink in errors of the block, which calls a method of the sink. `kind` says what the sink is to the job."""
+    return PluginCall(sink, method, note=_note(sink, method, kind))
 
-    - `kind`: what the sink is to the job.
-    - `is_watched`: whether a call that does not return is logged.
+
+def naming_writes(sink: Sink) -> PluginCall:
+    """Name the sink in writes that do not return, and in exceptions that are not errors; each write is `about` a shard.
+
+    `tell_user_error` says at which record an error was raised.
     """
-    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=is_watched)
-
-
-def naming_write(sink: Sink, batch: RecordBatch) -> PluginCall:
-    """Name the sink in exceptions of a write that are not errors. `tell_user_error` says at which record an error was raised."""
-    return PluginCall(sink, "write", batch.shard.key, note="", is_watched=False)
+    return PluginCall(sink, "write", note="")
 
 
 def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
-    """Return the snapshots that a sink's `open` or `flush` has returned.
+    """Return the snapshots that a sink's `open` or `flush` has returned, as a list.
 
-    Raises: PluginError if it is not a mapping or a sequence of them; StateError if one cannot be read. Both name the sink's method.
+    Raises: PluginError if the result is neither a mapping nor, from `open`, a sequence of mappings; StateError if a snapshot cannot be
+    read. Both name the sink's method.
     """
     found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
     name = f"`{type(sink).__name__}.{method}`"
@@ -39,7 +39,7 @@ def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
         or not isinstance(found, Sequence)
         or not all(isinstance(each, Mapping) for each in found)
     ):
-        raise PluginError(f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored")
+        raise PluginError(f"{name} returned {repr_of(returned)}: return None, or the state that the sink has stored")
     try:
         for each in found:
             checked_snapshot(each)
@@ -49,7 +49,10 @@ def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
 
 
 async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
-    """Close a sink, but wait no longer than `seconds` for it. Raises: the error of its `close`, with a note that names the sink."""
+    """Close a sink, but wait no longer than `seconds` for it.
+
+    Raises: the error of its `close`, with a note that names the sink.
+    """
     await close_or_leave(sink, seconds, _note(sink, "close", kind))
 
 

@@ -1,1 +1,1 @@
-"""Tracks which shards exist, which of them this worker owns, and the state of each. Start at `shard_table.py`."""
+"""Tracks which shards exist, which of them this worker reads, and how far each was read. Start at `shard_table.py`."""

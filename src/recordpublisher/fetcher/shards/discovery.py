@@ -9,8 +9,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, overload
 
+from recordpublisher.publishers.base import is_fault_of_plugin
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    PluginError,
+    RecordPublisherError,
+    StreamNotFoundError,
+)
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
@@ -31,9 +38,9 @@ class ShardLister(Protocol):
 
 
 class ShardDiscovery:
-    """Lists shards. Owns which streams are read, and which of them are known to be deleted.
+    """Lists the shards of the job's streams. Keeps which streams are read, and which of them are known to be deleted.
 
-    `streams` is a list that may change (S10), or names that stay the same.
+    `streams` is a `StreamList`, which may change while the job runs (S10), or a sequence of names, which stay the same.
     """
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
@@ -42,19 +49,20 @@ class ShardDiscovery:
         self._interval = interval_ms / 1000
         self.deleted: set[str] = set()
         self.opened = set(self.streams)
-        """Streams that are read. Other streams of the list do not exist yet, could not be listed, or were added a moment ago."""
+        """The streams that are read. A stream of the list may be missing here: it does not exist yet, could not be listed, or was added
+        a moment ago.
+        """
         self._has_listed = False
         self.not_found: set[str] = set()
-        """Streams that the last listing of all streams did not find, and of which a warning was logged."""
+        """Streams that the last listing of all streams did not find. One warning was logged for each."""
 
     async def list_all(self) -> list[Shard]:
         """Return every shard of every stream.
 
-        Streams that do not exist are left out, with one warning, if the list may change or a fixed list was listed
-        before: such a stream was deleted, and the job continues to read the others.
+        A stream that does not exist is left out, with one warning, if the list of streams may change, or if all streams of a fixed list
+        existed at an earlier call. Such a stream was deleted, and the job continues to read the others.
 
-        Raises: StreamNotFoundError if no stream exists, or a stream of a fixed list has never existed; any other error
-        of a listing.
+        Raises: StreamNotFoundError if no stream exists, or a stream of a fixed list has never existed; any other error of a listing.
         """
         found: list[Shard] = []
         missing: list[StreamNotFoundError] = []
@@ -76,24 +84,25 @@ class ShardDiscovery:
         return found
 
     def on_deleted(self, stream: str) -> None:
-        """Remember that a stream was deleted. It is read again when a stream of the same name exists again."""
+        """Mark a stream as deleted. It is read again when a stream of the same name exists."""
         self.deleted.add(stream)
         self.opened.discard(stream)
 
     async def list_stream(self, stream: str) -> list[Shard]:
-        """Return every shard of one stream. Raises: StreamNotFoundError if it does not exist, KinesisError if the listing fails."""
+        """Return every shard of one stream. Raises: StreamNotFoundError if the stream does not exist; KinesisError if the listing fails."""
         return await self._lister.list_shards(stream)
 
     @property
     def all_deleted(self) -> bool:
-        """Whether no stream is left, and none can be added."""
+        """Whether every stream of a fixed list was deleted, so that no stream is left to read."""
         return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
-        """List periodically. A failed listing never ends the job (S3). Return when the last stream was deleted.
+        """List periodically. A failed listing never ends the job (S3), but a plugin that is wrong does. Return when no stream is left.
 
-        - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. The streams of
-          a list that may change are looked for whenever the list is read again.
+        - `on_listing`: called with a stream and its shards.
+        - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. Streams of a list that may change
+          are looked for whenever the list is read again.
         """
         while not self.all_deleted:
             if self._interval < 0:
@@ -109,26 +118,42 @@ class ShardDiscovery:
         try:
             await on_listing(stream, await self._lister.list_shards(stream))
         except StreamNotFoundError:
-            log.warning("stream %s was deleted", stream, extra=about(stream))
+            log.warning(
+                "stream %s was deleted: it is read again if a stream of that name is created",
+                stream,
+                extra=about(stream),
+            )
             self.on_deleted(stream)
+        except (ConfigurationError, PluginError) as error:
+            if is_fault_of_plugin(error):
+                raise
+            self._log_failure(stream, error)
         except FatalKinesisError as error:
             log.warning(
-                "shards of %s may not be listed, reshards are found by ChildShards only: %s",
+                "shards of %s cannot be listed, so new shards are found only when the last read of their parent "
+                "names them (ChildShards): %s",
                 stream,
                 error,
                 extra=about(stream),
             )
         except RecordPublisherError as error:
-            line = "listing the shards of %s failed, next attempt in %g s: %s"
-            log.warning(line, stream, self._interval, error, extra=about(stream))
+            self._log_failure(stream, error)
+
+    def _log_failure(self, stream: str, error: RecordPublisherError) -> None:
+        line = "listing the shards of %s failed, next attempt in %g s: %s"
+        log.warning(line, stream, self._interval, error, extra=about(stream))
 
 
 Look = Callable[[], Awaitable[Iterable[str]]]
-"""Returns the names of the streams that should be read from now on. It keeps the last good list itself, and raises nothing."""
+"""Returns the names of the streams that should be read from now on. If they cannot be read, it returns the last names, and raises
+nothing.
+"""
 
 
 class StreamList(Sequence[str]):
-    """Owns the names of the streams that are read now. Without `look` they stay the same."""
+    """The names of the streams that are read now. Without `look` they stay the same; otherwise `look` returns them again at each
+    interval.
+    """
 
     def __init__(self, names: Iterable[str], look: Look | None = None, interval_seconds: float = 60.0) -> None:
         self._names = tuple(names)
@@ -141,7 +166,10 @@ class StreamList(Sequence[str]):
         return self._look is None
 
     async def run(self, on_look: Callable[[], Awaitable[None]]) -> None:
-        """Read the list again and again. `on_look` is called each time, so that failed steps are tried again."""
+        """Read the names again at each interval, until cancelled.
+
+        `on_look` is called each time, even if the names have not changed, so that steps that have failed are tried again.
+        """
         while self._look is not None:
             await asyncio.sleep(self._interval)
             self._names = tuple(await self._look())
@@ -164,19 +192,19 @@ class StreamList(Sequence[str]):
 
 
 ShardExists = Callable[[Shard], Awaitable[bool | None]]
-"""Returns whether the source still has a shard, by asking for the shard and not for a listing; None if the source does not tell."""
+"""Asks the source for one shard, and returns whether it still has the shard; None if the source cannot tell."""
 
 LISTINGS_UNTIL_EXPIRED = 3
-"""If the source does not tell, a shard has expired when it was missing in this many listings in a row."""
+"""If the source cannot tell, a shard counts as past retention after this many listings in a row without it."""
 PARALLEL_CALLS = 8
 
 
 class MissingShards:
-    """Owns what is known about the shards that the last listing of their stream lacked.
+    """Decides which of the shards that a listing lacks are past retention.
 
-    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it
-    shows. Such a shard does not count as expired until the service cannot find it. Otherwise its children would be read
-    too early, and the shard itself twice.
+    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. So a shard
+    counts as past retention only when the service cannot find the shard itself. If that were decided too early, its children would be read
+    before it, and it would be read twice.
     """
 
     def __init__(self, exists: ShardExists | None = None) -> None:
@@ -190,9 +218,9 @@ class MissingShards:
         return key in self._expired
 
     async def check(self, missing: Collection[str], streams: Iterable[str]) -> None:
-        """Check the shards `missing` (`Shard.key`) that new listings of `streams` lack.
+        """Decide for the shards `missing` (`Shard.key`), which new listings of `streams` lack, whether they are past retention.
 
-        Shards already found to be expired are not checked again.
+        Shards that were already found to be past retention are not checked again.
         """
         checked = {f"{stream}/" for stream in streams}
         self._expired = {key for key in self._expired if key in missing or _prefix(key) not in checked}
@@ -220,9 +248,10 @@ def _prefix(key: str) -> str:
 
 
 class OwnedShards:
-    """Owns what is known of shards that this worker does not read now.
+    """Adds the shards that this process reads to the table, and removes them.
 
-    These are shards that a listing lacks, and shards of streams that left the list of streams.
+    It also keeps the states of shards that are not read now, because they may be read later: shards that a listing lacks, and shards of
+    streams that left the list of streams.
     """
 
     def __init__(
@@ -245,16 +274,17 @@ class OwnedShards:
 
     @property
     def kept_states(self) -> dict[str, ShardState]:
-        """The states of shards that are not read now, which all snapshots contain: they may be read later (S5, S10)."""
+        """The states of shards that are not read now. Every snapshot contains them, because the shards may be read later (S5, S10)."""
         unlisted = self._unlisted_states.items()
         return {**{key: state for key, state in unlisted if not self._missing.is_expired(key)}, **self._kept_states}
 
     def add_initial(
         self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
-        """Add the shards of a first listing, each with its state. `unlisted` are restored states of shards that the listing lacks.
+        """Add the shards of a first listing, each with its state.
 
-        If such a shard's stream is not read, its state is used when the stream comes into the list.
+        `unlisted`: the restored states of shards that the listing lacks. If the stream of such a shard is not read, its state is used when
+        the stream is added to the list of streams.
         """
         self._unlisted_states |= unlisted
         opened = self._discovery.opened
@@ -267,20 +297,20 @@ class OwnedShards:
             self._add_if_ours(shard, states[shard.key])
 
     def add_new(self, shards: Iterable[Shard]) -> None:
-        """Add shards that were found later. They are read from TRIM_HORIZON (S3), unless they have restored state."""
+        """Add shards that were found while the job runs. They are read from TRIM_HORIZON (S3), unless they have restored state."""
         fresh = ShardState(StartingPosition.trim_horizon())
         for shard in self._table.add_listed(shards):
             self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
 
     def known_states(self, stream: str) -> dict[str, ShardState]:
-        """Return the known states of a stream that is not read, by `Shard.key`."""
+        """Return the kept states of the shards of a stream that is not read, by `Shard.key`."""
         known = {**self._unlisted_states, **self._kept_states}
         return {key: state for key, state in known.items() if stream_of(key) == stream}
 
     def add_stream(
         self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
-        """Add the shards of a stream that was not read, as `add_initial` does."""
+        """Add the shards of a stream that is read from now on. The arguments are those of `add_initial`."""
         gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
         self._kept_states = {key: state for key, state in self._kept_states.items() if key not in gone}
         self.add_initial(listed, states, unlisted)
@@ -298,7 +328,7 @@ class OwnedShards:
             self._kept_states.pop(key, None)
 
     async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
-        """Apply a complete listing of a stream: add new shards, remove expired ones (S5)."""
+        """Apply a complete listing of a stream: add new shards, and remove shards that are past retention (S5)."""
         self.add_new(listed)
         await self._missing.check(self._table.update_listing(stream, listed), (stream,))
         for key in self._table.removable():

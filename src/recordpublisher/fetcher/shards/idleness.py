@@ -15,17 +15,17 @@ A longer gap means failed, throttled or withheld reads, suspension, starvation o
 not observed.
 """
 MIN_SECONDS_AFTER_SUSPENSION = 2.0
-"""How long a shard must be observed silent after a suspension before it counts as idle again.
+"""How long a shard must be observed silent after a suspension of the process before it counts as idle again (seconds).
 
 The first responses after a suspension may have been sent before it: they were on the network or in the socket's buffer.
 """
 
 
 class IdlenessTimer:
-    """Adds up for how long a shard was observed silent: successful reads at the tip that returned no record, without a break.
+    """Measures for how long a shard has had no records: it adds up the time over successful reads at the tip that returned no record.
 
-    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). That time
-    does not count as silence.
+    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). That time does not
+    count as silence.
     """
 
     def __init__(self, intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD) -> None:
@@ -37,19 +37,23 @@ class IdlenessTimer:
 
     @property
     def observed_ms(self) -> int:
-        """How long the shard was observed silent (ms)."""
+        """How long the shard was observed without records (ms)."""
         return round(self._observed * 1000)
 
     @property
     def is_idle(self) -> bool:
-        """Whether the shard was silent for the whole interval, and was read since the last suspension."""
+        """Whether the shard had no records for the whole idle interval, and was read since the last suspension of the process."""
         was_read_since_suspension = self._since_suspension >= min(
             MIN_SECONDS_AFTER_SUSPENSION, self._interval_ms / 1000
         )
         return is_idle(self.observed_ms, self._interval_ms) and was_read_since_suspension
 
     def on_empty_read(self, now: float, lost: float = 0.0) -> None:
-        """Count a read at the tip that returned no record. `now` is in monotonic seconds."""
+        """Count a read at the tip that returned no record.
+
+        - `now`: the time in monotonic seconds.
+        - `lost`: the total time so far in which this process was suspended (seconds).
+        """
         if self._last_read is not None:
             seconds = now - self._last_read - (lost - self._lost_at_last_read)
             credit = max(0.0, min(seconds, MAX_CREDIT_SECONDS))
@@ -64,22 +68,22 @@ class IdlenessTimer:
         self._last_read = None
 
     def on_interruption(self) -> None:
-        """Do not count the time until the next read as silence, because reads failed or were withheld (W3)."""
+        """Do not count the time until the next read as silence, because reads have failed or were delayed (W3)."""
         self._last_read = None
 
     def on_suspension(self) -> None:
-        """Keep the observed time, but let the shard count as idle only after it was read again: the process was suspended (W3)."""
+        """Let the shard count as idle only after it was read again, because the process was suspended (W3). The silence so far is kept."""
         self._last_read = None
         self._since_suspension = 0.0
 
 
 class WatermarkStatus:
-    """Owns why watermarks do not wait for a shard although it is open, or wait for it although it has ended.
+    """Keeps why watermarks do not wait for a shard although it is open, or wait for it although it has ended.
 
-    - `is_straggler`: the shard is so far behind that watermarks do not wait for it (W12).
-    - `awaits_children`: the shard has ended, and a child has no reader yet (W5).
+    - `is_straggler`: whether the shard is so far behind that watermarks do not wait for it (W12).
+    - `awaits_children`: whether the shard has ended, and a child has no reader yet (W5).
     - `held_since`: since when alignment has been holding the shard back (monotonic seconds), or None.
-    - `held_seconds`: the total time of earlier holds.
+    - `held_seconds`: the total time for which alignment held the shard back before that.
     """
 
     def __init__(self) -> None:

@@ -13,35 +13,31 @@ def parent_keys(shard: Shard) -> list[str]:
 def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
     """Return whether a shard with these parents (`Shard.key`) may start (S2).
 
-    It may start when the last record of each parent was emitted (after a merge: of both). `finished_ancestors` says
-    what follows for the ancestors of a shard that has started. `is_ended` decides for one parent. An unknown parent
-    means different things, so each caller decides:
+    It may start when the last record of each parent was emitted (after a merge: of both). It follows that all ancestors of a shard that has
+    started were read to their ends (`finished_ancestors`). `is_ended` decides for one parent. What it returns for an unknown parent depends
+    on the caller:
 
-    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker
-      says so.
+    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
-    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past
-      retention.
+    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past retention.
     """
     return all(map(is_ended, parents))
 
 
 def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """Return `Shard.key` of every ancestor of shards that have begun.
+    """Return `Shard.key` of every ancestor of shards that have begun. Each ancestor was read to its end, otherwise they would wait (S2).
 
-    Each was read to its end, because `parents_ended` let them begin (S2).
-
-    The parents of a shard that is not `listed` are unknown. What a caller itself knows of an ancestor takes precedence
-    over this.
+    A shard that is not in `listed` has unknown parents, so its ancestors are missing. If a caller knows more of an ancestor, that takes
+    precedence.
     """
     parents = (parent for shard in begun for parent in parent_keys(shard))
     return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
 
 
 def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
-    """Return `start`, and everything that steps of `following` lead to.
+    """Return `start`, and everything that can be reached from it by repeated steps of `following`.
 
-    Each key is visited once, and without recursion, because 2^n paths lead to a shard behind n splits and merges.
+    Each key is visited once, and without recursion, because after n splits and merges 2^n paths lead to a shard.
     """
     visited: set[str] = set()
     to_visit = [*start]
@@ -54,7 +50,7 @@ def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -
 
 
 class Children:
-    """The children among known shards, by their parents, so that no caller searches all shards for them."""
+    """The children of each parent, among the shards that were added. It saves each caller a search through all shards."""
 
     def __init__(self, shards: Iterable[Shard] = ()) -> None:
         self._by_parent: dict[str, dict[str, Shard]] = {}

@@ -20,24 +20,32 @@ from .shard_state import ShardState
 log = logging.getLogger("recordpublisher.fetcher")
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
-"""The shortest retention of a stream (service limit)."""
+"""The shortest retention that a stream can have (service limit, ms)."""
 CLOCK_ERROR_MS = 3_600_000
-"""How far this machine's clock may differ from the service's before a gap is overlooked."""
+"""How far this machine's clock may differ from the service's without a gap being overlooked (ms)."""
 CACHE_SECONDS = 300.0
-"""How long a stream's retention is cached, because it can be changed."""
+"""How long a stream's retention is cached (seconds). It can be changed at any time."""
 STILL_THERE_SECONDS = 10.0
-"""How long to rely on having seen a record that is older than the stream's retention, because the service may drop it at any time."""
+"""If a record that is older than the stream's retention was still there, it counts as there for this time (seconds). The service may
+drop it at any time.
+"""
 HOLE_MS = 60_000
-"""A reader that finds no records for this long requests the stream's retention again: it may have been shortened since it was cached."""
+"""If a read finds a gap this long between two records, the stream's retention is requested again, because it may have been shortened
+(ms).
+"""
 PARALLEL_CHECKS = 8
 UNKNOWN_MS = 0
-"""Arrival time of a position whose real time is unknown, such as one from the KCL. The shard's oldest record is then always requested."""
+"""Arrival time that stands for an unknown one, for example in a position from the KCL. The shard's oldest record is then always
+requested.
+"""
 DATE_STEP_MS = 1_000
 """Resolution of the service's times, which are cut to whole seconds (ms)."""
 
 
 class RetentionCheck:
-    """Owns what the service last said about the retention of each stream, and about the oldest record of each shard that lags.
+    """Finds out from the service whether records after a position expired unread.
+
+    It keeps what the service last said about the retention of each stream, and about the oldest record of each shard that lags.
 
     - `oldest_retained`: returns the arrival time (epoch ms) before which a stream has dropped its records, or None if unknown.
     - `oldest_record`: returns the oldest record of a shard, or None if the source does not report it.
@@ -60,7 +68,10 @@ class RetentionCheck:
         self._slots = asyncio.Semaphore(PARALLEL_CHECKS)
 
     async def oldest_retained_ms(self, stream: str, cache_seconds: float = CACHE_SECONDS) -> int | None:
-        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if unknown."""
+        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if unknown.
+
+        `cache_seconds`: an answer of the service that is older than this is requested again.
+        """
         now_ms = self._clock.now_ms()
         cached = self._retained.get(stream)
         if cached is None or not cached.is_fresh(now_ms, cache_seconds):
@@ -78,11 +89,10 @@ class RetentionCheck:
         """Return whether records after `position` (or, if None, after the shard's beginning) were lost.
 
         - `seen_ms`: see `may_have_gap`.
-        - `next_ms`: when the next record that a read found arrived, or the time of the read if it found none; None
-          before a read.
+        - `next_ms`: when the next record that a read found arrived, or the time of the read if it found none; None before a read.
 
-        Records are lost if the position is older than the retention (or that is unknown), and the oldest record of the shard is a
-        later one. A shard without records proves nothing, because records may have come and gone.
+        Records are lost if two things hold: the position is older than the retention, or its age is unknown; and the oldest record of the
+        shard comes after the position. A shard without records proves nothing, because records may have arrived and expired.
         """
         async with self._slots:
             if await self._is_retained(shard, seen_ms, next_ms):
@@ -102,15 +112,15 @@ class RetentionCheck:
         return RetentionGap.LOST
 
     async def _is_retained(self, shard: Shard, seen_ms: int, next_ms: int | None) -> bool:
-        """Return whether everything that arrived from `seen_ms` on is still there, as far as is known."""
+        """Return whether everything that arrived at `seen_ms` or later is still there, as far as is known."""
         has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
         cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)
         sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + DATE_STEP_MS
         if seen_ms >= sure_ms:
             return True
-        # A record that old was there a moment ago. So a reader that races against the end of retention is not slowed by
-        # a call for each read.
+        # A record of that age was still there a moment ago. Relying on this saves a call for each read of a reader that is only just ahead
+        # of the retention.
         seconds = CACHE_SECONDS if oldest_ms is None else STILL_THERE_SECONDS
         seen = self._still_there.get(shard.key)
         known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms, seconds) else None
@@ -118,27 +128,26 @@ class RetentionCheck:
 
 
 class RetentionGap(Enum):
-    """Whether records behind a position were lost."""
+    """Whether records after a position were lost."""
 
     NONE = "nothing was lost"
     LOST = "the records after the position are gone, later ones are there"
-    NOT_CHECKED = "nothing tells: the shard has no records now, or its oldest one cannot be read"
+    NOT_CHECKED = "not known: the shard has no records now, or its oldest one cannot be read"
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
-    """Return whether a position is so old that it must be checked. This costs no call.
+    """Return whether a position is so old that records after it may have expired, so that it must be checked. This costs no call.
 
-    `seen_ms` is the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch
-    ms).
+    `seen_ms` is the arrival of the last record read, or the time of the last read at the shard's tip, whichever is later (epoch ms).
     """
     return seen_ms is not None and seen_ms < now_ms - SHORTEST_RETENTION_MS + CLOCK_ERROR_MS
 
 
 def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
-    """Return the time left (ms) until a record behind the state may be past retention (S5), or None if unknown or the shard has ended.
+    """Return the time left (ms) until a record after this state may be past retention (S5), or None if unknown or the shard has ended.
 
-    It counts from the last record's arrival, the last read at the tip, or the time until which the parents of an unread child
-    were open, whichever is latest; else from a start by timestamp.
+    It counts from the latest of these: the arrival of the last record, the last read at the tip, and the time until which the parents of an
+    unread child were open. If none is known, it counts from the time at which a start by time begins.
     """
     seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
     safe_until = state.start.timestamp_ms if seen_ms is None else seen_ms
@@ -148,7 +157,7 @@ def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) ->
 
 
 class _CachedTime:
-    """A time that the service reported, such as the beginning of the retention period, and that advances with the clock."""
+    """A time that the service reported, such as the beginning of the retention period, which moves on with the clock."""
 
     def __init__(self, value_ms: int | None, at_ms: int) -> None:
         self._value_ms = value_ms

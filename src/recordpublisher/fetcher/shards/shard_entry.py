@@ -22,9 +22,9 @@ from .shard_state import ShardState
 
 
 class ShardStage(Enum):
-    """The stages of a shard in a worker, in this order. Only DRAINING returns to READING, when unread records are dropped.
+    """The stages of a shard in a worker, in this order. Only DRAINING may return to READING, if records that were read are dropped.
 
-    - WAITING: the shard's parents are not finished (S2).
+    - WAITING: the shard waits until its parents were read to their ends and emitted (S2).
     - READING: a publisher reads the shard.
     - DRAINING: the shard was read to its end, and records are still queued.
     - ENDED: the shard's last record was emitted.
@@ -37,19 +37,19 @@ class ShardStage(Enum):
 
 
 class ShardListener:
-    """Is notified of events of shards. These methods do nothing, as fits a shard that was removed: its events have no effect."""
+    """Is notified of events of shards. This base class does nothing: it stands in for the listener of a shard that was removed."""
 
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
-        """Called when the table learned of a shard, of any owner, and when a listing has it for the first time."""
+        """Called when the table learned of a shard, whichever worker owns it, and again when a listing has the shard for the first time."""
 
     def on_added(self, entry: ShardEntry) -> None:
         """Called when a shard was added to the table."""
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """Called when the queue, stage, idleness or part in watermarks of a shard changed."""
+        """Called when a shard's queue, stage or idleness has changed, or whether watermarks wait for it."""
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Called when a batch of a shard was emitted; `on_changed` follows."""
+        """Called when a batch of a shard was emitted (written to the sink); `on_changed` follows."""
 
     def on_ended(self, entry: ShardEntry) -> None:
         """Called when the last record of a shard was emitted (S2)."""
@@ -62,11 +62,12 @@ NO_LISTENER = ShardListener()
 
 
 class ShardEntry:
-    """Owns the order in which a shard is read, emitted and ended (S1, S2), and notifies the listener of each change.
+    """One shard that a worker reads. It makes sure that records are read, emitted and ended in order (S1, S2), and notifies the listener
+    of each change.
 
-    The docstring of each command names its only caller. Any code may read the parts, but only these commands change them, with
-    three exceptions: MemoryBudget and PendingReads change `reservation`, RetentionGaps changes `progress`, and Alignment calls
-    `status.set_held`.
+    The docstring of each command names its only caller. Any code may read the parts (`reading`, `emission`, `status`, `reservation`,
+    `progress`), but only these commands change them, with three exceptions: MemoryBudget and PendingReads change `reservation`,
+    RetentionGaps changes `progress`, and Alignment calls `status.set_held`.
     """
 
     def __init__(
@@ -93,19 +94,26 @@ class ShardEntry:
     # --- commands ---------------------------------------------------------------------------------------------------------------
 
     def start_reading(self, inherited_watermark: int | None = None) -> None:
-        """Start a reader. Called by ReadTasks. A shard that waited begins at the lowest watermark of its parents (W5)."""
+        """Mark the shard as being read. Called by ReadTasks.
+
+        `inherited_watermark`: the lowest watermark of its parents, at which a shard that has waited for them begins (W5).
+        """
         self._check(self.stage in (ShardStage.WAITING, ShardStage.READING), "is read again")
         self.emission.start_at(inherited_watermark)
         self.reading.start()
         self._listener.on_changed(self)
 
     def start_after(self, parents: Iterable[ShardEntry]) -> None:
-        """Set the beginning of a shard that was never read (S5): no record is older than the time until which its parents were open."""
+        """Set the time at which a shard that was never read begins (S5): no record of it is older than the time until which its parents
+        were open.
+        """
         if self.state.position is None and self.state.seen_ms is None:
             self.emission.start_after(latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents)))
 
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
-        """Record and queue a batch that a read returned. Return the bytes that queueing it has freed. Called by ReadIntake."""
+        """Queue a batch that a read returned. Return the bytes that this freed, by replacing a batch without records. Called by
+        ReadIntake.
+        """
         self.metrics.saw_distance(batch.millis_behind_latest)
         self.reading.record(batch, at, self.emission.is_writing)
         freed = 0 if batch.is_empty_read else self.reading.queue.push(batch)
@@ -119,25 +127,26 @@ class ShardEntry:
         self._on_progress()
 
     def finish_reading(self) -> None:
-        """Record that this run will not read the shard again. Called by ReadTasks.
+        """Mark the shard as not to be read again in this run. Called by ReadTasks.
 
         Records that are already queued are still emitted. The listener is not notified.
         """
         self.reading.finish()
 
     def abandon(self) -> None:
-        """Record that the shard is no longer read here. The listener is not notified. Called by ReadTasks."""
+        """Mark the shard as no longer read in this process. The listener is not notified. Called by ReadTasks."""
         self.reading.abandon()
 
     def end_run(self) -> None:
-        """Record that the run is over. The listener is not notified. Called by ReadTasks."""
+        """Reset what counts for one run only, because the run is over. The listener is not notified. Called by ReadTasks."""
         self.reading.reset()
         self.emission.reset()
 
     def drop_unread(self) -> int:
         """Drop the records that were read and not emitted; they are read again later. Return the bytes freed. Called by ReadIntake.
 
-        The distance to the tip is then counted from the last emitted record, or from the first dropped one if none was emitted.
+        The distance to the tip (`millis_behind_latest`) is then measured from the last emitted record, or from the first dropped one if
+        none was emitted.
         """
         unread = self.reading.queue.arrival_ms
         if unread is not None and self.metrics.millis_behind_latest >= 0:
@@ -148,19 +157,20 @@ class ShardEntry:
         return freed
 
     def take(self, count: int) -> tuple[RecordBatch, int]:
-        """Take records to write. Return them and the bytes that this freed, as `ShardQueue.pop` does. Called by Emitter.
+        """Take the next `count` records of the first queued batch, to write them. Return them, and the bytes that this freed. Called by
+        Emitter.
 
         Until `advance` they count as being written, even while they wait for a flush: a shard does not end before its last record was
-        written (S2), and watermarks wait for it (W1). The listener is not notified, because alignment would let the record behind the
-        batch be emitted.
+        written (S2), and watermarks wait for that record (W1). The listener is not notified yet, because alignment would count the shard
+        with its next record, and could let that be emitted too early.
         """
         self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
-        """Move the position past a batch that was written. `global_watermark`: its value before the write. Called by Emitter.
+        """Move the position past a batch that was written, in the same step as the write (S1). Called by Emitter.
 
-        Emitting and advancing are one step (S1).
+        `global_watermark`: its value before the write.
         """
         self.emission.advance(batch, global_watermark, now_ms)
         self._listener.on_emitted(self, batch)
@@ -177,16 +187,16 @@ class ShardEntry:
             self._listener.on_changed(self)
 
     def on_suspension(self) -> None:
-        """Remember that the process was suspended. `ShardLifecycle` says what follows from it."""
+        """Note that the process was suspended, so that the shard is not idle until it is read again. ShardLifecycle calls this."""
         if self.reading.on_suspension():
             self._listener.on_changed(self)
 
     def remove(self) -> None:
-        """Record that the shard left the table. Later events, such as the end of a write, have no effect. Called by ShardTable."""
+        """Mark the shard as removed from the table: later events, such as the end of a write, have no effect. Called by ShardTable."""
         self.is_removed = True
         self._listener = NO_LISTENER
 
-    # --- questions --------------------------------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------------------------
 
     @property
     def key(self) -> str:
@@ -195,7 +205,7 @@ class ShardEntry:
 
     @property
     def state(self) -> ShardState:
-        """The state after the last emitted record."""
+        """How far the shard was emitted: the state after the last emitted record."""
         return self.emission.state
 
     @property
@@ -224,7 +234,9 @@ class ShardEntry:
 
     @property
     def snapshot_state(self) -> ShardState:
-        """The state that a snapshot stores: the emitted state, when a read last was at the tip, and whether the shard is waiting (S5)."""
+        """The state that a snapshot stores: how far the shard was emitted, when a read last was at the tip, and whether it waits for its
+        parents (S5).
+        """
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
         return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting)
 
@@ -242,8 +254,9 @@ class ShardEntry:
     def is_active(self) -> bool:
         """Whether watermarks wait for the shard.
 
-        They do while it is open, unless it is a straggler, or idle with everything written (W4). They also do after its end until its
-        children have readers (W5), even if it was a straggler, because nothing is known of the children's records yet.
+        They do while it is open, unless it is a straggler (so far behind that it is excluded), or idle and everything that was read is
+        written (W4). After its end they wait until its children have readers (W5). That holds for a straggler too, because nothing is known
+        of the children's records yet.
         """
         if self.status.awaits_children:
             return True
@@ -252,23 +265,25 @@ class ShardEntry:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether records are queued, or were taken from the queue and are not written."""
+        """Whether records are queued, or were taken from the queue to be written and are not written yet."""
         return self.reading.queue.records > 0 or self.emission.is_writing
 
     @property
     def oldest_unwritten_ms(self) -> int | None:
-        """When the oldest record that was read and is not written arrived (epoch ms); None if there is no such record."""
+        """When the oldest record arrived that was read and is not written yet (epoch ms); None if there is no such record."""
         being_written = self.emission.writing_arrival_ms
         return self.reading.queue.oldest_ms if being_written is None else being_written
 
     @property
     def next_watermark(self) -> int | None:
-        """The watermark of the next record to emit; None if the queue is empty or begins with a batch without records."""
+        """The watermark of the next record to emit. None if the queue is empty, or if its first batch has no records."""
         return self.reading.queue.next_watermark
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark that the shard contributes to the global one: that of its first unwritten record, else of its last one (W1)."""
+        """The watermark with which the shard counts for the global watermark: that of its first unwritten record, else of its last
+        record (W1).
+        """
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
@@ -277,7 +292,7 @@ class ShardEntry:
     def _on_progress(self) -> None:
         """Notify the listener that more was read or emitted.
 
-        The shard ends here if it was read to its end, and nothing is queued or being written (S2).
+        If the shard was read to its end, and nothing is queued or being written, it ends here (S2).
         """
         ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
         if ends:
@@ -288,17 +303,19 @@ class ShardEntry:
 
     def _check(self, is_in_order: bool, what: str) -> None:
         if not is_in_order:
-            raise ImpossibleStateError(f"{self.key} {what} although it is {self.stage.name}")
+            raise ImpossibleStateError(
+                f"internal error: shard {self.key} {what} although it is {self.stage.name}. Please report it"
+            )
 
 
-# ShardEmission: how far one shard was emitted.
+# ShardEmission keeps how far one shard was emitted.
 
 
 class ShardEmission:
-    """Owns the emitted state and the counters of emitted records.
+    """Keeps how far a shard was emitted, and counts emitted records.
 
-    `taken_over_below` is the global watermark at which the shard was taken over from another process (epoch ms). The
-    shard may begin below it (E8).
+    `taken_over_below` is the global watermark at the time when this process acquired the shard from another one (epoch ms). Records that
+    are read again may be below it (E8).
     """
 
     def __init__(self, state: ShardState, taken_over_below: int | None) -> None:
@@ -306,35 +323,40 @@ class ShardEmission:
         self._taken_over_below = taken_over_below
         self.is_writing = False
         self.writing_from: int | None = None
-        """The watermark of the first record that was taken and is not written (epoch ms)."""
+        """The watermark of the first record that was taken from the queue and is not written yet (epoch ms)."""
         self.writing_arrival_ms: int | None = None
-        """When the first record that was taken and is not written arrived (epoch ms); None if there is no such record."""
+        """When the first record that was taken from the queue and is not written yet arrived (epoch ms); None if there is no such
+        record.
+        """
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
         self.late_after_idle = self.late_after_takeover = 0
 
     def start_at(self, watermark: int | None) -> None:
-        """Begin at the lowest watermark of the parents, unless this shard has a watermark of its own (W5)."""
+        """Set the watermark with which a shard begins (the lowest one of its parents), unless the shard has its own (W5)."""
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 
     def start_after(self, seen_ms: int | None) -> None:
-        """Begin after the time at which the parents were last known to be open (epoch ms)."""
+        """Set the time until which the shard's parents were last known to be open (epoch ms): no record of the shard is older."""
         self.state = replace(self.state, seen_ms=seen_ms)
 
     def begin_write(self, first_watermark: int | None, arrival_ms: int | None) -> None:
-        """Remember that records were taken to be written: the watermark of the first one, and when it arrived (epoch ms).
+        """Note that records were taken to be written: the watermark of the first one, and when it arrived (epoch ms).
 
-        Records that are then not written are read again, in a later run.
+        If they are not written in this run, a later run reads them again.
         """
         self.is_writing, self.writing_from, self.writing_arrival_ms = True, first_watermark, arrival_ms
 
     def reset(self) -> None:
-        """Remember that the run is over, and no write is in progress."""
+        """Note that no write is in progress, because the run is over."""
         self.is_writing, self.writing_arrival_ms = False, None
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
-        """Move the position past a batch that was written. `global_watermark` is the global watermark from before the write."""
+        """Move the position past a batch that was written, and count its records.
+
+        `global_watermark`: the global watermark from before the write.
+        """
         self.reset()
         self._count_late(count_late_after_idle(batch, self.state.watermark, global_watermark))
         self.state = _state_after(self.state, batch)
@@ -344,7 +366,10 @@ class ShardEmission:
             self.last_emit_ms = now_ms
 
     def end(self, open_ms: int | None = None) -> None:
-        """End the shard, because its last record was emitted. `open_ms` is until when reads have shown the shard open (epoch ms)."""
+        """Mark the shard as ended, because its last record was emitted.
+
+        `open_ms`: the time until which reads have shown that the shard was open (epoch ms).
+        """
         seen_ms = latest(self.state.seen_ms, self.state.arrival_ms, open_ms)
         self.state = replace(self.state, ended=True, continuation=None, seen_ms=seen_ms)
 
@@ -376,11 +401,11 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
 
 
 def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
-    """Return how many records are below the global watermark although they are not late in their shard.
+    """Return how many records of a batch are below the global watermark, although they are not late in their shard.
 
-    Both watermarks are from before the write, because after it the shard's next record counts already. A shard that
-    watermarks wait for holds the global watermark at its next record. So only a shard that was idle or excluded, or
-    that started below (W5), has such records.
+    Both watermarks are from before the write, because after it the shard already counts with its next record. If watermarks wait for a
+    shard, the global watermark does not rise above its next record. So only a shard that was idle or excluded, or whose first watermark was
+    too low (W5), has such records.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0

@@ -21,16 +21,18 @@ from .idleness import IdlenessTimer
 
 
 class ShardReading:
-    """Owns the records that were read and not emitted, and what the reads of this run have shown.
+    """Keeps the records of a shard that were read and not emitted, and what the reads of this run have shown.
 
-    - `has_started`: a reader has started, in this run or an earlier one. `has_reached_end`: the shard was read to its
-      end.
-    - `is_finished`: this run needs no more reads.
-    - `is_abandoned`: no run reads the shard here, because another process has it, or its stream is no longer read.
-    - `at_tip`: the last read was at the tip. `has_seen_tip`: some read of this run was. `tip_seen_ms`: when the first
-      and the last such read returned (epoch ms). `tip_ms`: when the last read at the tip that brought nothing was made.
-    - `last_read_ms`: when the last read of any kind returned.
-    - `children`: known once the shard was read to its end.
+    - `has_started`: whether a reader has started, in this run or an earlier one.
+    - `has_reached_end`: whether the shard was read to its end.
+    - `is_finished`: whether this run needs no more reads of the shard.
+    - `is_abandoned`: whether no run of this process reads the shard any longer: another process has it, or its stream is no longer read.
+    - `at_tip`: whether the last read was at the tip.
+    - `has_seen_tip`: whether any read of this run was at the tip.
+    - `tip_seen_ms`: when the first and the last read at the tip returned (epoch ms).
+    - `tip_ms`: when the last read at the tip that found no record was made (epoch ms).
+    - `last_read_ms`: when the last read of any kind returned (epoch ms).
+    - `children`: the child shards, known when the shard was read to its end.
     """
 
     def __init__(self, idleness: IdlenessTimer) -> None:
@@ -51,23 +53,26 @@ class ShardReading:
         return self.is_finished or self.is_abandoned
 
     def start(self) -> None:
-        """Prepare for a reader that starts. It has not seen the shard's tip in this run yet."""
+        """Prepare for a reader that starts: it has not reached the shard's tip in this run yet."""
         self.has_started = True
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
 
     def record(self, batch: RecordBatch, at: ReadMoment, is_writing: bool) -> None:
-        """Record a batch that a read returned, which is not queued yet. `is_writing` says whether records are being written."""
+        """Keep what a batch that a read returned shows of the shard. The batch itself is queued later.
+
+        `is_writing`: whether records of the shard are being written now.
+        """
         self.last_read_ms = at.now_ms
         self.at_tip = batch.millis_behind_latest == 0
         if self.at_tip:
-            # A batch with children is followed by the shard's end.
+            # A batch with children is followed by the shard's end, so it does not show the tip.
             self.has_seen_tip |= not batch.child_shards
             self.tip_seen_ms = (self.tip_seen_ms[0] if self.tip_seen_ms else at.now_ms, at.now_ms)
         if self.at_tip and not len(batch) and not self.queue.records:
             self.idleness.on_empty_read(at.now, at.lost_seconds)
-            # A stored tip time says that everything before it was written (S5). So it is not set while a record or dead letter
-            # waits, which would be forgotten at a restart.
+            # A stored time at the tip means that everything before it was written (S5). So it is not set while a record or dead letter
+            # waits to be written: after a restart that record would seem to be written.
             if not is_writing and not any(each.poisoned for each in (batch, *self.queue)):
                 self.tip_ms = at.read_ms
         else:
@@ -75,31 +80,31 @@ class ShardReading:
         self.is_idle = self.idleness.is_idle
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Remember that the shard was read to its end."""
+        """Mark the shard as read to its end."""
         self.has_reached_end = True
         self.children = tuple(children)
 
     def finish(self) -> None:
-        """Remember that this run does not read the shard again. Records that are queued are still emitted."""
+        """Mark the shard as not to be read again in this run. Records that are queued are still emitted."""
         self.is_finished = True
 
     def abandon(self) -> None:
-        """Remember that no run reads the shard here from now on."""
+        """Mark the shard as not to be read in this process from now on."""
         self.is_abandoned = True
 
     def reset(self) -> None:
-        """Remember that the run is over: its bounds no longer count, and the time until the next read is not observed (W3)."""
+        """Reset what counts for one run, because the run is over. The time until the next read does not count as silence (W3)."""
         self.is_finished = False
         self.idleness.on_interruption()
 
     def drop_unread(self) -> int:
-        """Drop the records that were read and not emitted. They are read again, with the shard's end. Return the bytes freed."""
+        """Drop the records that were read and not emitted. They are read again, and the end of the shard too. Return the bytes freed."""
         self.at_tip = self.at_tip and not self.queue
         self.has_reached_end = False
         return self.queue.clear()
 
     def on_suspension(self) -> bool:
-        """Remember that the process was suspended. Return whether the shard was idle: it is not idle until it was read again (W3)."""
+        """Make the shard count as not idle until it was read again, because the process was suspended (W3). Return whether it was idle."""
         self.idleness.on_suspension()
         was_idle, self.is_idle = self.is_idle, False
         return was_idle
@@ -110,8 +115,8 @@ class ReadMoment(msgspec.Struct, frozen=True):
 
     - `now_ms`, `now`: the moment in epoch ms and in monotonic seconds.
     - `lost_seconds`: the total time so far in which the process was suspended.
-    - `read_ms`: the latest moment at which the service can have read (epoch ms). It excludes time in which the process
-      was suspended since the request.
+    - `read_ms`: the latest moment at which the service can have read the records (epoch ms). Time in which the process was suspended since
+      the request is subtracted.
     """
 
     now_ms: int
@@ -121,7 +126,7 @@ class ReadMoment(msgspec.Struct, frozen=True):
 
 
 class ReadReservation:
-    """The memory of a shard's next read (P6). Only MemoryBudget and PendingReads change it.
+    """The memory that is reserved for a shard's next read (P6). Only MemoryBudget and PendingReads change it.
 
     - `bytes`: the bytes reserved for the read.
     - `expected_bytes`: the expected size of the read, from the reads before; None before the first read.
@@ -133,16 +138,18 @@ class ReadReservation:
         self._grant: asyncio.Future[int] | None = None
 
     def reserve(self, count: int) -> None:
-        """Reserve these bytes instead of the ones reserved before."""
+        """Reserve this many bytes instead of the bytes reserved before."""
         self.bytes = count
 
     def settle(self, arrived_bytes: int) -> None:
-        """Release a read's reservation, and expect `arrived_bytes` next time (half as much after an empty read)."""
+        """Release the reservation of a read that returned. Expect the next one to bring `arrived_bytes`, or half as much if nothing
+        arrived.
+        """
         self.bytes = 0
         self.expected_bytes = arrived_bytes or (self.expected_bytes or 0) // 2
 
     def request(self) -> asyncio.Future[int]:
-        """Let the read wait for memory. The returned future has the bytes that it may read."""
+        """Note that the next read waits for memory. Return a future, whose result is the number of bytes that the read may bring."""
         self._grant = asyncio.get_running_loop().create_future()
         return self._grant
 
@@ -152,12 +159,12 @@ class ReadReservation:
         return self._grant is not None and not self._grant.done()
 
     def grant(self, read_bytes: int) -> None:
-        """Let the waiting read start."""
+        """Let the waiting read start. `read_bytes`: how many bytes it may bring."""
         if self._grant is not None and not self._grant.done():
             self._grant.set_result(read_bytes)
 
     def withdraw(self) -> None:
-        """Forget the waiting read."""
+        """Forget the read that waits for memory, because it will not take place."""
         self._grant = None
 
 
@@ -165,11 +172,11 @@ class ReadProgress:
     """How far a shard was read, which may be further than it was emitted (S5). Only RetentionGaps changes it.
 
     - `position`: the last record read, or None for the shard's beginning.
-    - `seen_ms`: the arrival of that record, or the last read at the tip, whichever is later (epoch ms); None if nothing
-      was read.
-    - `lost_seconds`: the time that the suspension detector had counted when the next read was requested.
-    - `open_ms`: until when reads have shown that the shard was open (epoch ms). The last read at the tip does not
-      count, because a shard that was closed long ago is also at its tip when its end is read.
+    - `seen_ms`: the arrival of that record, or the time of the last read at the tip, whichever is later (epoch ms); None if nothing was
+      read.
+    - `lost_seconds`: the total suspended time of the process when the next read was requested.
+    - `open_ms`: the time until which reads have shown that the shard was open (epoch ms). The last read at the tip does not count, because
+      a shard that was closed long ago is also at its tip when its end is read.
     - `counted_ms`: when a gap was counted, until the next record is read.
     - `logged_ms`: when a gap was last logged.
     - `has_gap`: whether the job has accepted a gap before the next batch.
@@ -186,17 +193,17 @@ class ReadProgress:
         self.has_gap = False
 
     def start(self, position: SequenceNumber | None, seen_ms: int | None, lost_seconds: float) -> None:
-        """Begin at the position where a reader starts."""
+        """Begin at the position where a reader starts. The arguments are described at the class."""
         self.position, self.seen_ms, self.lost_seconds, self.logged_ms = position, seen_ms, lost_seconds, None
         self.open_ms, self._tip_ms, self.counted_ms = seen_ms, None, None
         self.has_gap = False
 
     def on_request(self, lost_seconds: float) -> None:
-        """Remember that the next read may start."""
+        """Note that the next read may start. `lost_seconds`: the total suspended time of the process so far."""
         self.lost_seconds = lost_seconds
 
     def on_read(self, batch: RecordBatch, read_ms: int) -> None:
-        """Record a batch that was read, at `read_ms` at the latest."""
+        """Move past a batch that was read. `read_ms`: the latest time at which the service can have read it."""
         self.open_ms = latest(self.open_ms, self._tip_ms)
         if batch.records:
             self.seen_ms, self.counted_ms = to_millis(batch.records[-1].arrival), None
@@ -208,11 +215,11 @@ class ReadProgress:
             self._tip_ms = read_ms
 
     def on_gap(self, now_ms: int) -> None:
-        """Remember that a gap was counted, so that the time before now is not checked again."""
+        """Note that a gap was counted, so that the time before `now_ms` is not checked again."""
         self.counted_ms = now_ms
 
     def on_accepted(self) -> None:
-        """Remember that the job has accepted a gap before the next batch."""
+        """Note that the job has accepted a gap before the next batch."""
         self.has_gap = True
 
     def take_gap(self, batch: RecordBatch) -> RecordBatch:
@@ -223,7 +230,7 @@ class ReadProgress:
         return replace(batch, after_gap=True)
 
     def on_logged(self, now_ms: int) -> None:
-        """Remember that a gap was logged."""
+        """Note when a gap was logged, so that it is not logged again at once."""
         self.logged_ms = now_ms
 
 
@@ -231,7 +238,7 @@ class ReadProgress:
 
 
 class ShardQueue:
-    """Owns the batches, their bytes as held in memory, and how many records of the first batch were taken already."""
+    """The queue of a shard: its batches, the memory that they hold, and how many records of the first batch were taken already."""
 
     def __init__(self) -> None:
         self._batches: deque[RecordBatch] = deque()
@@ -252,22 +259,22 @@ class ShardQueue:
 
     @property
     def next_watermark(self) -> int | None:
-        """The watermark of the next record; None if the queue is empty or begins with a batch without records."""
+        """The watermark of the next record. None if the queue is empty, or if its first batch has no records."""
         if not self._batches or not self._batches[0].watermarks:
             return None
         return self._batches[0].watermarks[self._offset]
 
     @property
     def unhandled(self) -> int:
-        """Number of records and dead letters.
+        """Number of queued records and dead letters.
 
-        Batches without any do not count: at most one is queued in a row, so they need no bound (P6).
+        Batches without any do not count. They need no bound, because there are never two of them in a row (P6).
         """
         return self.records + self.dead_letters
 
     @property
     def arrival_ms(self) -> tuple[int, int] | None:
-        """Arrivals of the next and of the last record, epoch ms; None without records."""
+        """When the next and the last queued record arrived (epoch ms); None if no record is queued."""
         filled = [batch for batch in self._batches if len(batch)]
         if not filled:
             return None
@@ -276,26 +283,26 @@ class ShardQueue:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the next record arrived, epoch ms; None without records."""
+        """When the next queued record arrived (epoch ms); None if no record is queued."""
         offset = self._offset
         for batch in self._batches:
             if len(batch):
                 return to_millis(batch.records[offset].arrival)
-            offset = 0  # only the first batch has records that were taken
+            offset = 0  # Only the first batch can have records that were already taken.
         return None
 
     def count_within(self, limit: float) -> int:
-        """Return how many of the first batch's next records have a watermark up to `limit`. Watermarks never fall within a batch."""
+        """Return how many of the first batch's next records have a watermark of at most `limit`. Within a batch watermarks never fall."""
         watermarks = self._batches[0].watermarks or ()
         if watermarks[-1] <= limit:
             return len(watermarks) - self._offset
         return bisect_right(watermarks, limit, lo=self._offset) - self._offset
 
     def push(self, batch: RecordBatch) -> int:
-        """Queue a batch at the end. Return the bytes that this freed.
+        """Add a batch at the end. Return the bytes that this freed.
 
-        Of several batches without records in a row only the last is kept, because they would pile up without a bound
-        while a sink stalls (P6). A batch with dead letters is kept.
+        If two batches in a row have no records, the first one is dropped. Otherwise they would pile up without a bound while a sink stalls
+        (P6). A batch with dead letters is kept.
         """
         freed = 0
         if self._batches and not len(batch) and not len(self._batches[-1]) and not self._batches[-1].poisoned:
@@ -313,7 +320,7 @@ class ShardQueue:
     def pop(self, count: int) -> tuple[RecordBatch, int]:
         """Take the next `count` records of the first batch.
 
-        Return them and the bytes freed, which are 0 while the batch has more records.
+        Return them, and the bytes freed. Memory is freed only when the last record of the batch is taken.
         """
         head = self._batches[0]
         stop = self._offset + count
@@ -337,5 +344,5 @@ class ShardQueue:
 
 
 def latest(*moments: int | None) -> int | None:
-    """Return the latest of the moments that are known, or None if none is known."""
+    """Return the latest of the times that are known, or None if none is known."""
     return max((moment for moment in moments if moment is not None), default=None)

@@ -18,15 +18,16 @@ class ShardState:
     """How far a shard was emitted.
 
     - `position`: the last emitted record, or None if the shard begins at `start`.
-    - `continuation`: the last fan-out ContinuationSequenceNumber at or behind the position. Polling never uses it (F6).
-    - `watermark`: the shard's watermark after the last emitted record (epoch ms). `arrival_ms`: when that record
-      arrived.
-    - `tip_ms`: when a read last was at the shard's tip.
-    - `seen_ms`: no older record of the shard was lost (epoch ms). A child has the time until which its parents were
-      open. A shard that begins at LATEST has the time that LATEST stood for (P3). With `ended`, the shard was certainly
-      open until then.
+    - `continuation`: the last ContinuationSequenceNumber of enhanced fan-out at or after the position. Polling never uses it (F6).
+    - `watermark`: the shard's watermark after the last emitted record (epoch ms).
+    - `arrival_ms`: when that record arrived (epoch ms).
+    - `tip_ms`: when a read last was at the shard's tip (epoch ms).
+    - `seen_ms`: a time until which no record of the shard can have been lost (epoch ms). For a child it is the time until which its parents
+      were open, and for a shard that began at LATEST the time that replaced LATEST (P3). If the shard has ended, it is a time until which
+      the shard certainly was open.
     - `ended`: whether the last record was emitted (S2).
-    - `waiting`: whether the shard has not started, because its parents are not finished.
+    - `waiting`: whether the shard has not started, because its parents have not ended.
+    - `parents`: the ids of the parent shards.
     """
 
     start: StartingPosition
@@ -41,7 +42,9 @@ class ShardState:
     seen_ms: int | None = None
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Return where a publisher resumes: fan-out after the continuation, others after the last emitted record."""
+        """Return where a publisher resumes: after the last emitted record or, if `use_continuation` (enhanced fan-out), after the
+        continuation.
+        """
         is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
         if use_continuation and self.continuation is not None and not is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)
@@ -89,7 +92,7 @@ StoredStarts = Literal["TRIM_HORIZON", "LATEST"] | StoredStart
 
 
 class StoredState(msgspec.Struct, rename="camel"):
-    """A state as it is stored."""
+    """The fields of a shard's state as they are stored, with checks of their types and ranges. `ShardState` is used everywhere else."""
 
     start: StoredStarts
     position: SequenceText | None = None
@@ -105,7 +108,7 @@ class StoredState(msgspec.Struct, rename="camel"):
 
     @property
     def state(self) -> ShardState:
-        """The stored state as a `ShardState`."""
+        """The `ShardState` with these fields."""
         part = WHOLE_RECORD if self.sub_sequence_number is None else self.sub_sequence_number
         position = None if self.position is None else SequenceNumber(self.position, part)
         return ShardState(
@@ -123,7 +126,7 @@ class StoredState(msgspec.Struct, rename="camel"):
 
 
 def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
-    """Return a starting position as JSON."""
+    """Return a starting position as JSON: a text, or an object if the position has a time or a sequence number."""
     entry: str | dict[str, Any] = msgspec.to_builtins(stored_start(start))
     return entry
 
@@ -134,7 +137,7 @@ def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
 
 
 def stored_start(start: StartingPosition) -> StoredStarts:
-    """Return a starting position in its stored form."""
+    """Return the form in which a starting position is stored."""
     if start.type is PositionType.TRIM_HORIZON:
         return "TRIM_HORIZON"
     if start.type is PositionType.LATEST:
@@ -143,7 +146,7 @@ def stored_start(start: StartingPosition) -> StoredStarts:
 
 
 def start_of(stored: StoredStarts) -> StartingPosition:
-    """Return a starting position from its stored form."""
+    """Return the starting position that is stored in this form."""
     if isinstance(stored, str):
         return StartingPosition(PositionType(stored))
     return StartingPosition(stored.type, stored.sequence, stored.timestamp)

@@ -20,11 +20,13 @@ TOTALS: dict[str, Callable[[ShardEntry], int]] = {
     "late_after_idle": attrgetter("emission.late_after_idle"),
     "late_after_takeover": attrgetter("emission.late_after_takeover"),
 }
-"""Counters whose sum since the worker's start is reported."""
+"""The counters of a shard that are also summed over all shards since the worker's start."""
 
 
 class ShardTable:
-    """Every listed shard. The worker's own shards have an entry; the others are remembered as listed."""
+    """Every shard that a listing or a parent has shown. A shard that this worker reads (owns) has a `ShardEntry`; of others only the
+    listing is kept.
+    """
 
     def __init__(
         self,
@@ -40,22 +42,22 @@ class ShardTable:
         """The children of listed shards."""
         self._last_listing: dict[str, set[str]] = {}
         self._unlisted: set[str] = set()
-        """Shards that dropped out of the listing and cannot be removed yet."""
+        """Shards that the last listing no longer has, and that cannot be removed from the table yet."""
         self._finished_before: set[str] = set()
         """Shards that were read to their end and no longer have an entry. They are never added again."""
         self._removed: Counter[str] = Counter()
-        """The totals of shards that were removed."""
+        """The sums of `TOTALS` over shards that were removed."""
         self._has_others = has_others
         """Whether other processes read shards of the job.
 
-        A parent without an entry then counts as ended, because its child has a lease (E7).
+        If so, a parent without an entry counts as ended, because a child has a lease only after its parents have ended (E7).
         """
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
 
     def tell(self, listener: ShardListener) -> None:
-        """Notify this listener of events of the shards that are added from now on."""
+        """Set the listener that is notified of events of the shards that are added from now on."""
         self._listener = listener
 
     def __iter__(self) -> Iterator[ShardEntry]:
@@ -75,31 +77,37 @@ class ShardTable:
         return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
 
     def count(self, key: str, counter: str) -> None:
-        """Count a record that was left out. A sink may reject records whose shard is gone already."""
+        """Add 1 to a counter of a shard (`Shard.key`). It is counted even if the shard was removed, because a sink may reject its
+        records late.
+        """
         if key in self._entries:
             self._entries[key].metrics.add(counter)
         else:
             self._removed[counter] += 1
 
     def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
-        """Remember listed shards of any owner. Return the new ones. A shard that was read to its end before is not new."""
+        """Add listed shards, whichever worker owns them. Return the new ones. A shard that was read to its end before is not new."""
         fresh = [shard for shard in shards if shard.key not in self._listed and shard.key not in self._finished_before]
         for shard in fresh:
             self._remember(shard)
         return fresh
 
     def listed_shards(self) -> dict[str, Shard]:
-        """Return every listed shard by key, of any owner."""
+        """Return every listed shard by key, whichever worker owns it."""
         return self._listed
 
     def children_of(self, parent: str) -> list[Shard]:
-        """Return the listed children of a shard (`Shard.key`), of any owner."""
+        """Return the listed children of a shard (`Shard.key`), whichever worker owns them."""
         return self._children.of(parent)
 
     def add(
         self, shard: Shard, state: ShardState, *, owned_since_ms: int | None = None, taken_over_below: int | None = None
     ) -> ShardEntry:
-        """Add a shard that this worker owns."""
+        """Add a shard that this worker reads from now on.
+
+        - `owned_since_ms`: when this worker got the shard (epoch ms).
+        - `taken_over_below`: see `ShardEmission`.
+        """
         entry = ShardEntry(
             shard,
             replace(state, parents=shard.parents),
@@ -124,26 +132,27 @@ class ShardTable:
     def parents_finished(self, shard: Shard) -> bool:
         """Return whether the last record of every parent was emitted.
 
-        A parent past retention counts as finished. A parent that is only missing from the last listing does not, nor
-        does a parent that no listing has shown yet: after a merge, the end of one parent may name the child before the
-        other parent was listed.
+        A parent past retention counts as emitted. A parent that is missing only from the last listing does not count, nor does a parent
+        that no listing has shown yet: after a merge, the end of one parent may name the child before the other parent was listed.
         """
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
     def inherited_watermark(self, shard: Shard) -> int | None:
-        """Return the watermark at which a child starts: the lowest of its parents here (W5)."""
+        """Return the watermark at which a child starts: the lowest one of its parents that this worker has read (W5)."""
         return inherited_watermark(
             self._entries[key].state.watermark for key in parent_keys(shard) if key in self._entries
         )
 
     def mark_finished(self, keys: Iterable[str]) -> None:
-        """Remember shards that were read to their end before, by the restored state, and have no entry here."""
+        """Note that these shards (`Shard.key`) were read to their end before, according to the restored state. They have no entry."""
         self._finished_before.update(keys)
 
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
-        """Apply a complete listing of a stream. Return the shards that it lacks and that must not count as expired for that alone (S5).
+        """Apply a complete listing of a stream. Return the shards that it lacks and that may have expired, for `MissingShards.check`
+        (S5).
 
-        These are this worker's shards that have ended, and the parents for which its shards wait.
+        These are this worker's shards that have ended, and the parents for which its shards wait. A single listing does not prove that they
+        are past retention.
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
@@ -153,8 +162,8 @@ class ShardTable:
                 self._listener.on_listed(shard, is_in_listing=True)
             self._update_closed(shard)
         missing = self._last_listing.get(stream, set()) - now
-        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
-        # it were removed, the next listing would find it again, and it would be read from its start.
+        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone. If it were removed, the
+        # next listing would show it as new, and it would be read again from its start.
         young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
         self._unlisted = (self._unlisted | missing) - now - young
         self._last_listing[stream] = now | young
@@ -165,13 +174,12 @@ class ShardTable:
         return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
 
     def removable(self) -> list[str]:
-        """Return the unlisted shards that may be removed now (S5).
+        """Return the shards that may be removed from the table now (S5). There are three cases:
 
-        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have
-        started: the children prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
-
-        A shard that this worker owns may be removed once it has ended and expired and its children in this worker have started. A
-        shard of another worker may be removed at once, because it does not decide whether its children may start.
+        - A shard of another worker that the listing lacks: at once, because it does not decide whether its children may start.
+        - A shard of this worker that the listing lacks: when it has ended, is past retention, and no child here waits for it.
+        - A shard of this worker that only the publisher has, because it reads an archive: when it has ended and its children have started,
+          which proves to a restart that it was read. If such shards stayed, snapshots would grow with the age of the archive.
         """
         awaited = {key for entry in self if entry.is_waiting for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
@@ -180,11 +188,9 @@ class ShardTable:
     def is_exhausted(self, streams: Collection[str]) -> bool:
         """Return whether no more records of these streams can come.
 
-        That is so when listings have shown every shard as closed, and the own ones were read to their ends. A stream
-        without shards may get some.
-
-        A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
-        finite size become exhausted.
+        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. A stream without
+        shards may still get some. A Kinesis stream always has an open shard: if a listing shows none, it is older than a reshard. So only
+        other sources, of a finite size, become exhausted.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
         if not all_closed or any(not entry.has_ended for entry in self):
@@ -197,7 +203,7 @@ class ShardTable:
         return {entry.key: entry.snapshot_state for entry in self}
 
     def remove(self, key: str) -> None:
-        """Remove a shard, whether this worker owns it or it is only listed."""
+        """Remove a shard, whether this worker reads it or it is only listed."""
         if key in self._entries:
             if self._entries[key].has_ended:
                 self._finished_before.add(key)
@@ -207,7 +213,7 @@ class ShardTable:
         self._unlisted.discard(key)
 
     def remove_stream(self, stream: str) -> dict[str, ShardState]:
-        """Forget every shard of a stream that is no longer read. Return the states of those that this worker owns."""
+        """Remove every shard of a stream that is no longer read. Return how far each shard of this worker was emitted."""
         states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
         for key in states:
             self._remove_entry(key)
@@ -217,7 +223,9 @@ class ShardTable:
         return states
 
     def forget_finished(self, stream: str) -> None:
-        """Forget the finished shards of a deleted stream, because the shards of a later stream of its name are different."""
+        """Forget which shards of a deleted stream were read to their end, because a later stream of the same name has other shards with
+        the same ids.
+        """
         self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:
@@ -227,7 +235,7 @@ class ShardTable:
             self._listener.on_listed(shard, is_in_listing=False)
 
     def _update_closed(self, listed: Shard) -> None:
-        """Remember that a shard was closed since it was listed first. A listing that shows it as open again is an older one."""
+        """Remember that a shard was closed since it was listed first. A listing that shows it as open again is older, and is ignored."""
         known = self._listed.get(listed.key)
         if listed.closed and known is not None and not known.closed:
             self._listed[listed.key] = closed = replace(known, closed=True)
@@ -244,7 +252,7 @@ class ShardTable:
         return own is None or (own.has_ended and key not in awaited and self._is_expired(key))
 
     def _is_succeeded(self, entry: ShardEntry) -> bool:
-        """Return whether a shard has ended and each of its children is read here. Others may not know yet that it has ended."""
+        """Return whether a shard has ended and this worker reads each of its children. Other workers may not know yet that it has ended."""
         children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
         are_read = [child is not None and not child.is_waiting for child in children]
         return entry.has_ended and bool(are_read) and all(are_read)

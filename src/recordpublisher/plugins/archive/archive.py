@@ -36,11 +36,11 @@ from .next_step import OrderOf, Place, RangeFile, place_of, ranges_of
 from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
-"""How long the documents are kept before they are read again. At the end of a shard's files they are always read again."""
+"""For how long documents are used before they are read again (seconds). At the end of a shard's files they are always read again."""
 
 
 class Archive:
-    """Owns the last listing of the stream, and the documents that were read last.
+    """Owns the last listing of the stream, and the documents of its shards that were read last.
 
     - `live`, `lister`: the factory of the live publishers, and the lister of the stream; None if the read ends with the archive.
     - `accepts_loss`: whether the job continues without records that are lost.
@@ -72,7 +72,7 @@ class Archive:
         self._has_late_beginning = False
 
     async def catch_up(self, stream: str) -> None:
-        """List the stream if that was not done yet."""
+        """List the stream if it was not listed yet."""
         if self._lister is not None and stream not in self._listed:
             self.on_listed(stream, await self._lister.list_shards(stream))
 
@@ -105,7 +105,7 @@ class Archive:
         """Return every shard that is archived or listed, by id. A shard that only the archive has is closed and unlisted."""
         documents, listed = await self._load(stream, DOCUMENT_SECONDS), self._listed.get(stream, {})
         archived = {name: _shard(document) for name, document in documents.items()}
-        # A listing may have forgotten the parents of a shard.
+        # A listing may lack the parents of a shard, because they have expired. The archive knows them.
         known = {
             name: each if each.parents or name not in archived else replace(each, parents=archived[name].parents)
             for name, each in listed.items()
@@ -128,9 +128,9 @@ class Archive:
         return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
 
     async def tip_ms(self, shard: Shard, place: Place | None, *, again: bool) -> int | None:
-        """Return until when the job that writes the archive saw no record after a place (epoch ms); None if that is not known.
+        """Return the latest time at which the writing job saw no record after a place in the shard (epoch ms); None if it is not known.
 
-        The time that is stored with a position holds for this position only. An earlier time remains true for the same place.
+        The job stores this time with its position, so it is known only for the place of that position.
         """
         at = self.clock.monotonic()
         if again or self._committed is None or at - self._committed[0] >= DOCUMENT_SECONDS:
@@ -145,7 +145,7 @@ class Archive:
         return None if self._lister is None else await self._lister.oldest_record(shard)
 
     def is_first_late_beginning(self) -> bool:
-        """Return whether this is the first shard of the job of which the older files are missing. Later calls return False."""
+        """Return True at the first call, so that a job warns once of shards whose older files are missing."""
         is_first, self._has_late_beginning = not self._has_late_beginning, True
         return is_first
 
@@ -238,7 +238,7 @@ class Files(Protocol):
     """The location in words."""
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
-        """Return the store of the documents, and that of the entries if it is next to the files."""
+        """Return the store of the documents, and the store of the sink's positions if it is next to the files."""
 
     async def paths(self, prefix: str) -> list[str]:
         """Return the paths of all files below a folder."""
@@ -254,7 +254,7 @@ def files_at(uri: str, properties: Properties, order_of: OrderOf) -> Files:
 
 
 class FileCatalogue:
-    """The archive that a sink wrote. Owns the last listing of its files. Their names alone show what to read."""
+    """An archive of files. Owns their last listing. The names of files show which records they have."""
 
     def __init__(self, files: Files, order_of: OrderOf) -> None:
         self._order_of, self._files = order_of, files
@@ -334,7 +334,7 @@ class FileCatalogue:
 
 
 def _by_shard(paths: Sequence[str]) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Return the files of each shard: paths, with the names without suffix. An empty range has no path."""
+    """Return the files of each shard, each as its path and its name without the suffix. The path of an empty range is empty."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for path in paths:
         parts = path.split("/")
@@ -349,7 +349,7 @@ def _by_shard(paths: Sequence[str]) -> dict[tuple[str, str], list[tuple[str, str
 
 
 def _is_table(uri: str, names: Iterable[str]) -> ConfigurationError | None:
-    """Return the error for a location that has a table, from the names in its folder."""
+    """Return an error if the names in a folder show that it is a table; else None."""
     if {"_delta_log", "metadata"}.isdisjoint(found := {*names}):
         return None
     form = f"{DELTA}{uri}" if "_delta_log" in found else f"{ICEBERG}namespace.table"

@@ -67,7 +67,7 @@ class ArchiveFactory(RecordPublisherFactory):
         if lister is None and self._live is not None:
             lister = self._own_lister = StreamLister(self._live, given, self._names, self._clock)
         is_default = self._live is None or type(self._live).order_of is RecordPublisherFactory.order_of
-        # Rows can be compared as texts if the sequence numbers have the order of Kinesis.
+        # With the order of Kinesis, sequence numbers are compared as numbers, and decoders may compare their texts.
         order_of = int if is_default else self.order_of
         catalogue = catalogue or _catalogue(_uri(given), given, order_of)
         self._archive = Archive(
@@ -212,11 +212,11 @@ def _live_class(properties: Properties) -> type[RecordPublisherFactory] | None:
 # Says whether an archive can be read back, and from when, for `recordpublisher doctor`.
 
 _MOST_NAMED = 5
-"""How many shards that begin later than others are named."""
+"""Most shards that are named because they begin later than others."""
 
 
 async def examine_archive(archive: Archive, stream: str) -> str:
-    """Return how much the archive has of a stream, and from when on all of its shards.
+    """Return in words how much the archive has of a stream, and from when on it has all shards.
 
     Raises: StateError if files are missing between others, at the beginning of a shard whose parents were archived, at the end of a
     shard, or between the last file and the live stream; ConfigurationError if files have no ranges; the errors of the catalogue.
@@ -250,7 +250,10 @@ async def examine_archive(archive: Archive, stream: str) -> str:
 
 
 async def _unlisted(archive: Archive, stream: str) -> str:
-    """List the stream. If that fails, return so in words: other checks report the error, and the archive alone is examined."""
+    """List the stream.
+
+    Return an empty text, or say that it cannot be listed. Other checks report that error, and the archive alone is examined.
+    """
     try:
         await archive.catch_up(stream)
     except RecordPublisherError as error:
@@ -269,8 +272,8 @@ async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequen
         raise StateError(text_of_missing_shard(shard, str(last.end)))
     if await archive.retention.gap_after(shard, last.end, UNKNOWN_MS) is not RetentionGap.LOST:
         return
-    # The oldest record of the stream is a later one. No record came in between if the last archived one is younger than the
-    # retention, or if the job that wrote the archive has seen the end of the shard since.
+    # The oldest record of the stream is after the last archived one. Nothing is missing between them if the last archived record is
+    # younger than the retention, or if the writing job has since seen that no record followed it.
     arrival_ms = await _arrival_ms(archive, max((file for file in files if file.paths), key=_through, default=last), -1)
     seen_ms = latest(arrival_ms, await archive.tip_ms(shard, place, again=False))
     if seen_ms is not None and await archive.retention.gap_after(shard, last.end, seen_ms) is not RetentionGap.LOST:
@@ -306,7 +309,7 @@ def _through(file: RangeFile) -> Place:
 
 
 def _reached(files: Sequence[RangeFile]) -> tuple[Place | None, RangeFile | None]:
-    """Return how far the ranges reach without a hole, and the first range after a hole."""
+    """Return the place up to which the ranges have no hole, and the first range after the hole, if there is one."""
     place: Place | None = None
     for file in files:
         if place is not None and not file.follows(place):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 Place = tuple[Any, float]
-"""A position that can be compared: the order of a sequence number, and the last sub-record that is done, `inf` for the whole record."""
+"""A position that can be compared: the order of a sequence number, and the last sub-record that was read (`inf` for the whole record).
+"""
 OrderOf = Callable[[str], Any]
 _POSITION = r"[A-Za-z0-9.-]+?\.(?:-1|\d+)"
 _RANGE = re.compile(
@@ -48,7 +49,7 @@ class RangeFile:
     """Files that together have every record of one shard after the position `after`, up to `through`.
 
     - `paths`: one file, or one for each partition; none if no record of the range could be written.
-    - `after`: None if the shard has no record before; `after_text` is its name.
+    - `after`: None if the shard has no record before; `after_text` is this position as the file's name has it.
     - `end`: `through` as a position.
     - `is_proven`: False for a file whose name has no range. Then records before it may be missing.
     """
@@ -72,9 +73,9 @@ class RangeFile:
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """The facts at the place where the files of a shard end, or where a range is missing.
+    """The facts that decide how a read continues at a seam: a place where the files of a shard end, or where a range is missing.
 
-    - `file`: the next file that reaches past the place.
+    - `file`: the next file with records after the place.
     - `is_complete`: whether the shard's end is at or before the place.
     - `is_owed`: whether records after the place must not be left out; False at the first start of a shard.
     - `is_live`: whether the stream lists the shard, and is read.
@@ -92,7 +93,7 @@ class Seam:
 
 
 def next_step(at: Seam) -> Step:
-    """Return the next step of the reader of a shard."""
+    """Return what the reader of a shard does next, from the facts at its place."""
     if at.file is not None and at.file.follows(at.place):
         return Step.READ
     if at.file is None:
@@ -136,7 +137,8 @@ def place_before(first: SequenceNumber, order_of: OrderOf) -> Place:
 def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
     """Return whether the archived end of a shard is at or before the place.
 
-    - `through`: BEGIN if the shard has no records; AT if the archiving job read none, because it started later.
+    - `through`: the position that the shard's document names as the end: BEGIN if the shard had no records; AT if the writing job read none
+      of them, because it started later.
     - `is_owed`: whether records in no file may be missing. Then the shard is complete only if its files reach the end.
     """
     if through == BEGIN:
@@ -151,6 +153,9 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
 
     `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
     exist. If several files have the same range, each is complete.
+
+    Ranges without records before the first file are left out if files between them and that file are missing. Somebody who deletes old
+    files may leave them there, and the shard then begins with the first file that is left.
     """
     whole: dict[tuple[str, str], RangeFile] = {}
     parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
@@ -171,7 +176,20 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
             if len(found) == int(count) and key not in whole:
                 whole[key] = _range_file(key, tuple(path for paths in found.values() for path in paths), order_of, True)
     first = (-inf,)
-    return sorted(whole.values(), key=lambda file: (first if file.after is None else (0, *file.after), file.through))
+    return _from_first_file(
+        sorted(whole.values(), key=lambda file: (first if file.after is None else (0, *file.after), file.through))
+    )
+
+
+def _from_first_file(ranges: list[RangeFile]) -> list[RangeFile]:
+    begin, reached = 0, None
+    for index, file in enumerate(ranges):
+        if reached is not None and not file.follows(reached):
+            begin = index
+        reached = file.through if reached is None else max(reached, file.through)
+        if file.paths:
+            return ranges[begin:]
+    return ranges
 
 
 def _range_file(key: tuple[str, str], paths: tuple[str, ...], order_of: OrderOf, is_proven: bool) -> RangeFile:

@@ -37,16 +37,16 @@ from .rows import ArchivedRows, DecodedRows, first_row_after
 
 log = logging.getLogger("recordpublisher.archive")
 MOST_RECORDS = 10_000
-"""Records of a batch: what one response of Kinesis has at most."""
+"""Most records of a batch, as in one response of Kinesis."""
 _HOW_TO_CONTINUE = f"Set {ON_DATA_LOSS.key}=CONTINUE to continue without them"
 
 
 class ArchivePublisher(RecordPublisher):
     """Owns the position of one shard, and whether its files or the live stream are read.
 
-    A position is that of the live stream, so a job may be restarted with another publisher. The live publisher is made where the
-    files end. Each live read is followed by a check whether records between the last archived and the first live one have
-    expired: before the read, a record may still expire.
+    Positions are positions of the live stream, so a job may be restarted with another publisher. The live publisher is made where the files
+    end. After each live read the publisher checks whether records between the last archived and the first live one have expired. A check
+    before the read would not be enough, because a record may expire in between.
     """
 
     def __init__(self, archive: Archive, shard: Shard, start: StartingPosition, metrics: ShardMetrics) -> None:
@@ -67,7 +67,7 @@ class ArchivePublisher(RecordPublisher):
         self._lost_seconds = 0.0
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Give no more records at once than fit into `held_bytes` from now on, but at least one."""
+        """Publish batches of at most `held_bytes` from now on, but of at least one record."""
         self._budget = held_bytes
         if self._live is not None:
             self._live.set_read_budget(held_bytes)
@@ -107,7 +107,7 @@ class ArchivePublisher(RecordPublisher):
     # --- what comes next --------------------------------------------------------------------------------------------------------
 
     async def _next_step(self) -> tuple[Step, RangeFile | None]:
-        """Return the next step, and the file that it needs. The files are listed again before any counts as missing."""
+        """Return the next step, and the file that it needs. Before a file counts as missing, the files are listed again."""
         archive, shard = self._archive, self._shard
         if self._files is None:
             await archive.catch_up(shard.stream)
@@ -146,7 +146,7 @@ class ArchivePublisher(RecordPublisher):
         self._files, self._next = files, 0
 
     def _next_file(self) -> RangeFile | None:
-        """Return the first file that reaches past the place."""
+        """Return the first file with records after the current place."""
         files, place = self._files or (), self._place
         while self._next < len(files) and place is not None and files[self._next].through <= place:
             self._next += 1
@@ -163,7 +163,10 @@ class ArchivePublisher(RecordPublisher):
         return files
 
     async def _follows_open_parents(self) -> bool:
-        """Return whether the shard was never read and has archived parents: then it began after its parents were last known to be open."""
+        """Return whether the shard was never read and has archived parents.
+
+        Then all of its records must be there, because it began after its parents.
+        """
         if self._position.type is not PositionType.TRIM_HORIZON or not self._shard.parents:
             return False
         open_ms = await self._archive.parents_open_ms(self._shard)
@@ -171,7 +174,7 @@ class ArchivePublisher(RecordPublisher):
         return open_ms is not None
 
     async def _starts_live(self) -> bool:
-        """Return whether the files cannot have the beginning of the read: LATEST, or a time that the stream still has."""
+        """Return whether the read starts in the live stream: at LATEST, or at a time that the stream still has."""
         if self._position.type is PositionType.LATEST:
             return True
         if self._since_ms is None or self._archive.retention is None:
@@ -180,7 +183,7 @@ class ArchivePublisher(RecordPublisher):
         return oldest_ms is not None and self._since_ms >= oldest_ms
 
     async def _find_start(self) -> None:
-        """Leave out the files before a start by time, by bisection over the first arrival of each file."""
+        """Move past the files before a start by time. Bisection over the first arrival of each file finds the place."""
         files = [file for file in self._files or () if file.paths]
         if self._since_ms is None or not files:
             return
@@ -214,7 +217,10 @@ class ArchivePublisher(RecordPublisher):
             log.warning(text, place, self._shard.key, upto, extra=about(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
-        """Return whether the stream still has all records from the place to a file, or, unless `is_owed`, a record before the file's."""
+        """Return whether the stream still has all records between the place and a file.
+
+        Unless `is_owed`, one record before the file is enough.
+        """
         archive, retention = self._archive, self._archive.retention
         assert retention is not None
         if is_owed:
@@ -400,7 +406,7 @@ class ArchivePublisher(RecordPublisher):
 
     @property
     def _read_ms(self) -> int:
-        """The latest time at which a batch can have been read (epoch ms). The time of a suspension of the process does not count."""
+        """The latest time at which a batch can have been read (epoch ms). Time in which the process was suspended does not count."""
         suspended = self._archive.suspension.lost_seconds - self._lost_seconds
         return self._archive.clock.now_ms() - round(suspended * 1000)
 
@@ -459,7 +465,7 @@ class ArchivePublisher(RecordPublisher):
         return batch.arrival_millis[0] < (self._read_ms if oldest_ms is None else oldest_ms)
 
     async def _compare_beginnings(self, batch: RecordBatch) -> None:
-        """Compare the first record of the stream with that of the archive, which may have been written after the search for the shard."""
+        """Compare the first record of the stream with the archive's first one, which may have been written after the search for files."""
         if self._is_live_compared:
             return
         self._is_live_compared = True
@@ -528,12 +534,12 @@ class _BackToFilesError(Exception):
 
 
 def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:
-    """Return the text for an archive that ends (after `last`) before the oldest record that the stream has."""
+    """Return the message for an archive that ends (after `last`) before the oldest record that the stream has."""
     return f"the archive of {shard.key} ends after {last}, the stream begins at {_shown_record(oldest)}: what came between is lost"
 
 
 def text_of_missing_shard(shard: Shard, last: str) -> str:
-    """Return the text for an archive that ends (after `last`) before the end of a shard that no longer exists."""
+    """Return the message for an archive that ends (after `last`) before the end of a shard that no longer exists."""
     return f"the archive of {shard.key} ends after {last} without the shard's end, and the stream has the shard no more"
 
 
@@ -547,7 +553,7 @@ def arrival_text(at_ms: int | None) -> str:
 
 
 def _position_after(rows: RecordColumns, stop: int) -> SequenceNumber:
-    """Return the position after the first `stop` rows. At the end of a group, the next group may have the rest of an aggregate."""
+    """Return the position after the first `stop` rows. It is inside an aggregate if its rest may be in the next group of rows."""
     number, part = rows.sequence_numbers[stop - 1], rows.sub_sequence_numbers[stop - 1]
     if stop < len(rows) and rows.sequence_numbers[stop] != number:
         return SequenceNumber(number)

@@ -30,13 +30,13 @@ from .next_step import OrderOf, Place
 InThread = Callable[..., Awaitable[Any]]
 """Calls a function in a thread, as `asyncio.to_thread` does."""
 _PIECE_BYTES = 4 * 2**20
-"""How many bytes of JSON lines are decoded together."""
+"""Bytes of JSON lines that are decoded together."""
 _RECORD_BYTES = 250
 """Memory of a decoded record in addition to its data: the objects of its columns."""
 
 
 class ArchivedRows(Protocol):
-    """The rows of one range, in groups."""
+    """The rows of one range (the files with all records of a shard between two positions), in groups such as row groups."""
 
     groups: int
 
@@ -48,7 +48,9 @@ class ArchivedRows(Protocol):
 
 
 class DecodeBuffer:
-    """Owns the list of decoded groups of rows in memory. If they need more than `limit` bytes, those unused for longest are dropped.
+    """Owns the list of decoded groups of rows in memory.
+
+    If they need more than `limit` bytes, the groups that were unused for longest are dropped.
 
     A group that was dropped is decoded again when it is needed. So shards that wait for others, because their watermark is too
     far ahead, never keep the memory that the shard with the lowest watermark needs.
@@ -104,9 +106,12 @@ def first_row_after(rows: RecordColumns, place: Place | None, order_of: OrderOf)
 
 
 def rows_in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
-    """Return the rows in the order of their sequence numbers, each once. Sinks write them in it unless `flink.sink.parquet.sort` is set."""
+    """Return the rows in the order of their sequence numbers, each once.
+
+    Files have this order already unless `flink.sink.parquet.sort` was set.
+    """
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
-    # Texts of decimal numbers of one length sort as the numbers.
+    # Decimal numbers with equally many digits have the same order as their texts, and comparing texts is faster.
     is_text_enough = order_of is int and len(set(map(len, numbers))) <= 1
     keys: Sequence[Any] = numbers if is_text_enough else list(map(order_of, numbers))
     if all(map(lt, keys, islice(keys, 1, None))):
@@ -212,7 +217,7 @@ class ParquetRows:
     """A Parquet file.
 
     - `source`: its path, its content, or an open file.
-    - `part`: only this row group is read, and of it the rows of the shard with this `Shard.key`.
+    - `part`: if given, only this row group is read, and only the rows of the shard with this `Shard.key`.
     """
 
     def __init__(self, source: Any, name: str, in_thread: InThread, part: tuple[int, str] | None = None) -> None:

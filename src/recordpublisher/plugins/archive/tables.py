@@ -1,4 +1,4 @@
-"""Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined them."""
+"""Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ _KEYS = {
     "sequenceNumber": pa.string(),
     "subSequenceNumber": pa.int64(),
 }
-"""The columns that say which rows a file has. Other programs may have written views of texts, which pyarrow cannot filter."""
+"""The columns that say which rows a file has, with the types in which they are read.
+
+Other programs may have written views of texts, which pyarrow cannot filter.
+"""
 
 
 def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
@@ -65,7 +68,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
 
 
 class RowPiece(NamedTuple):
-    """The rows of one shard in a row group of a file that no proof names."""
+    """The rows of one shard in a row group of a file without a proof (the record in the table of what a file contains)."""
 
     path: str
     group: int
@@ -75,7 +78,7 @@ class RowPiece(NamedTuple):
 
 
 class FileOfPieces(NamedTuple):
-    """A file of `ranges_of` that is made of pieces: its name, and the pieces; `is_proven` if no row between them is missing."""
+    """A group of pieces under a name that `ranges_of` accepts as a file. `is_proven`: whether no row between the pieces is missing."""
 
     name: str
     pieces: Sequence[RowPiece]
@@ -85,7 +88,7 @@ class FileOfPieces(NamedTuple):
 class _TableFiles:
     """The files of a table, under names that `ranges_of` accepts.
 
-    Owns which files of the table stand for each name, and which rows were found in files without a proof, which never change.
+    Owns which of the table's files each name stands for, and which rows were found in files without a proof. Such a file never changes.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class _TableFiles:
         self._newest: tuple[float, TableFolder] | None = None
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
-        """Return the store of the documents, and that of the entries if it is next to the table."""
+        """Return the store of the documents, and the store of the sink's positions if it is next to the table."""
         location = await self._called(self._table.location)
         places = [f"{location}/{name}" for name in (SHARDS, self._entries) if name is not None]
         shards, *entries = [conditional_store_of(place, ARCHIVE_URI.key, self._properties) for place in places]
@@ -137,7 +140,10 @@ class _TableFiles:
             return MergedFiles(parts, self._order_of)
 
     async def _folder(self) -> TableFolder:
-        """Return the folder with credentials that are valid now. A catalogue that gives them is not asked for each file."""
+        """Return the folder with valid credentials.
+
+        Credentials from a catalogue are kept while they are valid, so that it is not asked for each file.
+        """
         now = asyncio.get_running_loop().time()
         if self._newest is None or now - self._newest[0] >= _FOLDER_SECONDS:
             self._newest = now, await self._called(self._table.folder)
@@ -227,7 +233,7 @@ class _TableFiles:
         pieces = [piece for path in foreign for piece in self._pieces[path].get(shard, ())]
         if not pieces:
             return found
-        # The rows of the other files of a range may have been joined with those of other ranges.
+        # A range counts only if all of its files are there: the rows of the others may have been joined with rows of other ranges.
         is_whole = {name for name, parts in there.items() if len(parts) == next(iter(parts.values())).parts}
         for name, parts in there.items():
             for proof in () if name in is_whole else parts.values():
@@ -253,7 +259,7 @@ class _TableFiles:
         return ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
 
     def _scan(self, folder: TableFolder, path: str) -> None:
-        """Find out which rows a file has if no proof names it. This reads four of its columns."""
+        """Find out which rows a file without a proof has, by reading four of its columns."""
         if path in self._pieces:
             return
         file = pq.ParquetFile(folder.source(path, whole=False))
@@ -303,8 +309,8 @@ def joined_pieces(pieces: Iterable[RowPiece], expected: Mapping[str, int], order
             begin = end
     for group in _overlapping(waiting):
         first, (last, text) = min(piece.first for piece in group)[1], max(piece.last for piece in group)
-        # The next range may begin after the last row: after the rest of an aggregate, or after records of which none could be
-        # written.
+        # Between the last row and the next range there may be records without a row: the rest of an aggregate, or records that could
+        # not be written.
         ends = [
             position_text(each.end)
             for each in known

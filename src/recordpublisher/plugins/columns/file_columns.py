@@ -14,7 +14,9 @@ from msgspec import inspect
 from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
 from recordpublisher.fetcher.sink import RejectedRecord
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
+from recordpublisher.publishers.log_fields import text_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import describe_error
 
 from ..deserializers.schemas import (
     Shape,
@@ -41,7 +43,7 @@ _NAMES = {
 }  # fmt: skip
 
 log = logging.getLogger("recordpublisher.columns")
-"""`recordpublisher run` shows its INFO lines: each is a change of a table that others read."""
+"""`recordpublisher run` shows the INFO lines of this logger, because each tells of a change of a table that others read."""
 
 
 class FileColumns:
@@ -78,7 +80,7 @@ class FileColumns:
                 return [rows for batch in batches for rows in self.rows([batch], rejected)]
             (batch,) = batches
             if len(batch) == 1:
-                rejected.append((batch, str(error.__cause__ or f"{type(error).__name__}: {error}")))
+                rejected.append((batch, text_of(error.__cause__) if error.__cause__ else describe_error(error)))
                 return []
             middle = len(batch) // 2
             halves = batch.slice(0, middle), batch.slice(middle, len(batch))
@@ -132,7 +134,7 @@ class InferredColumns(FileColumns):
         self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
         self._reserved = {*reserved, *(_METADATA.names if has_metadata else ())}
         shapes = {field.name: shape_of_type(field.type) for field in there if field.name not in self._reserved}
-        # JSON values cannot be written into a column of such a type, so a field of its name is rejected.
+        # A column of a type without a shape cannot hold JSON values, so a field with its name is rejected.
         self._reserved |= {name for name, each in shapes.items() if each is None}
         self.shape = {name: each for name, each in shapes.items() if each is not None} if shape is None else shape
         self._decode: Any = None
@@ -145,26 +147,29 @@ class InferredColumns(FileColumns):
 
     @property
     def kept(self) -> pa.Schema:
-        """The columns from which those of the next start follow: without the metadata if a field may have the name of one."""
+        """The columns to store, from which the next start derives its columns.
+
+        The metadata are left out if a field may have the name of one.
+        """
         if self._has_metadata:
             return self.schema
         return pa.schema([field for field in self.schema if field.name in self.shape])
 
     def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
-        """Return the shape of the records if they have fields that could be columns and are not yet; else None."""
+        """Return the shape of the records if they have fields that could be columns but are not columns yet; else None."""
         seen = _seen(batches)
         return seen if batches and self._grow_shape(seen) != self.shape else None
 
     def grown_by(self, seen: Mapping[str, Shape] | None, there: pa.Schema) -> InferredColumns:
-        """Return the columns of a table with the columns `there`, and the columns of `seen` that this table lacks.
+        """Return the columns for a table that has the columns `there`: these, and one for each field of `seen` that the table lacks.
 
-        With None for `seen` they are the columns of the table, even if it lacks a field that must be a column.
+        If `seen` is None, none is added, even for a field that must be a column.
         """
         start = self._made(there)
         return start if seen is None else start._made(there, start._grow_shape(seen))
 
     def complete(self) -> InferredColumns:
-        """Return these columns with those that must be there, which have their usual types until values show others."""
+        """Return these columns and the columns that must exist (`kinds`). The latter have their usual types until values show others."""
         return self._made(self.kept, self._grow_shape({}))
 
     def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:
@@ -217,7 +222,7 @@ class InferredColumns(FileColumns):
         try:
             typed = [batch.with_columns(values=list(self._decode.values(batch) or ())) for batch in batches]
         except (msgspec.MsgspecError, ValueError) as error:
-            # With its cause, the message of the cause would be shown, which says less.
+            # `from None`, because otherwise the message of the cause would be shown, which says less.
             raise ValueError(str(error)) from None
         return super()._together(typed)
 

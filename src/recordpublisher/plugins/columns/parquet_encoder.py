@@ -27,7 +27,7 @@ class ParquetEncoder:
     """Owns the rows of the next row group, and the writer of the file, which is opened with its first row group."""
 
     def __init__(self, open_target: Callable[[], Any], schema: pa.Schema, options: ParquetOptions) -> None:
-        """Prepare a file that is not opened yet. `open_target` returns a path, or a binary file, which the encoder does not close."""
+        """Prepare a file that is opened later. `open_target` returns a path, or a binary file, which the encoder does not close."""
         self._open_target = open_target
         self._schema, self._options = schema, options
         self._order = [(name, "ascending") for name in options.sorted_by]
@@ -78,7 +78,7 @@ class ParquetEncoder:
                 self._schema,
                 compression=self._options.compression,
                 use_dictionary=[path for path, _ in _leaves(self._schema) if path not in _ALL_DIFFERENT],
-                # No reader uses statistics of bytes to skip row groups.
+                # Statistics of bytes are not written, because no reader uses them to skip row groups.
                 write_statistics=[path for path, kind in _leaves(self._schema) if not pa.types.is_binary(kind)],
                 sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
             )

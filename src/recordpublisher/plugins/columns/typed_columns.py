@@ -114,7 +114,8 @@ class FrameColumns:
         try:
             return self._typed.arrays([value for batch in batches for value in batch.values])
         except ValueError:
-            # Only now find the record, because checking each one would cost as much for good records.
+            # The bad record is searched only after the whole batch has failed, because checking each record would cost good batches as
+            # much.
             for batch in batches:
                 self._check_each(self._typed, batch)
             raise

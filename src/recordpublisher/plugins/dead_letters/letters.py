@@ -38,19 +38,19 @@ T = TypeVar("T")
 
 
 MOST_LOGGED = 20
-"""Number of unreadable letters that are logged with a line of their own."""
+"""Most unreadable dead letters that are logged with a line of their own."""
 
 
 Failures = Mapping[tuple[str, str, int], str]
-"""Why letters failed, by `DeadLetter.key`."""
+"""The reason why each dead letter failed, by `DeadLetter.key`."""
 
 
 CHUNK = 1000
-"""Number of letters that are replayed together. A kill may repeat this many."""
+"""Number of dead letters that are replayed together. After a kill, at most this many are replayed twice."""
 
 
 class StoredLetters(ABC):
-    """A place with dead letters. Owns its connections.
+    """A place with dead letters (here called letters). Owns its connections.
 
     Letters that cannot be read are kept, and counted in `unreadable`.
     """
@@ -88,7 +88,7 @@ class StoredLetters(ABC):
 
 
 async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
-    """Put the original records to the tip of a stream, with their keys. Raises: SinkError if a record cannot be put."""
+    """Put the original records of dead letters into a stream, with their keys. Raises: SinkError if a record cannot be put."""
     for letter in letters:
         record = letter.record
         hash_key = written_hash_key(record.explicit_hash_key)

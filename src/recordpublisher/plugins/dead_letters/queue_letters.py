@@ -54,13 +54,13 @@ class QueueLetters(StoredLetters):
                     for letter in received
                 ]
         finally:
-            # Letters that were only shown, or that failed, would otherwise stay hidden for two minutes.
+            # Make the letters visible at once that were only shown, or that failed. Otherwise they would stay hidden for two minutes.
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return those for which that call failed.
+        """Restore or discard the letters that succeeded. Return the letters for which that call failed.
 
-        Letters that failed become visible only at the end, so they are not received again before.
+        Letters that failed become visible only at the end of the replay, so it does not receive them again.
         """
         handles = [letter.place for letter in succeeded]
         codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)

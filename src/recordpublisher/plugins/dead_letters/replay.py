@@ -36,7 +36,7 @@ async def replay_letters(
 ) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
     """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
 
-    - `only`: the numbers of the letters to replay; empty for all. The others are kept; those of a stream are put to its tip
+    - `only`: the numbers of the letters to replay; empty for all. Other letters are kept; letters of a stream are put into the stream
       again.
     - `payloads`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter
       that fails is kept with its old payload.
@@ -63,7 +63,7 @@ def _with_payload(letter: DeadLetter, payloads: Mapping[tuple[str, str], bytes])
 
 
 def stored_letters_of(properties: Properties) -> StoredLetters:
-    """Return the place where a job's dead-letter sink has written. The modules of a place are imported only if the job uses it.
+    """Return the dead letters in the place where the job's dead-letter sink writes. Its modules are imported only here.
 
     Raises: ConfigurationError if the letters of its sink cannot be read.
     """
@@ -130,7 +130,7 @@ class JobTarget:
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Replay the letters and return the failures.
 
-        A handler is called for each letter, with the concurrency of the job. To another sink the letters are written and flushed.
+        A handler is called for each letter, with the concurrency of the job. Any other sink gets the letters by `write`, and is flushed.
         """
         self._failed = {}
         # Sorted, because a handler with ordering expects the records of a shard in their order.
@@ -197,7 +197,7 @@ def _order(letter: DeadLetter) -> tuple[str, int, str, int]:
 
 
 class DropTarget(AsyncExitStack):
-    """Drops the letters. Each counts as replayed."""
+    """Drops the letters: each counts as replayed, so it is removed."""
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Return no failures."""

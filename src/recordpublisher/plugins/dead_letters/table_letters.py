@@ -23,7 +23,7 @@ from .letters import CHUNK, StoredLetters
 # Dead letters in a table of the sql sink. A row is deleted when its letter was replayed.
 
 UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
-"""Errors of the conversion of a column, for example of a time that SQLite stores as text."""
+"""Errors while a column is converted, for example a time that SQLite stores as text."""
 
 
 _StoredRow = tuple[Any, Any]

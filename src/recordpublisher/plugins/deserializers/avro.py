@@ -81,7 +81,7 @@ class AvroDeserializer(Avro[Any]):
 
 _VALID = "an Avro schema as JSON, or the path of a file with one"
 _BEGIN_OF_JSON = ("{", "[", '"')
-"""A schema is an object, a list or a text in JSON; no path of a schema file begins so."""
+"""A schema is an object, a list or a text in JSON; so a text that begins differently is the path of a schema file."""
 
 
 def schema_of(properties: Properties) -> AvroSchema | None:
@@ -166,7 +166,7 @@ class AvroSchema:
         self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
 
     def _kept(self, checked: Any) -> Any:
-        """Return the schema with the types that it names, and marked as parsed, because otherwise fastavro would copy it at each call."""
+        """Return the schema with the types that it names, and marked as parsed. Otherwise fastavro would copy it at each call."""
         return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:
@@ -201,7 +201,7 @@ class AvroSchema:
         for part in ("items", "values"):
             if part in schema:
                 schema[part] = self._checked(schema[part], depth + 1)
-        # A block of such items has a count and no bytes, so a few bytes could demand any amount of memory.
+        # A block of items without bytes is only a count, so a few bytes of a record could demand any amount of memory.
         if kind == "array" and self._may_be_empty(schema["items"], 0):
             raise ValueError(
                 "an array whose items have no bytes may have any number of them; such a schema is not accepted"
@@ -229,7 +229,7 @@ class AvroSchema:
 class _Indexed(list[Any]):
     """A list that refuses negative indexes, for a union's branches or an enum's symbols.
 
-    Its length is 0, because the reader in C adds the length to a negative index before it gets the item.
+    It states 0 as its length, because the reader in C adds the length to a negative index, which would hide that it was negative.
     """
 
     def __getitem__(self, index: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The Python types of rows: built from columns as SQL writes them, or from a JSON Schema."""
+"""Builds the Python types of rows, from a list of columns as in SQL, or from a JSON Schema."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PLAIN: dict[str, Any] = {
     "TIME": time,
     "UUID": UUID,
 }
-"""The types without parts, by their names in Spark. TIME and UUID are names in databases."""
+"""The types without parameters, by their names in Spark. TIME and UUID, which Spark does not have, are named as in databases."""
 _OTHER_NAMES = {
     "BOOL": "BOOLEAN",
     **dict.fromkeys(("BYTE", "INT1"), "TINYINT"),
@@ -171,7 +171,7 @@ class _Parser:
         return self._tokens[min(self._place, len(self._tokens)) - 1]
 
     def _error(self, expected: str) -> ValueError:
-        """Return an error which says that `expected` was expected instead of the last token."""
+        """Return an error that says what was expected instead of the last token."""
         before, found = (
             " ".join(self._tokens[: self._place - 1][-8:]),
             self._tokens[min(self._place, len(self._tokens)) - 1],

@@ -166,10 +166,10 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merge_shapes(first: Shape, second: Shape) -> Shape:
-    """Return a shape that holds the values of both. If no type holds both, return the first of them that is not None."""
+    """Return a shape that holds the values of both shapes. If no type holds both, return the first one that is not None."""
     if first is None or second is None or first == second:
         return second if first is None else first
-    # A field that one of them lacks keeps the type of the other.
+    # A field that only one of the objects has keeps its type.
     if isinstance(first, dict) and isinstance(second, dict):
         return {name: merge_shapes(first.get(name), second.get(name)) for name in (first | second)}
     if isinstance(first, list) and isinstance(second, list):
@@ -188,7 +188,7 @@ def grow_shape(there: Shape, seen: Shape) -> Shape:
         return {name: shape for name, shape in of_names.items() if shape is not None}
     if isinstance(there, list) and isinstance(seen, list):
         return [grow_shape(there[0], seen[0])]
-    # The fields of an object are keys of a map, if the table has a map there.
+    # If the table has a map where the values have an object, the object's fields are keys of that map.
     if isinstance(there, tuple) and isinstance(seen, dict):
         item = there[1]
         for shape in seen.values():
@@ -212,7 +212,7 @@ def known_shape(seen: Shape) -> Shape:
 def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
     """Yield the paths of known parts of `seen` that have no column in `there`.
 
-    A value of another type than its column is not reported here, because decoding refuses it.
+    A value that has another type than its column is not reported here, because decoding refuses it.
     """
     if isinstance(seen, dict) and (isinstance(there, dict) or there is None):
         for name, shape in seen.items():
@@ -247,7 +247,8 @@ def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) 
 def with_kinds(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
     """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
 
-    - `kinds`: the types that a field may have, by its path. Its type is the first of them unless the values show another one of them.
+    - `kinds`: the types that a field may have, by its path. The field gets the first of these types, unless its values show that it has
+      another one of them.
     """
     for path, possible in kinds.items():
         seen = _with_kind(seen, path.split("."), possible)

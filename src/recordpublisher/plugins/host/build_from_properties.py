@@ -62,7 +62,7 @@ def why_kinesis_cannot_be_asked(
 ) -> str:
     """Return why Kinesis does not know the streams of the job, or an empty text if it does or if the publisher is not installed.
 
-    - `limit`: the end of the returned text, which says what needs streams of Kinesis.
+    - `limit`: a clause at the end of the returned text, which says what needs streams of Kinesis.
     """
     kind = "lists its streams itself" if lists_its_streams(properties) else ""
     kind = "reads a queue that is not in Kinesis" if _reads_own_queue(properties) else kind
@@ -147,7 +147,7 @@ def checked_publisher_class(
 
 
 def build_source(registry: Registry, properties: Properties, made: type[S], name: str | None = None) -> S:
-    """Return an object of the class `made`, that of the publisher `name`, by default of `flink.stream.recordpublisher`.
+    """Return an object of the class `made`, which is the class of the publisher `name` (default: of `flink.stream.recordpublisher`).
 
     Raises: ConfigurationError if a property of the publisher is invalid; PluginError if a plugin's class raises another error.
     """
@@ -232,7 +232,7 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
     name = properties.value(DESERIALIZER) or ""
     if (rows := schema_type(properties)) is not None:
         return _with_schema(registry, properties, rows)
-    # A dot without a colon is a path with a mistake, unless a plugin registered such a name.
+    # A name with a dot but without a colon is a mistyped `module:name`, unless a plugin registered such a name.
     if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
         try:

@@ -69,4 +69,4 @@ def _registering(places: Mapping[str, str]) -> Callable[[Registrar[Any]], None]:
 
 
 plugin = type("BuiltIns", (), {REGISTER + kind: _registering(places) for kind, places in BUILT_INS.items()})
-"""The object that an entry point of a plugin would name."""
+"""The plugin of the built-in classes: the object that an entry point would name."""

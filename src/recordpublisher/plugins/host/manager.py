@@ -18,7 +18,7 @@ import pluggy
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.user_code import exits_as_errors
+from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
 from . import built_ins, hookspecs
 from .registry import NameClaim, NameOwner, NameTable, PluginStatus, Registry, hidden_by_folder
@@ -34,12 +34,12 @@ _log = logging.getLogger(__name__)
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
-    A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the
-    plugin failed. A name that two plugins claim is an error where it is used.
+    A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the plugin failed.
+    A name that two plugins register is an error where it is used.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
     for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
-        # Either name may be blocked, because users see both in messages.
+        # A plugin may be blocked by either of its names, because messages show both.
         if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
@@ -59,7 +59,7 @@ def publisher_class(name: str) -> type[RecordPublisherFactory]:
 
 
 def warn_of_broken_plugins(registry: Registry) -> None:
-    """Log once which plugins were not loaded and which names two plugins claim, for a job that uses none of them."""
+    """Log once which plugins were not loaded, and which names two plugins have registered. A job that uses none of them still runs."""
     failed = [str(plugin) for plugin in registry.plugins if plugin.state == "failed"]
     clashes = [clash for table in registry.tables().values() for clash in table.clashes()]
     for message in [*failed, *clashes]:
@@ -79,7 +79,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
         with exits_as_errors():
             claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}{hidden_by_folder(error)}"
+        reason = f"{describe_error(error)}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
     for table, claim in claims:  # Registered only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)
@@ -89,7 +89,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
 def _collect_claims(
     candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry
 ) -> list[tuple[NameTable[Any], NameClaim[Any]]]:
-    """Call the hooks of this plugin only, and return the names that it claims."""
+    """Call the hooks of this plugin only, and return the names that it registers."""
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
@@ -118,7 +118,7 @@ class _Collector(msgspec.Struct):
     claims: list[tuple[NameTable[Any], NameClaim[Any]]]
 
     def add(self, name: str, provided: type[Any] | str) -> None:
-        """Claim a name for a class, or for `"package.module:Class"`.
+        """Register a name for a class, or for `"package.module:Class"`.
 
         Raises: PluginError if the name is empty, or if the class is of another kind.
         """

@@ -25,8 +25,8 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `records_per_second`, `bytes_per_second`: records finished and bytes written lately; without stored positions, those that
       arrive.
     - `tip`, `tip_age_ms`: without stored positions the sequence number of the newest record, and its age.
-    - `skipped_records`, `dead_letters`: their numbers since the worker has the shard. `in_flight`: records of a queue that are
-      not acknowledged.
+    - `skipped_records`, `dead_letters`: counts since the worker began to read the shard. `in_flight`: records of a queue that are not
+      acknowledged.
     - `has_alarm`: whether the shard needs attention; None if this was not checked. `alarm`: why it does.
     """
 
@@ -78,7 +78,7 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
     - `commit`: the last commit, if the worker is running and its sink commits.
     - `alarms`: number of active alarms.
-    - `skipped_records`, `dead_letters`: their numbers since it started, in all shards that it had.
+    - `skipped_records`, `dead_letters`: counts since the worker started, over all shards that it has read.
     """
 
     process: int | None = None

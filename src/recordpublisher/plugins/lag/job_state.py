@@ -1,4 +1,4 @@
-"""Reads what a job has stored: the state of each shard, and the worker that stored it."""
+"""Reads the state of each shard that a job has stored, and which worker stored it."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class JobState:
 class JobStateReader:
     """Reads the positions that a job has stored, while the job may run. It writes nothing, and never opens the sink.
 
-    The lease table is in the state store or, without one, in the entries that the sink stores with its rows. The positions are in the
-    same store, or in those entries. A sink of another package may store its own positions; they take precedence.
+    The lease table is in the state store or, without one, in the store that the sink keeps next to its rows. The positions are in the same
+    place. A sink of another package may store positions by itself; they take precedence.
 
     - `store`: the state store, or None.
     - `sink`: the job's sink if it keeps positions, else None.
@@ -105,7 +105,7 @@ class JobStateReader:
         return None if place is None else GroupStore(place)
 
     async def load(self) -> Sequence[State]:
-        """Return a snapshot for each worker that has shards, and what a sink of another package stores.
+        """Return a snapshot for each worker that has shards, and the one that a sink of another package has stored.
 
         Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
         """
@@ -151,8 +151,8 @@ async def snapshots_of_workers(
 ) -> list[State] | None:
     """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a lease table.
 
-    Each snapshot has the name of its worker, or None, as `worker`. Raises: StateError if the position of an owned shard is not stored where
-    it must be.
+    The field `worker` of a snapshot is the name of its worker, or None. Raises: StateError if the position of an owned shard is not stored
+    where it must be.
     """
     missing: list[str] = []
     for _ in range(ATTEMPTS):

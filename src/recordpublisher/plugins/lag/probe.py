@@ -170,7 +170,7 @@ class ShardProbe:
 
     - `state`: the stored state, or None if none is stored.
     - `tip`: the unread records after the state. `recent`: the records that arrived lately.
-    - `activity`: replaces these results if no positions are stored.
+    - `activity`: what arrives in the shard; set instead of `tip` and `recent` if no positions are stored.
     - `taken_ms`: when the state was stored (epoch ms).
     """
 
@@ -265,9 +265,9 @@ class ProbeService(PollingPort, ListingPort, Protocol):
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 SHORT_MS = 2_000
-"""A shard takes 1 MB a second, so the records of this time are at most the 2 MB that a shard returns each second."""
+"""The first window (ms). A shard accepts 1 MB a second, so a window has at most the 2 MB that a shard returns each second."""
 LONGER_MS = 20_000
-"""The records of this time are read if none arrived in the last two seconds, because then they came in a burst."""
+"""The second window, which is read if no record arrived in the first one (ms)."""
 
 
 @dataclass(frozen=True, slots=True)

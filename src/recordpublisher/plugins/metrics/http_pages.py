@@ -108,7 +108,7 @@ def _name_of(host: str) -> str:
 
 
 class _BoundedServer(web.Server):
-    """Owns the open connections, the oldest first, and knows which of them are being answered."""
+    """Owns the open connections, the oldest first, and the set of connections that are being answered."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)

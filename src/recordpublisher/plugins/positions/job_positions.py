@@ -16,7 +16,6 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, SINK, STATE_URI
@@ -99,7 +98,7 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as the first positions of the job, or instead of those of a job that runs alone, whose later writes then fail.
+        """Store states as the first positions of the job. They replace positions of a job that runs alone, whose later writes then fail.
 
         Raises: ConfigurationError if there is no state store; StateError if a group has positions, or if the states cannot be written.
         """
@@ -131,9 +130,9 @@ class JobPositions:
     async def _store_over(
         self, store: ConditionalStore, found: Stored[LeaseTable], states: Mapping[str, ShardState]
     ) -> None:
-        """Seal the worker that runs alone, if one does, so that its writes fail, then store the states.
+        """Seal the worker of a job that runs alone, if there is one: later writes of its process fail. Then store the states.
 
-        Its record is sealed first, then its parts with the positions.
+        Its own document is sealed first, then its documents with the positions.
         """
         if (alone := found.document.alone) is not None:
             group, entries = GroupStore(store), entry_store_of(self._sink)
@@ -156,7 +155,7 @@ class JobPositions:
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """The sink's entries if the job has no state store, because they then have the lease table."""
+        """The store that the sink keeps next to its rows, if the job has no state store. It then has the lease table."""
         return entry_store_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
     def _written_store(self) -> ConditionalStore:
@@ -195,7 +194,7 @@ class StoredPositions:
         return overlay(self.in_store, self.in_sink)
 
     def check_unused(self, is_forced: bool) -> None:
-        """Check that no positions exist that imported ones would replace, or that take precedence over them.
+        """Check that imported positions would replace none of the job, and that none takes precedence over them.
 
         Raises: StateError if the sink has positions, or if the state store has some and `is_forced` is False.
         """
@@ -231,8 +230,8 @@ def _streams(restored: RestoredState) -> str:
 class ImportedPosition:
     """The position from which the job starts to read one shard.
 
-    - `found`: the position that the other side has stored, as a text.
-    - `is_stored`: False if the other side has stored none. Then the job decides by its own rules.
+    - `found`: the position in the file or table that is imported, as a text.
+    - `is_stored`: False if the file or table has none. Then the job decides by its own rules.
     """
 
     shard: str
@@ -251,10 +250,10 @@ def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, Shard
 
 
 @asynccontextmanager
-async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, ListingPort, Sequence[str]]]:
-    """Yield the job's positions, what lists the shards of its streams as `run` does, and the names of its streams.
+async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, StreamLister, Sequence[str]]]:
+    """Yield the job's positions, an object that lists the shards of its streams as `run` does, and the names of its streams.
 
-    The publisher's factory is made for that and not prepared, so it registers no consumer.
+    The publisher's factory is made but not prepared, so it registers no consumer.
     """
     registry, names = load_registry(), stream_names(streams_of(properties))
     async with AsyncExitStack() as opened:

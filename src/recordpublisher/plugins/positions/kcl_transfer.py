@@ -9,7 +9,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
@@ -40,6 +40,13 @@ drops records that are not above the checkpoint. So 0 would repeat the other sub
 """
 
 
+class TransferLister(ListingPort, Protocol):
+    """Lists the shards that the job reads, and those of them that the stream itself still has."""
+
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return the shards of the stream, without those that only an archive has."""
+
+
 @dataclass(frozen=True)
 class KclTransfer:
     """A job and a lease table, which may hold several streams.
@@ -51,7 +58,7 @@ class KclTransfer:
 
     job: JobPositions
     table: KclLeaseTable
-    lister: ListingPort
+    lister: TransferLister
     streams: Sequence[str]
     properties: Properties
     watch_seconds: float
@@ -75,7 +82,8 @@ class KclTransfer:
     async def plan_export(self) -> list[ExportedLease]:
         """Return the leases that would be written.
 
-        Raises: StateError if the job has no positions, if either side is running, or if a lease is ahead of the job.
+        Raises: StateError if the job has no positions, if either side is running, if a lease is ahead of the job, or if the job has not
+        read a shard to its end that only its archive has.
         """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
@@ -88,7 +96,17 @@ class KclTransfer:
             raise StateError("the job is running: its positions have changed. Stop it first; --force continues")
         listed = [shard for stream in self.streams for shard in await self._list(stream)]
         names = [*map(stream_name, self.streams)]
+        live = {shard.key for stream in self.streams for shard in await self._list_live(stream)}
         plan = leases_from_states(restored, listed, initial_position(self.properties), leases, names)
+        gone = {exported.shard: exported for exported in plan if exported.shard not in live}
+        unread = [shard for shard, exported in gone.items() if not exported.written.has_ended]
+        if unread and not self.is_forced:
+            raise StateError(
+                f"the job has not read the archived {', '.join(unread)} to the end, and the stream no longer has them, so the KCL cannot "
+                "read them. Let the job read them first; --force continues without their records"
+            )
+        # The KCL needs no lease of a shard that does not exist, but it would look for one that its table has as open.
+        plan = [exported for exported in plan if exported.shard in live or exported.replaced is not None]
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
             raise StateError(
@@ -131,7 +149,10 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Pause between the two reads, and return the heartbeats from before. On a quiet stream a group changes nothing else."""
+        """Pause between the two reads, and return the heartbeats from before.
+
+        On a quiet stream only heartbeats show that a group is running.
+        """
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
         return before
@@ -146,6 +167,9 @@ class KclTransfer:
 
     async def _list(self, stream: str) -> list[Shard]:
         return await self._retried(lambda: self.lister.list_shards(stream))
+
+    async def _list_live(self, stream: str) -> list[Shard]:
+        return await self._retried(lambda: self.lister.list_live_shards(stream))
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
@@ -397,7 +421,7 @@ def leases_from_states(
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
-    """Return whether the KCL would still read a shard that the job has finished, because the shard's lease has not ended."""
+    """Return whether the KCL would still read a shard that the job has finished, because its lease is not at the shard's end."""
     own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
     return any(row.checkpoint != SHARD_END for row in own)
 
@@ -443,7 +467,7 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
 
 
 HEARTBEATS_WATCHED = 2
-"""The number of heartbeat intervals to wait. It is above 1 because a heartbeat may be late."""
+"""Number of heartbeat intervals to wait between the two reads. It is above 1 because a heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
@@ -524,7 +548,8 @@ def _state_of(
     first = starts.get(lease.checkpoint, trim_horizon)
     if lease.progress[0] == 0:
         return ShardState(first, parents=parents, waiting=is_waiting)
-    # 0 stands for a record that is not an aggregate, or for the first sub-record of an aggregate. A reader drops exactly that one.
+    # 0 stands for a record that is not an aggregate, or for the first sub-record of one. In both cases a reader must drop exactly that
+    # one.
     is_whole = lease.sub_sequence >= WHOLE_AGGREGATE
     position = SequenceNumber(lease.checkpoint) if is_whole else SequenceNumber(lease.checkpoint, lease.sub_sequence)
     return ShardState(first, position, parents=parents)

@@ -1,4 +1,4 @@
-"""Finds data that killed processes of a job have staged and no process will publish, and commits that cannot be published."""
+"""Finds data that killed processes of a job have staged and that no process will publish, and commits that cannot be published."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UnpublishedCommits(NamedTuple):
 class JobLeftovers:
     """Owns the connections of the job's sink and of its dead-letter sink, which are never opened, and of its state store.
 
-    Data that a running job has just staged is in no entry either, so only its age distinguishes it from leftovers.
+    Data that a running job has just staged is not named in stored positions either, so only its age distinguishes it from leftovers.
 
     Raises: ConfigurationError if a property is invalid. Sinks that stage nothing have no leftovers.
     """
@@ -66,7 +66,7 @@ class JobLeftovers:
         return [(sink, await self._find(sink, before)) for sink in self._sinks]
 
     async def unpublished(self) -> Sequence[UnpublishedCommits]:
-        """Return the commits that entries name and that the destination proves not to have. A running job publishes them soon.
+        """Return the commits that stored positions name and that the destination provably lacks. A running job publishes them soon.
 
         Raises: StoreUnavailableError if a store does not answer; StateError if it cannot be read.
         """
@@ -75,12 +75,12 @@ class JobLeftovers:
         ]
 
     async def take_back(self, found: UnpublishedCommits) -> None:
-        """Make the destination refuse commits that are not published, and restore the positions from before them.
+        """Make the destination refuse the commits in `found`, and set the positions back to before them.
 
-        Silent workers of a group get the lease duration to show that they run.
+        Workers of a group that have been silent get the lease duration to show that they are running.
 
-        Raises: StateError, naming the worker, if one is running, or if another process has changed the entry;
-        StoreUnavailableError if a store does not answer.
+        Raises: StateError, naming the worker, if one is running, or if another process has changed the positions; StoreUnavailableError if
+        a store does not answer.
         """
         place = self._state or found.store
         group = GroupStore(place, self._lease_settings.interval)
@@ -113,15 +113,16 @@ class JobLeftovers:
 
 
 async def take_back(found: UnpublishedCommits) -> None:
-    """Make the destination refuse commits that are not published, and restore the positions from before them.
+    """Make the destination refuse commits that are not published, and set the positions back to before them.
 
-    A process of the job that continues can no longer commit. No worker of a group may be running (`JobLeftovers.take_back`).
+    If a process of the job still runs, it can no longer commit. The caller has checked that no worker of a group is running
+    (`JobLeftovers.take_back`).
 
     Raises: StateError if another process has changed the entry; StoreUnavailableError if a store does not answer.
     """
     taken = await _take_back_of_worker(found)
-    # A table may forget the number of a refused commit after a time. Its files are deleted, so that a process that wakes up later cannot
-    # publish them.
+    # The files are deleted, because a table forgets the number of a refused commit after a time. A process that wakes up later could
+    # publish them then.
     lives = {each.number.writer.rpartition("/")[2] for each in taken}
     if lives:
         await found.sink.discard(lives.__contains__, ())

@@ -22,7 +22,7 @@ class FileTransfer:
     """A job and a file of positions.
 
     - `lister`: lists the shards of the job's streams.
-    - `streams`: the names of the job's streams, or what the lister takes for them.
+    - `streams`: the job's streams, as the lister accepts them: names or ARNs.
     - `is_forced`: whether the positions of the file replace those that the job has.
     """
 

@@ -1,14 +1,17 @@
 """Lets a job that has positions continue from another place: the oldest record, the tip, or a time. `reset_positions` is public."""
 
+import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_missing_from_listing
+from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -22,6 +25,17 @@ from recordpublisher.publishers.start_from_properties import A_START, named_star
 from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_lister
 
 T = TypeVar("T")
+MOST_LISTINGS = 10
+"""A reset lists a stream at most this many times while the listing lacks a shard that exists."""
+LISTING_PAUSE_SECONDS = 1.0
+"""Approximate pause between two of these listings (seconds)."""
+
+
+class ResetLister(ListingPort, Protocol):
+    """Lists shards, and tells of a shard that a listing lacks whether it exists."""
+
+    async def shard_exists(self, shard: Shard) -> bool | None:
+        """Return whether the source still has the shard, or None if it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +47,17 @@ class PositionsReset:
     """
 
     job: JobPositions
-    lister: ListingPort
+    lister: ResetLister
     streams: Sequence[str]
     properties: Properties
     start: StartingPosition
     shard_ids: Collection[str] = ()
 
     async def plan(self) -> list[ImportedPosition]:
-        """Return the positions from which the job would continue, for all shards. Shards that are reset have a `note`.
+        """Return the positions from which the job would continue, for all shards. A `note` marks the shards that are reset.
 
-        Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if a stream lists no shard;
-        ConfigurationError if a shard is unknown, or the time is in the future.
+        Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if the listing of a stream has
+        no shard or lacks one that exists; ConfigurationError if a shard is unknown, or the time is in the future.
         """
         if self.job.are_in_the_sink and await self.job.is_of_a_group():
             raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
@@ -57,14 +71,13 @@ class PositionsReset:
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
         listed_ids: set[str] = set()
         for stream in self.streams:
-            listed = await self._retried(functools.partial(self.lister.list_shards, stream))
-            if not listed:  # Otherwise all positions would be forgotten as those of expired shards.
-                raise StateError(f"the listing of {stream} has no shard, so nothing is reset")
+            listed = await self._list(stream, stored.merged)
             listed_ids |= {shard.shard_id for shard in listed}
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
             start = await self._start_of(stream)
             fresh = initial_states(chosen, RestoredState({}), Starts(start))
-            # Records before the tip are not wanted, and records after it are. So a gap counts as a loss only from the tip on (P3, S5).
+            # With a start at the tip, only records after the tip are wanted. So a gap counts as a loss only from the time of the tip on
+            # (P3, S5).
             seen_ms = start.timestamp_ms if self.start.is_tip else None
             children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
             for key, state in fresh.items():
@@ -79,6 +92,29 @@ class PositionsReset:
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
         """Store the planned positions. Later writes of running processes fail. Raises: StateError if a worker of the group is running."""
         await self.job.store_over(imported_states(plan))
+
+    async def _list(self, stream: str, restored: RestoredState) -> list[Shard]:
+        """List a stream, again while the listing lacks a shard that may exist.
+
+        The position of that shard would be forgotten, as that of an expired one.
+        """
+        missing, found = MissingShards(self.lister.shard_exists), dict[str, Shard]()
+        for _ in range(MOST_LISTINGS):
+            listed = await self._retried(functools.partial(self.lister.list_shards, stream))
+            if not listed:
+                raise StateError(f"the listing of {stream} has no shard, so nothing is reset")
+            if self.shard_ids:  # No other shard's position is forgotten.
+                return listed
+            found |= {shard.key: shard for shard in listed}
+            lacking = _lacking(restored.shards, [*found.values()], restored, stream_name(stream))
+            await missing.check(lacking, (stream_name(stream),))
+            unclear = [key for key in lacking if not missing.is_expired(key)]
+            if not unclear:
+                return [*found.values()]
+            await asyncio.sleep(LISTING_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
+        raise StateError(
+            f"the listing of {stream} lacks {unclear[0]}, which exists, so nothing is reset: try again later"
+        )
 
     async def _start_of(self, stream: str) -> StartingPosition:
         """Return the start for a stream. The tip becomes a time, so that records that arrive before the job starts are read (P3).
@@ -104,11 +140,9 @@ def _expired(
 
     Otherwise each start after a reset would report their records as lost.
     """
-    there = {shard.key for shard in listed} | set(shards_missing_from_listing(listed, restored, [stream]))
     return {
-        key: replace(each, note="it has expired, and is forgotten", is_stored=False)
-        for key, each in known.items()
-        if stream_of(key) == stream and key not in there
+        key: replace(known[key], note="it has expired, and is forgotten", is_stored=False)
+        for key in _lacking(known, listed, restored, stream)
     }
 
 
@@ -142,8 +176,8 @@ async def reset_positions(
     to its end. Later writes of running processes fail.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
-    group is running, if a group's positions are stored with its rows, or if a stream lists no shard; KinesisError if the shards cannot be
-    listed.
+    group is running, if a group's positions are stored with its rows, or if the listing of a stream has no shard or lacks one that exists;
+    KinesisError if the shards cannot be listed.
     """
     start, properties = start_named(to, "to"), Properties(properties)
     async with job_and_lister(properties) as (job, lister, streams):
@@ -153,3 +187,9 @@ async def reset_positions(
             await reset.apply(plan)
     states = imported_states(plan)
     return {key: None if state.ended else state.position or state.start for key, state in states.items()}
+
+
+def _lacking(known: Iterable[str], listed: Sequence[Shard], restored: RestoredState, stream: str) -> list[str]:
+    """Return the known shards of a stream that the listing lacks, without those that are younger than the listing."""
+    there = {shard.key for shard in listed} | set(shards_missing_from_listing(listed, restored, [stream]))
+    return [key for key in known if stream_of(key) == stream and key not in there]

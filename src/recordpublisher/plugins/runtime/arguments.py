@@ -58,7 +58,7 @@ class CommandOptions(msgspec.Struct, frozen=True):
     """How a command changes the fetcher that a program makes.
 
     - `given`: properties of the command. They take precedence over the program's properties and arguments.
-    - `change`: applied to the properties at the end.
+    - `change`: a function that is applied to the properties last.
     """
 
     given: Properties = msgspec.field(default_factory=Properties)
@@ -110,7 +110,7 @@ _MEANT = {
     **dict.fromkeys(("begin", "from_", "since", "starting_position", "start_time"), "start"),
     **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
 }
-"""The names that arguments have in other libraries, with our names."""
+"""Names of arguments in other libraries, and the name of the same argument here."""
 
 
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
@@ -147,7 +147,7 @@ def described_job(
 
 
 def checked_for_archive(given: Properties, sink: Sink) -> Sink:
-    """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
+    """Return the sink. Raises: ConfigurationError if `flink.sink.archive` is set and the sink cannot write an archive."""
     if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
         reason = f"{type(sink).__name__} writes no archive; take the sink jsonl, parquet, delta or iceberg"
         raise ConfigurationError(ARCHIVE.key, "true", reason=reason)

@@ -37,7 +37,7 @@ from .stop_signals import SHORT_ERRORS
 log = logging.getLogger("recordpublisher.lambda")
 VALID = "the event of a Kinesis or DynamoDB Streams event source mapping"
 _DYNAMODB_SHARD = "lambda"
-"""Stands for the shard of a change, because Lambda does not report the shard."""
+"""The shard id of changes of a table, because Lambda does not report their shard."""
 HandlerArgument = (
     Callable[[Record[V]], object]
     | Callable[[list[Record[V]]], object]
@@ -46,7 +46,7 @@ HandlerArgument = (
 )
 """A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
 SPARE_SECONDS = 1.0
-"""How long before the end of its time the function answers (seconds)."""
+"""How long before its time is up the function answers (seconds)."""
 
 
 def lambda_handler(

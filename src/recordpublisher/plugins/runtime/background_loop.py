@@ -31,8 +31,8 @@ _SLICE_SECONDS = 0.5
 class BackgroundLoop:
     """Owns a thread and its event loop between `__enter__` and `__exit__`. Any thread may call `run`.
 
-    The first interruption (Ctrl-C) cancels the work. Further interruptions within `patience_seconds` wait until everything is closed. A
-    later one ends the waiting, for a user whose network hangs.
+    The first interruption (Ctrl-C) cancels the work. Further interruptions within `patience_seconds` wait until everything is closed. An
+    interruption after that ends the waiting, for a user whose network hangs.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class BackgroundLoop:
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine to its end and return its result. If the caller is interrupted, cancel the coroutine and wait until it has ended.
 
-        After `timeout` seconds the coroutine is cancelled too. Work that need not wait is finished even with a timeout of 0.
+        After `timeout` seconds the coroutine is cancelled too. Work that can end without waiting is finished even with a timeout of 0.
 
         Raises: TimeoutError if the coroutine was cancelled after the timeout; RecordPublisherError if the loop does not run, or if the
         caller runs in it.
@@ -152,7 +152,10 @@ class BackgroundLoop:
         return self._until_ended(ended)
 
     def _until_ended(self, wait: Callable[[], object]) -> KeyboardInterrupt | None:
-        """Wait. Return an interruption that came in the meantime, or raise it if the user has waited long enough."""
+        """Wait until the work has ended.
+
+        Return an interruption that came during the wait, or raise it if the user has waited for `patience_seconds`.
+        """
         interruption = None
         while True:
             try:
@@ -254,7 +257,7 @@ class _BackgroundTask:
             return
         self._is_cancelled = True
         if self._task is not None:
-            # Cancel after the steps that are ready, so that work that need not wait ends normally.
+            # Cancelled only after the steps that are ready now, so that work that can end without waiting ends normally.
             self._task.get_loop().call_soon(self._task.cancel)
         else:  # The coroutine was never started.
             self._coroutine.close()
@@ -303,9 +306,9 @@ class _Run(msgspec.Struct, frozen=True):
 class RunsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
-    When the main thread has ended, Python first closes every thread pool, and waits for threads only after that. A job that is still
-    running could not store its last checkpoint. So the exit waits for each job before the pools are closed. It stops the job of a daemon
-    thread, for which Python would not wait, and waits for it for a limited time.
+    When the main thread has ended, Python first closes every thread pool, and only then waits for threads. A job that is still running
+    could then not store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. It stops the job
+    of a daemon thread, for which Python would not wait, and waits for it for a limited time.
     """
 
     def __init__(self) -> None:

@@ -96,7 +96,8 @@ def read_arrow(
       epoch seconds), or a snapshot of a job, after whose positions the read begins.
     - `end`: NOW (the default: the tip), a time (the read of a shard ends before its first record at or after that time), or a snapshot,
       whose positions are the last.
-    - `event_times`: two times. Only records with an event time from the first up to the second are returned. None means no limit.
+    - `event_times`: a pair of times, either of which may be None for no limit. Only records with an event time from the first up to, but
+      not including, the second are returned.
     - `columns`: the names of the columns, in their order. `metadata=False` leaves out the columns of the metadata.
     - `deserializer`: a type, whose fields become columns (objects in them structs), followed by the metadata. Without a type the columns
       are the same as in Spark, with the payload as `data`. The values of a function or of `json` follow as `value`, in JSON.
@@ -106,7 +107,7 @@ def read_arrow(
 
     Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.
     """
-    # 1. Check the properties, and which columns the values have. A mistake is found before anything is read.
+    # 1. Check the properties, and decide which columns the values have, so that a mistake is found before anything is read.
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
     chosen = chosen_deserializer(load_registry(), given, deserializer)
@@ -280,7 +281,7 @@ def _with_json_fields(table: pa.Table) -> tuple[pa.Table, list[str]]:
 
 
 def _is_deep(of: pa.DataType) -> bool:
-    """Return whether a type is nested so deep that native code, which goes down by recursion, may end the process."""
+    """Return whether a type is nested so deep that native code, which uses recursion, may crash the process."""
     level = [of]
     for _ in range(MOST_LEVELS):
         level = [kind.field(place).type for kind in level for place in range(kind.num_fields)]
@@ -343,7 +344,10 @@ def _end_ms(
 
 
 def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
-    """Return both times (epoch ms). Raises: ConfigurationError if they are not a pair of times or None, or are in the wrong order."""
+    """Return begin and end of the range of event times (epoch ms); None for an open end.
+
+    Raises: ConfigurationError if `given` is not a pair, if one of the two is neither a time nor None, or if the end is before the begin.
+    """
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise ConfigurationError("event_times", given, "a pair of times, each of which may be None")
     begin, end = (None if at is None else time_ms("event_times", at) for at in given)
@@ -368,7 +372,7 @@ async def until(
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
 
-    The end of a shard is never passed, because no record follows it. With such a position the read does not end here.
+    If `ends` has the end of a shard, the read does not end here, because no record follows that position.
     """
     waited_for = set(ends)
     async with aclosing(batches):

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers import kinesis
-from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by, with_unlisted
+from recordpublisher.publishers.base import DELETED_SECONDS, RecordPublisherFactory, shards_listed_by, with_unlisted
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -25,6 +25,7 @@ from recordpublisher.publishers.errors import (
     RecordPublisherError,
     ResourceNotFoundError,
     RetriesExhaustedError,
+    StreamNotFoundError,
     TransientError,
 )
 from recordpublisher.publishers.kinesis import run_sync
@@ -79,6 +80,8 @@ class StreamLister:
         self._clock = clock
         self._client = client
         self._is_own: dict[str, bool] = {}
+        self._missing_since: dict[str, float] = {}
+        """Since when `discover` has said that a stream does not exist which it had listed before (monotonic seconds)."""
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 
@@ -89,6 +92,13 @@ class StreamLister:
         """
         listed = await self._list(stream, after)
         return listed if after is not None else await with_unlisted(self._factory, stream, listed)
+
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return every shard that the stream itself still has, without those that only the publisher knows.
+
+        Raises: the errors of `list_shards`.
+        """
+        return await self._list(stream, None)
 
     async def _list(self, stream: str, after: str | None) -> list[Shard]:
         own = await (self._own_shards_again if self._is_own else partial(shards_listed_by, self._factory))(
@@ -107,6 +117,8 @@ class StreamLister:
     async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
         """List the publisher's own shards after the start. Any error of its code but our own is retried as an error of ListShards is.
 
+        A StreamNotFoundError is retried too, until the stream counts as deleted.
+
         Raises: the error itself after that.
         """
         foreign: list[Exception] = []
@@ -114,12 +126,17 @@ class StreamLister:
         async def listed() -> list[Shard] | None:
             foreign.clear()
             try:
-                return await shards_listed_by(self._factory, stream, after)
+                found = await shards_listed_by(self._factory, stream, after)
+            except StreamNotFoundError as error:
+                self._check_deleted(stream, error)
+                raise
             except RecordPublisherError:
                 raise
             except Exception as error:
                 foreign.append(error)
                 raise TransientError(describe_error(error)) from error
+            self._missing_since.pop(stream, None)
+            return found
 
         service = f"{type(self._factory).__name__}.discover"
         try:
@@ -128,6 +145,15 @@ class StreamLister:
             if foreign:
                 raise foreign[0] from None
             raise
+
+    def _check_deleted(self, stream: str, error: StreamNotFoundError) -> None:
+        """Raise TransientError until `discover` has said for `DELETED_SECONDS` that a stream which it had listed does not exist."""
+        if stream not in self._is_own:
+            return
+        now = self._clock.monotonic()
+        if now - self._missing_since.setdefault(stream, now) < DELETED_SECONDS:
+            words = f"{error}; it counts as deleted when `discover` has said so for {DELETED_SECONDS:.0f} s"
+            raise TransientError(words) from error
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
         """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all (S3)."""

@@ -19,9 +19,9 @@ import msgspec
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.fetcher.sink import stores_positions
-from recordpublisher.publishers.errors import ConfigurationError, FencedError
+from recordpublisher.publishers.errors import ConfigurationError, FencedError, StreamNotFoundError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.config_fields import imported
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT, JOB_WORKERS, SINK, STATE_URI
@@ -29,7 +29,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import REGISTRATION
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
-from recordpublisher.publishers.user_code import ForeignExitError, can_take, exits_as_errors
+from recordpublisher.publishers.user_code import ForeignExitError, add_note, can_take, exits_as_errors
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
 from ..host.manager import load_registry
@@ -171,7 +171,7 @@ async def run_process(
     - `more_exporters`: export the metrics too.
     - `bounds`: end the run by itself.
 
-    Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
+    Raises: RecordPublisherError if reading or storing fails; StreamNotFoundError if every stream was deleted; errors of the sink.
     """
     fetcher = DataFetcher(streams_argument(properties), properties)
     if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
@@ -215,7 +215,7 @@ async def run_fetcher(
             log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
         max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)
         if calls_a_service(properties):
-            log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
+            log.info("calls are retried for %s while a service is unreachable (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             # `run` would log the error, which the command prints as well.
@@ -225,12 +225,17 @@ async def run_fetcher(
                 stop_at_tip=bounds.stop_at_tip,
             )
         except FencedError as error:
-            error.add_note(f"if that was another job, give it {ANOTHER_PLACE}; --group lets processes share the shards")
+            add_note(
+                error, f"if that was another job, give it {ANOTHER_PLACE}; --group lets processes share the shards"
+            )
             raise
         finally:
             reporting.cancel()
         report(fetcher.progress())
     log.info("the job ended: %s", result)
+    if result.reason is EndReason.STREAMS_DELETED:
+        # A job that nothing has bounded is not finished: a stream of this name may exist again, and a supervisor starts the job then.
+        raise StreamNotFoundError(fetcher.streams[0])
 
 
 def _metrics_exporters(properties: Properties, number: int, metrics_folder: Path | None) -> list[MetricsExporter]:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.config_fields import import_check, imported_function
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import CALLBACK
@@ -32,7 +33,9 @@ class CallbackSink(Sink):
         function: Callable[[RecordBatch], Awaitable[None] | None] | None = None,
     ) -> None:
         if callable(properties):
-            raise ConfigurationError("properties", f"{properties!r:.200}", "CallbackSink(function=...) for a function")
+            raise ConfigurationError(
+                "properties", repr_of(properties, 200), "CallbackSink(function=...) for a function"
+            )
         self._function = function or imported_function(Properties(properties), CALLBACK, _VALID)
         # A pool of its own, because `asyncio.run` waits for the event loop's threads, even if the function never returns.
         threads = ThreadPoolExecutor(1, "recordpublisher-callback")

@@ -13,7 +13,9 @@ from .options.other_connectors import own_options
 
 
 def register_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
-    """Register the consumers, and return their ARNs by property key. With registration NONE the ARNs are given, and nothing is done.
+    """Register the fan-out consumers, and return their ARNs by property key.
+
+    With registration NONE the properties have the ARNs already. Then nothing is registered, and the result is empty.
 
     Raises: ConfigurationError if the consumer's properties are invalid; StreamNotFoundError if there is no such stream; ConsumerError if a
     consumer cannot be registered; KinesisError if a call fails.
@@ -33,7 +35,7 @@ def consumer_properties(options: Mapping[str, object]) -> Properties:
 
     Raises: ConfigurationError if the consumer's name is missing.
     """
-    from .options import spark_options  # noqa: F401 - declares the options that those of other connectors become
+    from .options import spark_options  # noqa: F401 - declares the options into which options of other connectors are translated
 
     properties = own_options(Properties(options), has_default=())
     if not properties.is_set(CONSUMER_NAME):
@@ -66,5 +68,8 @@ async def _deregister(streams: list[str], properties: Properties) -> None:
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
-    """Return the properties of the tasks. Tasks do not register consumers, because the driver has done so."""
+    """Return the properties of the tasks. Tasks do not register consumers, because the driver has done so.
+
+    - `arns`: the ARNs of the consumers, by property key. Empty if the job polls.
+    """
     return properties.merged({**arns, REGISTRATION.key: "NONE"}) if arns else properties

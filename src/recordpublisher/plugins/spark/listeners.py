@@ -64,7 +64,7 @@ PROGRESS_METRICS = (
     ProgressMetric("inputRowsPerSecond", "input_rows_per_second", "rows a second, as Spark counts"),
     ProgressMetric("batchDurationMs", "batch_duration_seconds", "how long the last batch took", 1000),
 )
-OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is away"
+OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is unreachable"
 Sources = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
 """The name of each query, with the figures of each of its sources."""
 
@@ -135,7 +135,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
             self._keep(progress)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Forget the run."""
+        """Forget the figures and the warnings of a run that has ended."""
         self._runs.pop(str(event.runId), None)
         self._logged.pop(str(event.runId), None)
 

@@ -1,4 +1,4 @@
-"""The columns of a read: those that the source has, those that a query's schema chooses, and how they are made from records."""
+"""The columns of a read: all columns of the source, the columns that a query's schema chooses, and how they are made from records."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ HOW_TO_INFER = "recordpublisher tail STREAM --no-follow --format schema prints t
 class RowColumns:
     """The columns that Spark gets, in the order and spelling of `schema`. No other columns are made.
 
-    - `decoded`: the columns of `flink.deserializer.schema`, of whose fields all are made, so that each bad record is found.
+    - `decoded`: the columns of `flink.deserializer.schema`; None without one. Its fields are all decoded, even if `schema` leaves some out,
+      so that each bad record is found.
     """
 
     def __init__(self, schema: pa.Schema | None = None, decoded: ColumnsAndDeserializer | None = None) -> None:
         self.values = None if decoded is None else decoded.values
-        """The deserialiser that makes the values of the columns; None for that of the properties."""
+        """The deserialiser that makes the values of the columns; None for the one that the properties name."""
         self._typed = None if decoded is None else decoded.columns
         self.schema = source_columns(decoded) if schema is None else schema
         spelling = {name.lower(): name for name in source_columns(decoded).names}
@@ -132,7 +133,7 @@ def _chosen(field: Any, valid: Mapping[str, pa.Field]) -> pa.Field:
     ours = valid.get(field.name.lower())
     if ours is None:
         hint = valid.get(_HINTS.get(field.name.lower(), "").lower())
-        reason = f"there is no such column{f'; here it is {hint.name}' if hint else ''}"
+        reason = f"there is no such column{f'; its name here is {hint.name}' if hint else ''}"
         raise ConfigurationError("schema", field.name, ", ".join(map(_column_text, valid.values())), reason=reason)
     given, needed = field.dataType.simpleString(), _column_text(ours)
     if _is_of_record(ours):
@@ -140,7 +141,7 @@ def _chosen(field: Any, valid: Mapping[str, pa.Field]) -> pa.Field:
             raise ConfigurationError("schema", f"{field.name} {given.upper()}", needed)
     elif field.dataType != (exact := _spark_type(ours)):
         is_same = given == exact.simpleString()
-        reason = "inside a column there is no NOT NULL and no COMMENT" if is_same else ""
+        reason = "NOT NULL and COMMENT are not supported inside a column" if is_same else ""
         raise ConfigurationError("schema", f"{field.name} {given}", needed, reason=reason)
     return pa.field(field.name, ours.type, nullable=field.nullable)
 

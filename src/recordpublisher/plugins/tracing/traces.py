@@ -16,6 +16,7 @@ from recordpublisher.consumer.deserialization import json_field_decoder
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
+from recordpublisher.publishers.log_fields import repr_of, text_of
 from recordpublisher.publishers.properties.config_fields import imported_function
 from recordpublisher.publishers.properties.job_properties import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
@@ -130,7 +131,7 @@ class _Guarded:
             return _checked(self._function(record))
         except Exception as error:
             name = f"record {record.sequence_number} of {record.stream}/{record.shard_id}"
-            self._skipped_log.skipped(name, str(error), error, how="no trace context of")
+            self._skipped_log.skipped(name, text_of(error), error, how="no trace context of")
             return None
 
 
@@ -143,7 +144,7 @@ def _checked(carrier: object) -> Carrier | None:
         return None
     if isinstance(carrier, Mapping) and all(isinstance(text, str) for item in carrier.items() for text in item):
         return carrier
-    raise TypeError(f"the function returned {carrier!r:.100}. Valid: a mapping of texts, or None")
+    raise TypeError(f"the function returned {repr_of(carrier)}. Valid: a mapping of texts, or None")
 
 
 def _no_carrier(record: Record) -> Carrier | None:

@@ -110,13 +110,12 @@ class ConsumerRegistrar:
     async def close(self) -> None:
         """Release the consumers. The last user deregisters each consumer that no user keeps.
 
-        If a deregistration fails, this is logged, not raised.
+        If a deregistration fails, or if a cancellation cuts this off, the consumers that stay are logged.
         """
         if self.is_stopping:
             return
         self.is_stopping = True
-        for key in self._keys.values():
-            await self._release(key)
+        await self._release(*self._keys.values())
 
     async def release(self, stream: str) -> None:
         """Release the consumer of one stream, as `close` does. `ensure` registers it again."""
@@ -126,9 +125,25 @@ class ConsumerRegistrar:
             if key is not None and not self.is_stopping:
                 await self._release(key)
 
-    async def _release(self, key: ConsumerKey) -> None:
-        if self._ref_counts.release(key, keeps_registered=self._keeps_registered) and self._config.deregisters:
-            await self._deregister(key)
+    async def _release(self, *keys: ConsumerKey) -> None:
+        waiting = list(keys)
+        try:
+            while waiting:
+                if self._is_last_user(waiting[0]):
+                    await self._deregister(waiting[0])
+                del waiting[0]
+        except asyncio.CancelledError:
+            # Only the deregistration of the first one waits. The job ends without the others, which cost money as long as they exist.
+            left = [waiting[0], *filter(self._is_last_user, waiting[1:])]
+            log.warning(
+                "the job ends before its consumers are deregistered, so these may stay registered and are billed then: %s",
+                ", ".join(f"'{key.name}' on {key.stream_arn}" for key in left),
+            )
+            raise
+
+    def _is_last_user(self, key: ConsumerKey) -> bool:
+        is_last = self._ref_counts.release(key, keeps_registered=self._keeps_registered)
+        return is_last and self._config.deregisters
 
     async def _ensure_active(self, stream: str) -> str:
         key = self._keys[stream]

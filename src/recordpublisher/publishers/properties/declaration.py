@@ -139,13 +139,16 @@ class PropertyGroup:
         maximum: int = NO_MAXIMUM,
         also: tuple[int, ...] = (),
         unit: str = "",
+        bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int]:
         """Declare a whole number in a range; `also` are further values with a special meaning (-1 for off).
 
         With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is also accepted.
+
+        - `bare_from`: a smaller number without a unit, other than 0, is refused, because it was probably meant in seconds.
         """
-        parse = _range_parser(minimum, maximum, also, unit)
+        parse = _range_parser(minimum, maximum, also, unit, bare_from)
         valid = _describe_range("a whole number", minimum, maximum, also, unit)
         return self._declare("int", key, sentence, default, valid, parse, unit=unit, **more)
 
@@ -156,13 +159,14 @@ class PropertyGroup:
         minimum: int = 0,
         maximum: int = NO_MAXIMUM,
         unit: str = "",
+        bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int | None]:
         """Declare a whole number as `integer` does, without a default.
 
         The value is None if it is not set; `sentence` says what that means.
         """
-        parse = _range_parser(minimum, maximum, (), unit)
+        parse = _range_parser(minimum, maximum, (), unit, bare_from)
         valid = _describe_range("a whole number", minimum, maximum, (), unit)
         return self._declare("int", key, sentence, None, valid, parse, unit=unit, **more)
 
@@ -256,11 +260,19 @@ def _parse_tags(text: str) -> Mapping[str, str]:
     return tags
 
 
-def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> Callable[[str], int]:
+class MissingUnitError(ValueError):
+    """A duration without a unit, which was probably meant in seconds. The message says what to write."""
+
+
+def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, bare_from: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         with_unit = parse_with_unit(text, unit)
         value = int(_plain_digits(text)) if with_unit is None else with_unit
-        if value not in also and not minimum <= value <= maximum:
+        if value in also:
+            return value
+        if with_unit is None and 0 < value < bare_from:
+            raise MissingUnitError(f"a number without a unit is in {unit}; write '{value}s' or '{value}{unit}'")
+        if not minimum <= value <= maximum:
             raise ValueError(text)
         return value
 

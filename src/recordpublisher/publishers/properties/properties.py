@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
-from ..log_fields import MASK, mask_passwords
-from .declaration import Property, declared_keys, declared_properties, find_property, is_secret, which_name, why_no_time
+from ..log_fields import MASK, mask_passwords, text_of
+from .declaration import (
+    MissingUnitError,
+    Property,
+    declared_keys,
+    declared_properties,
+    find_property,
+    is_secret,
+    which_name,
+    why_no_time,
+)
 from .job_properties import (
     ALARMS,
     BAD_RECORDS,
@@ -169,6 +178,7 @@ class Properties(Mapping[str, str]):
             # If the value was masked, the cause is dropped, because its message may quote the value.
             is_name = declared.type_name == "enum"
             reason = (why_no_time(shown) or which_name(shown, declared.valid)) if is_name else ""
+            reason = str(error) if isinstance(error, MissingUnitError) else reason
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:
@@ -250,7 +260,7 @@ def _as_text(key: str, value: object) -> str:
         raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else text_of(value)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:

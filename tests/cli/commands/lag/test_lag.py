@@ -19,7 +19,7 @@ from fakes.stored_job import store_alone
 from processes.command_line import command
 
 IDS = ["shardId-000000000000", "shardId-000000000001"]
-QUICK = ("-p", "flink.alarm.interval=300")
+QUICK = ("-p", "flink.alarm.interval=300ms")
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def test_check_exits_with_3_when_records_of_a_job_that_does_not_run_are_older_th
     done = lag(endpoint, "--state", stopped, "--check", "--grace", "0.1", *QUICK)
 
     assert done.returncode == 3
-    assert "none runs, or what it waits for does not answer (its store, its sink)\n" in done.stderr
+    assert "none runs, or its store or its sink does not respond\n" in done.stderr
     assert f"ALARM {IDS[1]}: worker " in done.stderr
 
 

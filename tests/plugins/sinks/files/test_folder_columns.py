@@ -121,5 +121,5 @@ async def test_a_check_of_the_values_stores_nothing(tmp_path):
 
 async def test_a_document_of_a_later_version_is_named(tmp_path):
     await sink_in(tmp_path).entries().put_if_absent("columns", b'{"format": 2}')
-    with pytest.raises(rp.StateError, match=r"columns in .* it has format 2, this version reads format 1"):
+    with pytest.raises(rp.StateError, match=r"columns in .* it has format 2, and this version reads only format 1"):
         await sink_in(tmp_path).open(rp.SinkContext(value_type=Order))

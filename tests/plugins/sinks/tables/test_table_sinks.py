@@ -86,7 +86,9 @@ async def test_positions_that_were_deleted_overwrite_no_rows_and_the_new_start_i
         await start.sink.close()
 
     assert payloads(kind) == [b"a", b"b"]
-    (told,) = [each.getMessage() for each in caplog.records if "other positions belong to them" in each.getMessage()]
+    (told,) = [
+        each.getMessage() for each in caplog.records if "so their positions are in another place" in each.getMessage()
+    ]
     assert f"{start.sink.destination()} has rows of j/" in told
 
 

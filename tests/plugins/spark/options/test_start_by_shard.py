@@ -70,7 +70,7 @@ def test_without_json_there_is_no_start_by_shard():
         ({"a": {"iteratorType": "SOON"}}, "an iteratorType of TRIM_HORIZON"),
         ({"a": {"iteratorType": "AFTER_SEQUENCE_NUMBER"}}, "an iteratorPosition of digits for AFTER_SEQUENCE_NUMBER"),
         ({"a": {"iteratorType": "AT_TIMESTAMP", "iteratorPosition": "1764225000123456"}}, "these may be microseconds"),
-        ({"metadata": {"streamName": "clicks"}, "a": "5"}, "these positions are of the stream 'clicks'"),
+        ({"metadata": {"streamName": "clicks"}, "a": "5"}, "these positions belong to the stream 'clicks'"),
         ({"metadata": {"streamName": "orders"}}, "startingPosition"),
     ],
 )

@@ -85,7 +85,7 @@ def test_the_id_becomes_a_field_of_the_object(data):
 
 @pytest.mark.parametrize("data", [b"", b"[1]", b"plain", b"{", b'"{}"'])
 def test_data_that_is_not_a_json_object_is_an_error(data):
-    with pytest.raises(SinkError, match=r"idField adds 'id' to a JSON object, and the data of a row is"):
+    with pytest.raises(SinkError, match=r"idField adds 'id' to a JSON object, but the data of a row is"):
         IdField("id").insert_id(data, "0f")
 
 

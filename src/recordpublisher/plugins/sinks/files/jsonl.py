@@ -18,6 +18,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.user_code import describe_error
 
 from .sink import FileSink
 
@@ -96,7 +97,7 @@ class JsonlSink(FileSink):
                         json.dumps(msgspec.to_builtins(fields, enc_hook=fields_of_model), allow_nan=False)
                     lines.append(line)
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                    rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
+                    rejected.append((batch.slice(index, index + 1), describe_error(error)))
         return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}
 
 

@@ -17,9 +17,8 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
 from recordpublisher.publishers.retry import LINE_SECONDS, RetryPolicy, call_with_retries
-from recordpublisher.publishers.service_limits import (
-    DEFAULT_RECORD_BYTES,
-)
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
+from recordpublisher.publishers.user_code import describe_error, raised_line
 
 from .records import PendingRecord
 from .sink_settings import KinesisSinkCounters, QueueLimit, SinkStatistics
@@ -73,6 +72,7 @@ class OutstandingRecords:
         self._limit_bytes = limit_bytes
         self._mean = MeanSize()
         self._shards = 1
+        self._has_warned = False
         self._ended_epochs: dict[int, int] = {}
         """Number of records that are still outstanding, by ended epoch, the oldest first."""
         self._in_ended_epochs = 0
@@ -152,13 +152,24 @@ class OutstandingRecords:
     def update_limits(self, shards: int) -> None:
         """Compute the limits for this number of shards.
 
-        Raises: ConfigurationError if the limit function does not return a number of at least 1.
+        If the limit function fails, the last limit is kept.
+
+        Raises: the error of the first call of the limit function; ConfigurationError if it does not return a number of at least 1.
         """
         self._shards = shards
         default = min(MAX_DEFAULT_BYTES, BYTES_PER_SHARD * shards)
         self.max_bytes = default if self._limit_bytes is None else self._limit_bytes
         if callable(self._limit):
-            self.max_records = _checked(self._limit(self.statistics))
+            try:
+                self.max_records = _checked(self._limit(self.statistics))
+            except Exception as error:
+                if self.max_records == NO_LIMIT:  # the first call, when the sink is made
+                    raise
+                # Later an error would end the sink, or lose count of the records that were just completed.
+                if not self._has_warned:
+                    where = "" if isinstance(error, ConfigurationError) else f", at {raised_line(error)}"
+                    log.warning("queue_limit failed, and the last limit is kept: %s%s", describe_error(error), where)
+                self._has_warned = True
         elif self._limit is not None:
             self.max_records = self._limit
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -12,15 +14,16 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     ImpossibleStateError,
+    RecordPublisherError,
     RetriesExhaustedError,
     SinkError,
     ThrottledError,
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
-from recordpublisher.publishers.retry import OUTAGES
+from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
 
-from .limits import Notifier, OutstandingRecords, RecordLimit, ShardRateLimit
+from .limits import Notifier, OutstandingRecords, RecordLimit, ShardRateLimit, fetch_stream_summary
 from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .shard_queues import (
     ANY_SHARD,
@@ -51,6 +54,13 @@ OUTAGE_CALLS = 3
 """After this many calls in a row from which a shard took nothing, the outage counts for the records that wait, too."""
 GIVEN_UP_PER_CALL = 2000
 """Number of waiting records that one failed call gives up at most, which takes the loop about ten milliseconds (F1)."""
+READY_AFTER_SECONDS = 10.0
+"""After a failed put of which no record is left, the sink is not ready for this long, and until the service responds again.
+
+Another call may succeed while puts fail. Without the pause a server would then be ready again right after each record given up.
+"""
+PROBE = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
+"""How the call is retried that asks whether the service responds: an account has 20 such calls a second."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """Timers are rounded, so a call that is due this soon counts as due."""
@@ -104,13 +114,17 @@ class RecordSending:
         self._queued_since_wake = 0
         self._wakeup = Notifier()
         self._next_check_at = NEVER
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], tuple[PutRequest, float]] = {}
+        """The open calls with their records, and when each began (seconds of the clock)."""
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
         self._failing: dict[TargetShardQueue, float] = {}
         self._failing_since: float | None = None
-        self._taken_at = -NEVER
+        self._failed_at = -NEVER
+        self._probing: asyncio.Task[None] | None = None
+        self.taken_at = -NEVER
+        """When a shard last took a record (seconds of the clock)."""
         self.last_failure = ""
         """The error of the last call that failed."""
         self.retried_seconds = 0.0
@@ -131,9 +145,10 @@ class RecordSending:
     async def close(self) -> None:
         """Cancel the tasks and the open calls."""
         self._is_closed = True
-        for task in self._tasks:
+        tasks = self._tasks if self._probing is None else [*self._tasks, self._probing]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def open_requests(self) -> int:
@@ -148,8 +163,35 @@ class RecordSending:
 
     @property
     def refused_seconds(self) -> float:
-        """How long calls have failed while no shard has taken a record; 0 if one does, or if none is put (seconds). Any thread may ask."""
-        return min(self.failing_seconds, self._clock.monotonic() - self._taken_at)
+        """How long calls have failed, or had no response, while no shard has taken a record (seconds). Any thread may ask.
+
+        It is 0 if a shard takes records, or if none was put since the service has responded again.
+        """
+        open_since = [began for _, began in list(self._calls.values())]
+        since = min(open_since, default=NEVER) if self._failing_since is None else self._failing_since
+        return max(0.0, self._clock.monotonic() - max(since, self.taken_at))
+
+    async def give_up_all(self, code: str, message: str) -> None:
+        """Cancel the open calls, and give up every record that is not acknowledged. Some of them may be in the stream."""
+        for number, record in enumerate(await self._take_all()):
+            self._failures.give_up(record, code, message)
+            self._count_failed(record.user_records, releases=False)
+            if number % GIVEN_UP_PER_CALL == GIVEN_UP_PER_CALL - 1:
+                await asyncio.sleep(0)
+        self._on_progress()
+
+    async def _take_all(self) -> list[PendingRecord]:
+        calls, now = dict(self._calls), self._clock.monotonic()
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        requests = [request for call, (request, _) in calls.items() if call.cancelled()]
+        for batch in chain.from_iterable(reversed(requests)):
+            batch.queue.mark_completed(len(batch.records), batch.limit_seconds, now)
+            self._put_back(batch.queue, batch.records)
+        taken = [record for queue in self._queues for record in queue.drain()]
+        taken += [] if self._order is None else self._order.take_held()
+        return [*taken, *(aggregate for aggregate, _ in self._listing.take_misrouted())]
 
     # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
 
@@ -224,7 +266,7 @@ class RecordSending:
         found = take_next_request(self._queues, now, self._settings)
         if isinstance(found, list):
             call = asyncio.create_task(self._send(found), name="put-records")
-            self._calls.add(call)
+            self._calls[call] = found, now
             call.add_done_callback(self._on_call_end)
             return
         self._next_check_at = found
@@ -275,7 +317,7 @@ class RecordSending:
         return response.results
 
     def _on_call_end(self, call: asyncio.Task[None]) -> None:
-        self._calls.discard(call)
+        self._calls.pop(call, None)
         error = None if call.cancelled() else call.exception()
         if error is not None and self._call_error is not None and not self._call_error.done():
             self._call_error.set_exception(error)
@@ -298,28 +340,45 @@ class RecordSending:
 
     def _log_outage(self, queue: TargetShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
         """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
-        policy, waiting = self._settings.retries, outcome.to_retry
+        policy, waiting, now = self._settings.retries, outcome.to_retry, self._clock.monotonic()
+        given_up = [each.record for each in outcome.given_up if each.error_code != VALIDATION_EXCEPTION]
+        failed = [*waiting, *given_up]
         if outcome.acknowledged:
-            self._taken_at = self._clock.monotonic()
+            self.taken_at = now
             if self._failing.pop(queue, None) is not None:
                 self._note_failing()
+        elif outcome.throttles < len(failed):
+            lasted = max(record.failing_for for record in failed)
+            self.last_failure = next(each.error_message or each.error_code or "no answer" for each in results)
+            self._failed_at = now
+            if queue in self._queues:  # Otherwise the shard was closed, and other shards get its records.
+                self._failing.setdefault(queue, now - lasted)
+                self._note_failing()
+            if waiting and policy.max_outage_ms is not None:
+                self.retried_seconds, left = lasted, policy.max_outage_ms / 1000 - lasted
+                OUTAGES.on_failure(queue, "Kinesis", self.last_failure, lasted, left, policy.decided_by)
         if outcome.acknowledged or not waiting:
             # Records that were given up end no outage: the shard may have others, which fail too.
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
-        elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
-            lasted = max(record.failing_for for record in waiting)
-            error = next(each.error_message or each.error_code or "no answer" for each in results)
-            self.last_failure, self.retried_seconds = error, lasted
-            if queue in self._queues:  # Otherwise the shard was closed, and other shards get its records.
-                self._failing.setdefault(queue, self._clock.monotonic() - lasted)
-                self._note_failing()
-            OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
 
     def _note_failing(self) -> None:
         """Remember since when a shard has failed. It is kept, because other threads ask."""
-        if not self._outstanding.records:  # Nothing is put, so nothing fails.
-            self._failing.clear()
         self._failing_since = min(self._failing.values(), default=None)
+
+    async def _probe(self) -> None:
+        """Wait until the service responds again although nothing is put, because no put may come while a server is not ready."""
+        while self._failing and self._failures.error is None:
+            await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
+            if self._clock.monotonic() < self._failed_at + READY_AFTER_SECONDS:
+                continue
+            with suppress(RecordPublisherError):
+                await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), PROBE)
+                self._forget_failures()
+
+    def _forget_failures(self) -> None:
+        if not self._outstanding.records:
+            self._failing.clear()
+            self._note_failing()
 
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
@@ -481,7 +540,10 @@ class RecordSending:
     def _on_progress(self) -> None:
         """Wake the sender and the waiting writes, because records were completed or moved. After an error end the tasks."""
         if self._failing and not self._outstanding.records:
-            self._note_failing()
+            if not self._failures.continues:
+                self._forget_failures()
+            elif self._probing is None or self._probing.done():
+                self._probing = self._start(self._probe(), "kinesis-sink-probe")
         if self._failures.error is not None:
             for task in self._tasks:
                 task.cancel()

@@ -385,6 +385,11 @@ class KeyOrder:
         """Return the held records of each key of these records, in order."""
         return {one.partition_key: self._held[one.partition_key] for record in leading for one in record.user_records}
 
+    def take_held(self) -> list[PendingRecord]:
+        """Remove and return every held record, key by key and in order, and forget the keys."""
+        held, self._held = self._held, {}
+        return [record for of_key in held.values() for record in of_key]
+
     def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
         """Remove and return the next record, or aggregate, of each key in `done`.
 
@@ -480,6 +485,8 @@ class TargetShardListing:
         self._clock = clock
         self._metrics = metrics
         self._misrouted: list[MisroutedRecord] = []
+        self._being_listed: list[MisroutedRecord] = []
+        """The aggregates that wait for the listing that is being made."""
         self._last_misrouted: dict[str, int] = {}
         self._described_at = -math.inf
         self._is_requested = False
@@ -495,7 +502,7 @@ class TargetShardListing:
 
     def take_misrouted(self) -> list[MisroutedRecord]:
         """Return the aggregates that wait for a listing, and forget them."""
-        taken, self._misrouted = self._misrouted, []
+        taken, self._misrouted, self._being_listed = self._being_listed + self._misrouted, [], []
         return taken
 
     async def list_first(self, keys_decide: bool) -> ShardMap:
@@ -521,17 +528,20 @@ class TargetShardListing:
                     continue
             # 2. Forget the request before the call, because a record that is misrouted during the call needs another listing.
             was_requested, self._is_requested = self._is_requested, False
-            misrouted, self._misrouted = self._misrouted, []
+            self._being_listed, self._misrouted = self._misrouted, []
             # 3. List.
             try:
-                return await self._refresh(), misrouted
+                shard_map = await self._refresh()
             except RetriesExhaustedError as error:
-                if misrouted:
-                    self._misrouted, self._is_requested = misrouted + self._misrouted, True
+                if self._being_listed:
+                    self._misrouted, self._is_requested = self.take_misrouted(), True
                     raise
                 # Nothing waits for the new map. The next periodic listing, or the next try after a misrouted record, may bring it.
                 log.warning("the shards of %s cannot be listed, so records are sent as before: %s", self._stream, error)
                 self._is_requested |= was_requested
+            else:
+                misrouted, self._being_listed = self._being_listed, []
+                return shard_map, misrouted
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
     async def _refresh(self) -> ShardMap:

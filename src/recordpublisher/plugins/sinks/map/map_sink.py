@@ -225,10 +225,11 @@ class MapSink(Sink[V]):
         return self._handling.unfinished()
 
     def metrics(self) -> dict[str, Any]:
-        """Return counts of records, and `heldBytes`, the memory of the outstanding records.
+        """Return counts of records, `heldBytes`, the memory of the outstanding records, and two histograms.
 
         The counts are `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `left` (for the next reader),
-        `skipped` and `deadLetters`.
+        `skipped` and `deadLetters`. The histograms are `handlerDurationMs`, the durations of the handler's calls, and
+        `handlingDelayMs`, how long after their arrival in the stream records were handled; each is what `rp.Histogram.value` returns.
         """
         return self._handling.metrics()
 

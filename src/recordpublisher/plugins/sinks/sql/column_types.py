@@ -41,6 +41,7 @@ from recordpublisher.consumer.typed_values import (
     has_fields,
     type_without_none,
 )
+from recordpublisher.publishers.log_fields import repr_of
 
 FieldColumns = dict[str, types.TypeEngine[Any]]
 """The type of the column for each field."""
@@ -198,7 +199,7 @@ def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
 
 def cannot_take(column: Column[Any], value: Any) -> str:
     """Return why a row is rejected, with the column, its type and at most 100 characters of the value."""
-    return f"column '{column.name}' ({str(column.type).lower()}) cannot take {value!r:.100}"
+    return f"column '{column.name}' ({str(column.type).lower()}) cannot take {repr_of(value)}"
 
 
 def _exact(exact: Convert, convert: Convert, value: Any) -> Any:
@@ -239,7 +240,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, (bool, dict, list, bytes)):
         raise TypeError(f"a {type(value).__name__} is not a number")
     if isinstance(value, str) and ("_" in value or not value.isascii()):
-        raise ValueError(f"{value!r:.100} is not a number")
+        raise ValueError(f"{repr_of(value)} is not a number")
     return value
 
 
@@ -250,7 +251,7 @@ def _integer(value: Any) -> Any:
         return None
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _MOST_DIGITS:
         raise ValueError(
-            f"{value!r:.100} has more digits than a column of integers"
+            f"{repr_of(value)} has more digits than a column of integers"
         )  # int() would write out all its zeros
     number = int(value)
     if not isinstance(value, str) and number != value:

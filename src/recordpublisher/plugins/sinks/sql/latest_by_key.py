@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SQL_DELETE, SQL_KEY
 
@@ -75,7 +76,7 @@ class LatestByKey:
             return (given if isinstance(given, str) else json.dumps(given, default=str)) == self.delete_value
         if not isinstance(given, bool):
             raise TypeError(
-                f"field '{self.delete_field}' says whether a row is deleted, and {given!r:.100} is not a boolean"
+                f"field '{self.delete_field}' says whether a row is deleted, and {repr_of(given)} is not a boolean"
             )
         return given
 

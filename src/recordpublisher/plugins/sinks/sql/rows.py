@@ -24,7 +24,9 @@ from recordpublisher.consumer.typed_values import (
     plain_value,
     with_all_fields,
 )
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import describe_error
 
 from .column_types import (
     UNCONVERTIBLE,
@@ -144,7 +146,7 @@ class RowBuilder:
     def _rows_one_by_one(self, batch: RecordBatch, error: Exception) -> Iterator[Row]:
         """Yield the rows of a batch that has a value which cannot be converted: each record is converted alone."""
         if len(batch) == 1:
-            yield Row(batch, 0, {}, f"{type(error).__name__}: {error}")
+            yield Row(batch, 0, {}, describe_error(error))
             return
         for index in range(len(batch)):
             yield from self.rows(batch.slice(index, index + 1))
@@ -168,7 +170,7 @@ class RowBuilder:
                         raise ValueError("SQLite stores NaN as NULL")
         except UNCONVERTIBLE as error:
             if not name:
-                return Row(batch, index, {}, f"{type(error).__name__}: {error}")
+                return Row(batch, index, {}, describe_error(error))
             return Row(batch, index, {}, cannot_take(self._table.columns[name], given[name]))
         if special := self._delete_or_bad_key(batch, index, known | named, is_delete):
             return special
@@ -178,7 +180,7 @@ class RowBuilder:
         if left := [
             key for key in fields if (key not in known_names or key in self._owned) and fields[key] is not None
         ]:
-            return Row(batch, index, {}, f"field {left[0]!r:.100} of its value cannot have a column of the table")
+            return Row(batch, index, {}, f"field {repr_of(left[0])} of its value cannot have a column of the table")
         missing = {name: None for name in self._columns if name not in self._filled_by_database}
         return Row(batch, index, missing | known | named)
 

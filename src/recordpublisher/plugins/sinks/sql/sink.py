@@ -287,7 +287,7 @@ class RowBuffer:
         def attempt(connection: Connection) -> None:
             if begin(connection):
                 if not staged.keys() >= set(numbers):
-                    raise FencedError("the rows of this commit were dropped: a later life has begun")
+                    raise FencedError("the rows of this commit were dropped: a later run of its worker has begun")
                 self._opened_target.insert(connection, [row for each in numbers for row in staged[each]])
 
         while True:

@@ -31,6 +31,7 @@ from sqlalchemy.schema import CreateColumn
 from recordpublisher.consumer.typed_values import has_fields
 from recordpublisher.plugins.databases import is_about_the_row, is_missing_table_or_column, lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
@@ -232,7 +233,7 @@ class TargetTable:
                     raise
                 return cannot_take(column, fields.get(column.name, given[column.name]))
         is_object = isinstance(value, dict) or has_fields(value) or is_keyed_by_record(self.table)
-        return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{value!r:.100}"
+        return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{repr_of(value)}"
 
 
 def check_fields(

@@ -46,7 +46,7 @@ def option_time_ms(option: str, given: str, properties: Properties, valid: str) 
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return where each named shard starts, by its id. LATEST is not pinned yet. Empty without a start by shard.
+    """Return where each named shard starts, by its id. LATEST is not replaced by a time yet. Empty without a start by shard.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -55,5 +55,5 @@ def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str,
 
 
 def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where a new query starts. LATEST is not pinned yet. Raises: ConfigurationError if the start is invalid."""
+    """Return where a new query starts. LATEST is not replaced by a time yet. Raises: ConfigurationError if the start is invalid."""
     return Starts(initial_position(properties), starts_by_shard(properties, streams))

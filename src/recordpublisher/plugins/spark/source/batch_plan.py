@@ -1,4 +1,4 @@
-"""Computes the plan of the next batch in one pass, from the last offset, the claims of its batch, and other facts."""
+"""Computes the plan of the next batch in one pass, from the last offset and the claims of its batch (what its tasks have read)."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Wait:
 class Watch:
     """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
 
-    - `first_look`: whether the last batch had records, so that there may be more already. If a first look at every shard does not show
-      within `FIRST_LOOK_SECONDS` that there are none, the batch runs.
+    - `first_look`: whether the last batch had records, so that there may already be more. Then every shard is read once (a look), and the
+      next batch runs unless that shows within `FIRST_LOOK_SECONDS` that there are none.
     """
 
     until_ms: int
@@ -70,7 +70,7 @@ class Facts:
 
     - `now_ms`: the driver's time.
     - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
-    - `found_new`: whether the watch has found something, or could not read every shard in time.
+    - `found_new`: whether the watch (the driver's polling of quiet shards) has found something, or could not read every shard in time.
     - `has_listed`: whether the streams were listed for this batch.
     """
 
@@ -83,10 +83,10 @@ class Facts:
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     """Return what the driver does now. The cases, in this order:
 
-    1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited for.
+    1. The next fan-out read may not subscribe yet (F9), because the last one ended early, or the driver waits for the end of an outage.
     2. An AvailableNow run has read everything.
     3. No shard can be read. Children that no response has named may exist, so the streams are listed once.
-    4. No task has read the last batch, or an AvailableNow run found nothing: a batch in each probe interval.
+    4. No task has read the last batch, or an AvailableNow run found nothing. Then one batch runs in each probe interval.
     5. There is more to read, according to the last reads or the watch, or a batch is due.
     6. The stream is quiet: the driver watches it until something is new or a batch is due. Before that it lists the streams as in 3.
     """
@@ -114,17 +114,17 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
 TIP_CONFIRMATION_MS = 3_600_000
 """How often the tip of a quiet shard is confirmed and stored.
 
-It must be far below the shortest retention (24 h): whether records were lost while the job was stopped is decided by the later one of last
-record and last tip (S5).
+It must be far below the shortest retention (24 h). After a stop, the time of the last record or of the last tip, whichever is later,
+decides whether records may have been lost (S5).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AvailableNow:
-    """A run that stops at the tips as of its start.
+    """A run with Trigger.AvailableNow: it stops at the shards' tips as of its start.
 
     - `arrival_ms`: the service's time at the start (epoch ms).
-    - `after_batch`: the last batch that was planned before.
+    - `after_batch`: the number of the last batch that was planned before the start.
     """
 
     arrival_ms: int
@@ -148,7 +148,7 @@ class PlanInputs:
     - `streams`: the names of the job's streams. Other streams in the offset are dropped.
     - `listed`: the newest complete listing. `finished`: shards, by `Shard.key`, that have left the offset since the process began.
     - `available_now`: set in a run that stops at the tips.
-    - `lost`: shards, by `Shard.key`, that are past retention, if the job accepts that.
+    - `lost`: shards, by `Shard.key`, that have expired unread, if the job accepts that.
     """
 
     plan: str
@@ -167,7 +167,7 @@ class PlanInputs:
 class BatchPlan:
     """The plan of a batch, and facts for the decision whether the batch should run.
 
-    - `previous`, `claims`: the last batch. `offset`: the plan itself; the token of the store is added to it at the end.
+    - `previous`, `claims`: the last batch. `offset`: the plan itself. The token of the claim store is added to it later.
     - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
     - `has_unlisted_ends`: whether a shard has ended whose children are not known.
     - `read_everything`: whether the last batch left nothing that this one could emit, according to its reads.
@@ -265,7 +265,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
     return replace(
         entry,
         state=read.end,
-        # The omitted values are in `silence` and in the new shards.
+        # `tip_seen_ms` is part of `silence`, and the children become new shards.
         seen=msgspec.structs.replace(read.seen, tip_seen_ms=None, children=()),
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),
@@ -278,7 +278,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
 
 
 def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
-    """Count the time for which a record has waited above the emit limit."""
+    """Return the shard with the time added for which its next record has waited above the emit limit."""
     if entry.seen.next_watermark is None or entry.state.ended:
         return entry
     batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
@@ -355,9 +355,8 @@ def _idle_from_ms(entry: ShardOffset, idle_ms: int, offset: BatchOffset) -> int:
 # Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset
 # (W1-W8).
 #
-# The rules are those of `fetcher/watermark_rules.py`. Tasks do not communicate: the driver gets the results of
-# their reads from their
-# claims, and the next tasks get the global watermark and the limit in the offset.
+# The rules are those of `fetcher/watermark_rules.py`. Tasks do not communicate: the driver gets the results of their
+# reads from their claims, and the next tasks get the global watermark and the limit in the offset.
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +365,7 @@ class AlignmentSettings:
 
     - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
     - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
-    - `timeout`: how long an ended shard without known children holds the minimum (W5).
+    - `timeout`: how long an ended shard without known children holds back the global watermark (W5).
     """
 
     lookahead: int | None = of_property(LOOKAHEAD)
@@ -412,10 +411,10 @@ def next_global_watermark(
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Return whether the shard holds the global watermark.
+    """Return whether the shard counts for the global watermark, which is the lowest watermark of the active shards.
 
     Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
-    another process that has not reported it yet, so an ended parent holds the watermark longer there.
+    another process that has not reported it yet, so an ended parent counts longer there.
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)
@@ -447,7 +446,7 @@ def has_children(entry: ShardOffset, shards: Shards) -> bool:
 
 
 def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
-    """Return the entry of a shard that was not read yet."""
+    """Return the offset's entry for a shard that was not read yet."""
     return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
 
 

@@ -25,7 +25,7 @@ MS_BETWEEN_CALLS = 10
 SHORTEST_INTERVAL_MS = 200
 """The service accepts five reads of a shard in a second."""
 ANSWERS_SECONDS = 1.0
-"""A look has made all its calls this long before its end, so that the answers arrive in time."""
+"""A look (one read of every watched shard) has made all its calls this long before its end, so that the answers arrive in time."""
 MOST_SHARDS = 300
 """How many shards a look can read in the time of one call of Spark."""
 
@@ -53,10 +53,10 @@ def has_new_data(batch: RecordBatch) -> bool:
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
-    In a look it reads every shard to its tip; between looks it reads nothing. An object is used for one watch; the factory belongs to the
-    caller. Call `begin`, `look` and `stop` one after the other. The loop does the reading.
+    A look is one read of every shard to its tip. Between looks nothing is read. An object serves one watch; the factory belongs to the
+    caller. Call `begin`, `look` and `stop` one after the other. The reads run on `loop`.
 
-    - `tip_ms`: gets, by `Shard.key`, the time when a read last found nothing new (epoch ms).
+    - `tip_ms`: a dict that receives, by `Shard.key`, the time when a read last found nothing new (epoch ms).
     """
 
     def __init__(self, factory: RecordPublisherFactory, loop: WorkerLoop, clock: Clock, tip_ms: dict[str, int]) -> None:
@@ -129,7 +129,7 @@ class NewDataWatch:
             while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
         except RecordPublisherError as error:
-            # The batch shows an outage, and the planner warns of it once.
+            # For an outage INFO is enough: the next batch fails too, and the planner warns once.
             level = logging.INFO if is_outage(error) else logging.WARNING
             LOG.log(level, "%s cannot be watched and is read by a batch instead: %s", shard.key, error)
         except Exception:
@@ -137,7 +137,7 @@ class NewDataWatch:
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
-        """Note what a read found. An empty response before the tip shows nothing, so the look continues to read."""
+        """Handle the response of a read. An empty response before the tip shows nothing, so the look continues to read."""
         shard = batch.shard
         if has_new_data(batch):
             self._finish()
@@ -151,7 +151,7 @@ class NewDataWatch:
             await self._wait_for_look(shard)
 
     async def _wait_for_look(self, shard: Shard) -> None:
-        """Wait until a look begins that has not seen the shard, and for the shard's place in it."""
+        """Wait until the next look begins, and then for the shard's turn in it."""
         while self._number_of_read.get(shard, 0) == self._number:
             await self._begin_look.wait()
         await asyncio.sleep(self._places[shard] * MS_BETWEEN_CALLS / 1000)

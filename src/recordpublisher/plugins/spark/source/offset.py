@@ -77,7 +77,7 @@ class ShardOffset:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard enters the global minimum (W1)."""
+        """The watermark with which the shard counts for the global watermark (W1)."""
         return shard_watermark(self.seen.next_watermark, self.state.watermark)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -213,7 +213,9 @@ class BatchOffset:
             plain = json.loads(entries) if isinstance(entries, str) else entries
             return cls._from_plain(plain)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateError(f"a Spark offset cannot be read: {str(entries)[:200]}: {error}") from error
+            raise StateError(
+                f"an offset of the checkpoint cannot be read ({error}): {str(entries)[:200]}; is it a checkpoint of this source?"
+            ) from error
 
     @classmethod
     def _from_plain(cls, plain: Mapping[str, Any]) -> BatchOffset:
