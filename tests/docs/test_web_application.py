@@ -146,6 +146,7 @@ def stored(served):
 
 UVICORN = ["uvicorn", "shop:app", "--port", "{port}", "--log-config", "log.ini"]
 GUNICORN = ["gunicorn", "counter:app", "--preload", "--workers", "2", "--threads", "8", "--bind", "127.0.0.1:{port}"]
+GUNICORN += ["--log-config", "log.ini"]
 
 
 def test_two_workers_handle_each_order_once_and_the_stop_loses_none(folder, served):
@@ -193,6 +194,9 @@ def test_a_consumer_that_ends_with_an_error_stops_the_server(folder, served):
     with running(UVICORN, folder, served, "/readyz") as server:
         served.call(served.endpoint.faults.fail_next, "GetRecords", "AccessDeniedException", 1000)
         assert server.process.wait(SECONDS) != 0, server.output.read_text()
+    output = server.output.read_text()
+    assert "consumer and sink have ended: " in output
+    assert "Traceback" not in output
 
 
 def test_a_bad_request_becomes_a_dead_letter_and_the_commands_of_the_page_work(folder, served):
@@ -276,6 +280,23 @@ def test_an_outage_longer_than_orders_are_retried_needs_no_restart(folder, serve
         wait_until(lambda: re.search(r"lost.*order\D+1\D", server.output.read_text()), server)
         served.call(served.endpoint.faults._calls.clear)
         post_orders(server, [2])
-        assert server.get("/readyz")[0] == 200
+        wait_until(lambda: server.get("/readyz")[0] == 200, server)
         server.stop()
     assert sorted(each["order"] for each in stored(served)) == [0, 2]
+
+
+@pytest.mark.parametrize("command", [UVICORN, GUNICORN[:2] + GUNICORN[3:]], ids=["FastAPI", "Flask"])
+def test_a_stop_in_an_outage_reports_each_order_within_the_drain_timeout(folder, served, command):
+    with (folder / "shop.properties").open("a") as file:
+        file.write("flink.job.drain.timeout = 2s\n")
+    with running(command, folder, served, "/readyz") as server:
+        post_orders(server, [0])
+        wait_until(lambda: len(stored(served)) == 1, server)
+        served.call(served.endpoint.faults.fail_next, "PutRecords", "InternalFailure", 1000, status=500)
+        post_orders(server, range(1, 6))
+        began = time.monotonic()
+        output = server.stop()
+        assert time.monotonic() - began < 25
+    lost = re.findall(r"lost.*order\D+(\d)\D", output)
+    assert sorted(map(int, lost)) == [1, 2, 3, 4, 5], output
+    assert "Traceback" not in output

@@ -211,7 +211,7 @@ def check_document(content: Any, kind: type[T], place: str) -> T:
 
 
 def unreadable_error(place: str, error: object) -> StateError:
-    """Return the error for a stored document that cannot be read."""
+    """Return the error for a document that does not fit."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

@@ -207,7 +207,7 @@ async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
 
 
 def always_may_write() -> bool:
-    """Return True, because a process that no other process can replace may always write."""
+    """Return True, the permission to write of a process that no other process can replace."""
     return True
 
 

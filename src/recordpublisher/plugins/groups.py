@@ -29,7 +29,7 @@ async def drain(group: GroupStore, worker: str) -> None:
     for attempt in range(MAX_ATTEMPTS):
         table = await group.read_table()
         if table is None:
-            raise StateError("there is no longer a group of workers")
+            raise StateError("the group of workers no longer exists")
         if worker in table.document.drained:
             return
         asked = table.document.after(writer, drained=[worker])
@@ -93,7 +93,8 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
         if silent > interval + POLL_SECONDS:
             return (
                 f"it has sent no heartbeat for {silent:.0f} s: its process is suspended, cut off from the store, or gone. "
-                "It leaves when it continues; workers that live take its shards when its lease has ended. --force takes them away now"
+                "If its process continues, it leaves; otherwise other workers take its shards when its leases have "
+                "expired. --force takes them away now"
             )
         return f"it was asked {seconds:g} s ago, and receives the request at its next read of the group, within {interval:g} s"
     return None

@@ -264,7 +264,8 @@ async def test_a_job_that_runs_is_named_and_goes_on(place, tmp_path):
     assert running.verdict == "PROBLEM"
     assert running.words.startswith("worker ")
     assert re.search(
-        rf"\(process {os.getpid()} on .*\) (stores checkpoints|runs it): a start here would replace it", running.words
+        rf"\(process {os.getpid()} on .*\) (stores checkpoints|runs this job): a start here would replace that worker",
+        running.words,
     )
 
 
@@ -370,7 +371,7 @@ async def test_a_worker_that_stores_checkpoints_elsewhere_is_named(tmp_path):
 
     assert running.verdict == "PROBLEM"
     assert running.words.startswith(f"worker {alone.name} (process {os.getpid()} on ")
-    assert "stores checkpoints: a start here would replace it, and it would fail" in running.words
+    assert "stores checkpoints: a start here would replace that worker, which would fail" in running.words
 
 
 async def test_a_worker_that_was_killed_is_replaced_by_a_start(tmp_path, monkeypatch):

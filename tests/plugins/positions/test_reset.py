@@ -184,7 +184,7 @@ async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
 
 async def test_the_positions_of_a_group_in_its_sink_are_not_reset_in_place(job, tmp_path):
     of_sink = {"flink.sink": "jsonl", "flink.sink.jsonl.path": f"{tmp_path}/rows"}
-    with pytest.raises(rp.StateError, match="keeps the group's positions with its rows"):
+    with pytest.raises(rp.StateError, match="its sink keeps with its rows cannot be reset"):
         await reset(rp.Properties({**job, **GROUP, **of_sink}), "LATEST")
 
 

@@ -221,7 +221,7 @@ async def test_s3_writes_that_are_refused_as_long_as_nothing_changes_may_be_trie
     monkeypatch.setattr(StoreService, "call", refuse)
     monkeypatch.setattr(s3_store, "pause_after_conflict", no_pause)
     store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
-    with pytest.raises(StoreUnavailableError, match="each of 10 attempts met another write"):
+    with pytest.raises(StoreUnavailableError, match="each of 10 attempts collided with a write"):
         await store.put_if_absent("a/1", b"1")
     await store.close()
 

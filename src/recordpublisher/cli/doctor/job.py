@@ -263,7 +263,8 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     if live:
         record = last[live[0]]
         raise RecordPublisherError(
-            f"worker {live[0]} (process {record.pid} on {record.host}) stores checkpoints: a start here would replace it, and it would "
+            f"worker {live[0]} (process {record.pid} on {record.host}) stores checkpoints: a start here would "
+            "replace that worker, which would "
             f"fail. Stop it first, or give this job {ANOTHER_PLACE}"
         )
     worker, record = next(iter(last.items()))
@@ -273,7 +274,8 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
         )
     if record.host == HOST and is_process(record.pid):
         raise RecordPublisherError(
-            f"worker {worker} (process {record.pid} on this machine) runs it: a start here would replace it, and it would fail. "
+            f"worker {worker} (process {record.pid} on this machine) runs this job: a start here would replace "
+            "that worker, which would fail. "
             f"Stop it first, or give this job {ANOTHER_PLACE}"
         )
     return (

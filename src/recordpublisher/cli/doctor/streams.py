@@ -160,7 +160,7 @@ class StreamChecks:
             raise NotCheckedError("the largest record of the stream is not known")
         if copied > largest:
             raise RecordPublisherError(
-                f"records of up to {copied // 1024} KiB are read, and this stream takes {largest // 1024} KiB: "
+                f"the streams that are read may have records of {copied // 1024} KiB, but this stream accepts only {largest // 1024} KiB: "
                 f"aws kinesis update-max-record-size --max-record-size-in-ki-b {copied // 1024} --stream-arn {self._arn}"
             )
         return f"{largest // 1024} KiB, enough for what is read"

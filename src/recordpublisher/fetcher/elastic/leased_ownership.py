@@ -235,10 +235,9 @@ class LeasedOwnership(ShardOwnership):
 
 
 class GroupWatermarkTracker(WatermarkTracker):
-    """Provides the global watermark of the group, from what all workers state in their heartbeats.
+    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
-    It never falls. The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other
-    workers as finished.
+    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
     """
 
     def __init__(self, current: CurrentWorker) -> None:
@@ -246,18 +245,16 @@ class GroupWatermarkTracker(WatermarkTracker):
         self._highest: int | None = None
 
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Return the global watermark of the group. The arguments are not used, because heartbeats report how the shards of this worker
-        count.
-        """
+        """Return the global watermark of the group. The arguments are not used, because heartbeats report the shards of this worker."""
         return self.current()
 
     def current(self) -> int | None:
-        """Return the highest global watermark that this process knows. It does not fall when a new worker joins in this process (W6)."""
+        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
         self._highest = raised_watermark(self._highest, self._current.group_watermark)
         return self._highest
 
     def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark of a shard that any worker has stated in its last heartbeat."""
+        """Return the highest watermark that a worker has reported with its last heartbeat."""
         return self._current.group_maximum
 
     @property
@@ -271,5 +268,5 @@ class GroupWatermarkTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count. Always True, because other workers hold shards."""
+        """Whether shards of other processes count. They always do, because other workers hold shards."""
         return True

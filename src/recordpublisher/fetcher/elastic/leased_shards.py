@@ -274,11 +274,9 @@ class LeasedShards:
 
 
 class BegunShard(NamedTuple):
-    """How a shard was begun in this process.
+    """The state with which a shard began in this process, and a lease number that is unique in this process.
 
-    - `state`: the state from which it is read.
-    - `lease`: a number for this lease, unique in this process.
-    - `taken_over_below`: see `ShardEmission`.
+    `taken_over_below` is described in `ShardEntry`.
     """
 
     state: ShardState

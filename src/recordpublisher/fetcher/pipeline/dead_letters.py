@@ -122,13 +122,13 @@ class DeadLetterHandler:
 def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> ConfigurationError:
     """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
 
-    `more` is a further reason, which is added to the error's own.
+    `more` is a further reason.
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason, statement = (
         each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
     )
-    return error.changed(key, valid, reason, statement)
+    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
 
 
 @contextmanager

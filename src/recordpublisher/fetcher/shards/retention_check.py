@@ -128,11 +128,11 @@ class RetentionCheck:
 
 
 class RetentionGap(Enum):
-    """Whether records after a position were lost."""
+    """Whether records behind a position were lost."""
 
     NONE = "nothing was lost"
     LOST = "the records after the position are gone, later ones are there"
-    NOT_CHECKED = "not known: the shard has no records now, or its oldest one cannot be read"
+    NOT_CHECKED = "nothing tells: the shard has no records now, or its oldest one cannot be read"
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:

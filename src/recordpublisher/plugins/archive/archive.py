@@ -171,7 +171,9 @@ class Archive:
                 f"the files of {stream}/{shard_id} in {self.catalogue.place} were written without {ARCHIVE.key}, so nothing says which "
                 "shards come after it, and records between its files may be missing"
             )
-            raise ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read them nevertheless", reason=reason)
+            raise ConfigurationError(
+                ARCHIVE_UNPROVEN.key, "false", "true, to read them although records may be missing", reason=reason
+            )
 
 
 class LiveLister(Protocol):
@@ -266,14 +268,14 @@ class FileCatalogue:
         self._listing = asyncio.Lock()
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Read the documents of the stream's shards."""
+        """Return the documents of the stream's shards, read from the store."""
         shards, _ = await self._stores()
         stored, place = await shards.list(f"{stream}/"), shards.place
         found = [read_document(each.value, ShardDocument, f"{name} in {place}", 1) for name, each in stored.items()]
         return {document.id: document for document in found}
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Read the document of a shard."""
+        """Return the document of a shard, read from the store."""
         shards, _ = await self._stores()
         if (stored := await shards.get(shard.key)) is None:
             return None

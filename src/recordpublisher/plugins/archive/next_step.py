@@ -106,7 +106,7 @@ def next_step(at: Seam) -> Step:
 
 
 def place_of(position: SequenceNumber, order_of: OrderOf) -> Place:
-    """Return the place of a position."""
+    """Return a position in the form that can be compared (`Place`)."""
     part = position.sub_sequence
     return order_of(position.sequence), inf if part == WHOLE_RECORD else part
 
@@ -154,7 +154,7 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
     `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
     exist. If several files have the same range, each is complete.
 
-    Ranges without records before the first file are left out if files between them and that file are missing. Somebody who deletes old
+    Ranges without records before the first file are left out if files between them and that file are missing. A person who deletes old
     files may leave them there, and the shard then begins with the first file that is left.
     """
     whole: dict[tuple[str, str], RangeFile] = {}

@@ -159,7 +159,9 @@ class ArchivePublisher(RecordPublisher):
                 f"{old.paths[0]} in {self._archive.catalogue.place} was written without flink.sink.archive, so its name has no range, and "
                 "records between it and other files may be missing"
             )
-            raise ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
+            raise ConfigurationError(
+                ARCHIVE_UNPROVEN.key, "false", "true, to read it although records may be missing", reason=reason
+            )
         return files
 
     async def _follows_open_parents(self) -> bool:
@@ -250,7 +252,9 @@ class ArchivePublisher(RecordPublisher):
             opened = await self._archive.catalogue.open(file)
         except FileNotFoundError:
             log.info(
-                "a file of %s has gone, the archive is listed again", self._shard.key, extra=about(self._shard.key)
+                "a file of %s has disappeared, so the archive is listed again",
+                self._shard.key,
+                extra=about(self._shard.key),
             )
             self._use(await self._listed(again=True))
             return
@@ -441,7 +445,10 @@ class ArchivePublisher(RecordPublisher):
             self._has_gap = True
         elif gap is RetentionGap.NOT_CHECKED:
             self._metrics.add("retention_not_checked")
-            text = "the stream shows no record of %s behind %s, which is older than it keeps records: whether some came is not known"
+            text = (
+                "the stream shows no record of %s behind %s, which is older than the stream's retention: it is "
+                "not known whether records in between were lost"
+            )
             log.warning(text, shard.key, await self._last(), extra=about(shard.key))
         if gap is not RetentionGap.NONE:
             self._told_ms = archive.clock.now_ms()
@@ -510,7 +517,7 @@ class ArchivePublisher(RecordPublisher):
         place, upto = self._archive.catalogue.place, _shown(file.after_text)
         text = f"records of {self._shard.key} after {await self._last()} up to {upto} are in no file of {place}"
         if not self._archive.is_live(self._shard):
-            return f"{text}, and the stream has the shard no more"
+            return f"{text}, and the stream no longer has the shard"
         return (
             f"{text}, and the stream has nothing before {_shown_record(await self._archive.oldest_record(self._shard))}"
         )
@@ -535,12 +542,14 @@ class _BackToFilesError(Exception):
 
 def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:
     """Return the message for an archive that ends (after `last`) before the oldest record that the stream has."""
-    return f"the archive of {shard.key} ends after {last}, the stream begins at {_shown_record(oldest)}: what came between is lost"
+    return f"the archive of {shard.key} ends after {last}, the stream begins at {_shown_record(oldest)}: the records in between are lost"
 
 
 def text_of_missing_shard(shard: Shard, last: str) -> str:
     """Return the message for an archive that ends (after `last`) before the end of a shard that no longer exists."""
-    return f"the archive of {shard.key} ends after {last} without the shard's end, and the stream has the shard no more"
+    return (
+        f"the archive of {shard.key} ends after {last} without the shard's end, and the stream no longer has the shard"
+    )
 
 
 def arrival_text(at_ms: int | None) -> str:

@@ -68,7 +68,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
 
 
 class RowPiece(NamedTuple):
-    """The rows of one shard in a row group of a file without a proof (the record in the table of what a file contains)."""
+    """The rows of one shard in a row group of a file that no proof names."""
 
     path: str
     group: int
@@ -78,7 +78,7 @@ class RowPiece(NamedTuple):
 
 
 class FileOfPieces(NamedTuple):
-    """A group of pieces under a name that `ranges_of` accepts as a file. `is_proven`: whether no row between the pieces is missing."""
+    """A file of `ranges_of` that is made of pieces: its name, and the pieces; `is_proven` if no row between them is missing."""
 
     name: str
     pieces: Sequence[RowPiece]

@@ -79,7 +79,7 @@ class StoredLetters(ABC):
                 letters.append(letter_of(each, index))
             except StateError as error:
                 if self.unreadable < MOST_LOGGED:
-                    log.warning("a dead letter cannot be read and is kept: %s", error)
+                    log.warning("a dead letter cannot be read, so it is not replayed, and is kept: %s", error)
                 self.unreadable += 1
         return letters
 

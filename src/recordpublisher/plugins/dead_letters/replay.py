@@ -110,7 +110,7 @@ class JobTarget:
             sink, self._decorator_for, self._value_type = program.handling(given)
         sink = build_sink(registry, given) if sink is None else sink
         if isinstance(sink, MemorySink):
-            reason = "its letters would be lost at the end of this command"
+            reason = "the replayed records would be lost at the end of this command"
             valid = "another sink, for example -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
             raise ConfigurationError(SINK.key, "memory", valid, reason=reason)
         self._sink = sink.for_dead_letters() if isinstance(sink, MapSink) else sink
@@ -200,5 +200,5 @@ class DropTarget(AsyncExitStack):
     """Drops the letters: each counts as replayed, so it is removed."""
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Return no failures."""
+        """Return no failures, so that each letter counts as replayed."""
         return {}

@@ -345,6 +345,6 @@ class _RowTypes:
     def _union(self, schema: list[Any], place: str, inside: tuple[str, ...]) -> Any:
         kinds = [kind for kind in schema if kind != "null"]
         if len(kinds) != 1:
-            raise ValueError(f"{place} is one of several types, for which no column exists")
+            raise ValueError(f"{place} is a union of several types, which no column can hold")
         of = self.type_of(kinds[0], place, inside)
         return of | None if len(kinds) < len(schema) else of

@@ -216,7 +216,8 @@ class GlueSchemas:
             self._refused_at[key] = asyncio.get_running_loop().time()
             if len(self._refused_at) == MOST_UNKNOWN + 1:
                 log.warning(
-                    "records name %d schema versions that the registry does not have; from now on each call for an unknown version waits",
+                    "records name %d schema versions that the registry does not have; from now on each call to the "
+                    "registry for an unknown version waits, so that the account's calls are not used up",
                     len(self._refused_at),
                 )
             return _refusing(f"the schema version {version} is not in the registry: {error}")

@@ -234,7 +234,7 @@ class _JsonSchemaTypes:
     def _only(self, choices: list[Any], place: str, level: int) -> Any:
         kinds = [choice for choice in choices if choice.get("type") != "null"]
         if len(kinds) != 1:
-            raise ValueError(f"{place} is one of several types, for which no column exists")
+            raise ValueError(f"{place} may have several types, which no column can hold")
         of = self.type_of(kinds[0], place, level + 1)
         return of | None if len(kinds) < len(choices) else of
 

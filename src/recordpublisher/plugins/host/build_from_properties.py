@@ -184,7 +184,7 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     )  # An error about the name is raised as it is, unlike the errors of the sink.
     own = dead_letter_properties(properties)
     if own.value(ARCHIVE):
-        reason = "dead letters are not all records of a shard"
+        reason = "an archive must have all records of a shard, and dead letters are only some"
         raise ConfigurationError(ARCHIVE.key.replace("flink.sink", "flink.deadletter"), "true", "false", reason=reason)
     try:
         return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)

@@ -55,5 +55,8 @@ def _check_alignment(properties: Properties) -> None:
     lookahead_ms = properties.value(LOOKAHEAD)
     least_ms = round(3 * HELD_SECONDS * 1000)
     if lookahead_ms is not None and lookahead_ms < least_ms:
-        reason = "a worker learns the global watermark once a second: with less, a live stream could not be followed"
+        reason = (
+            "a worker learns the global watermark once a second: with a shorter lookahead, the group could "
+            "not keep up with a live stream"
+        )
         raise ConfigurationError(LOOKAHEAD.key, lookahead_ms, f"at least {least_ms}", reason=reason)

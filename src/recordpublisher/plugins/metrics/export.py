@@ -69,7 +69,7 @@ async def export_metrics(
 
 @runtime_checkable
 class MeasuredFetcher(Protocol):
-    """The part of a `DataFetcher` that exporters use."""
+    """The methods that exporters need of a `DataFetcher`."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the current metrics."""
@@ -83,7 +83,7 @@ class MeasuredFetcher(Protocol):
 
 @runtime_checkable
 class MeasuredProducer(Protocol):
-    """The part that exporters use of a `Producer`, or of a `KinesisSink` without a job."""
+    """The methods that exporters need of a `Producer`, or of a `KinesisSink` without a job."""
 
     @property
     def stream(self) -> str:
@@ -238,7 +238,7 @@ class ExportedMetric:
     def prometheus_name(self) -> str:
         """The name by Prometheus's conventions, with unit and `_total`. The name of a text ends in `_info`."""
         parts = ["recordpublisher", self.scope, self.stem]
-        # `committed_bytes` already ends in its unit.
+        # The unit is not added to a stem that ends in it, as `committed_bytes` does.
         if self.unit and not self.stem.endswith(self.unit):
             parts.append(self.unit)
         endings = {MetricType.COUNTER: ["total"], MetricType.TEXT: ["info"]}

@@ -81,7 +81,7 @@ class HttpPages:
             made = await page()
         except Exception:
             # The client gets no details, because a page may be public.
-            log.exception("the page %s cannot be made", request.path)
+            log.exception("the page %s cannot be made, so the client gets status 500", request.path)
             return web.Response(status=500, text="the page cannot be made; see the log of the job\n")
         headers = {**(BROWSER_HEADERS if self._is_local else {}), **made.headers, "Content-Type": made.content_type}
         return web.Response(body=made.body, status=made.status, headers=headers)

@@ -68,7 +68,7 @@ class OpenTelemetryExporter(PeriodicExporter):
             workers
             and await asyncio.to_thread(self._exporter.export, self._data(workers)) is not MetricExportResult.SUCCESS
         ):
-            raise ConnectionError("the collector did not accept them; the log of opentelemetry says why")
+            raise ConnectionError("the collector did not accept the metrics; log lines of opentelemetry say why")
 
     async def close(self) -> None:
         """Send a last time, then close the connection."""

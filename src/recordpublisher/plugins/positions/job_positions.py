@@ -94,7 +94,7 @@ class JobPositions:
     def check_writable(self) -> None:
         """Check that positions can be written. Raises: ConfigurationError if there is no state store to write to."""
         if self._entries is None and self._properties.value(STATE_URI) is None:
-            reason = "the sink stores positions only together with its rows, so the first ones must be in a state store"
+            reason = "the sink stores positions only together with its rows, so the imported ones must be written to a state store"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
@@ -204,9 +204,7 @@ class StoredPositions:
                 "give the job a new name or place"
             )
         if self.in_store.shards and not is_forced:
-            raise StateError(
-                f"the job has positions of {_streams(self.in_store)}. --force puts the imported ones in their place"
-            )
+            raise StateError(f"the job has positions of {_streams(self.in_store)}. Add --force to replace them")
 
 
 async def end_group(group: GroupStore, settings: LeaseSettings) -> None:

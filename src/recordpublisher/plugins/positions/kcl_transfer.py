@@ -110,7 +110,7 @@ class KclTransfer:
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
             raise StateError(
-                f"{self.table.place} is ahead of the job, which would be read again: {', '.join(ahead)}. --force continues"
+                f"{self.table.place} is ahead of the job, so the KCL would read records again: {', '.join(ahead)}. --force continues"
             )
         return plan
 
@@ -259,7 +259,7 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
             has_pending="pendingCheckpoint" in item,
         )
     except (KeyError, TypeError, ValueError) as error:
-        remedy = "delete it, or have the KCL write it again, and import then"
+        remedy = "delete the row, or let the KCL write it again, then import"
         raise StateError(
             f"the row {row} of {place} is not a lease of the KCL: {error!r} in {str(item)[:300]}: {remedy}"
         ) from error
@@ -433,7 +433,9 @@ def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
         sequence, part = state.position.sequence, state.position.sub_sequence
         return sequence, part if state.position.is_inside_aggregate else WHOLE_AGGREGATE
     if state.start.type.value not in NO_SEQUENCE_NUMBER:
-        raise StateError(f"{shard} has read nothing yet and begins {state.start.type.value}, which the KCL cannot hold")
+        raise StateError(
+            f"{shard} has read nothing yet and begins {state.start.type.value}, which a lease of the KCL cannot express"
+        )
     return state.start.type.value, 0
 
 

@@ -60,7 +60,10 @@ class PositionsReset:
         no shard or lacks one that exists; ConfigurationError if a shard is unknown, or the time is in the future.
         """
         if self.job.are_in_the_sink and await self.job.is_of_a_group():
-            raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
+            raise StateError(
+                "positions of a group that its sink keeps with its rows cannot be reset: give the job a new name "
+                "or a new place for its rows"
+            )
         stored = await self.job.load()
         stored.check_unused(is_forced=True)
         self.job.check_writable()

@@ -130,7 +130,10 @@ class _Invocation:
         if handling.done():
             handling.result()
         else:
-            log.warning("a handler ignores its cancellation: it is left behind", extra=about(self._shard.key))
+            log.warning(
+                "a handler still runs after its cancellation, and the function returns without it",
+                extra=about(self._shard.key),
+            )
         return self._number_after(self._handled())
 
     async def _handle(self, seconds: float | None) -> None:
@@ -146,7 +149,9 @@ class _Invocation:
             text = "the function's time is almost up: %s"
             log.warning(text, self._sink.unfinished().reason, extra=about(self._shard.key))
         except SinkError as error:
-            log.warning("Lambda sends the records again: %s", error, extra=about(self._shard.key))
+            log.warning(
+                "the function failed, so Lambda sends the records again: %s", error, extra=about(self._shard.key)
+            )
         finally:
             with contextlib.suppress(SinkError):
                 await self._sink.close()
@@ -198,7 +203,7 @@ class _Invocation:
 def records_by_shard(event: Any) -> dict[Shard, list[UserRecord]]:
     """Return the records of each shard, in order. Raises: ConfigurationError if the event has another form, or is of a tumbling window."""
     if isinstance(event, Mapping) and "window" in event:
-        reason = "the answer has no state, so that Lambda would forget what the window has gathered"
+        reason = "the function returns no state, so Lambda would forget the content of the window"
         raise ConfigurationError("TumblingWindowInSeconds", reason=reason)
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, Sequence):

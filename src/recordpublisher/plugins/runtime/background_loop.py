@@ -81,7 +81,7 @@ class BackgroundLoop:
             coroutine.close()
             self.refuse_own_thread()
             raise RecordPublisherError(
-                f"{self._thread.name} was begun before a fork, or has ended: begin it in this process"
+                f"{self._thread.name} was started before a fork, or has ended: start it in this process"
             )
         task = _BackgroundTask(coroutine)
         self._tasks.add(task)
@@ -265,7 +265,7 @@ class _BackgroundTask:
 
     def result(self) -> Any:
         if self._task is None or not self._task.done():
-            raise RecordPublisherError("the event loop has ended before its work")
+            raise RecordPublisherError("the event loop ended before this call was finished")
         if self._is_cancelled and self._task.cancelled():
             raise TimeoutError
         return self._task.result()
@@ -347,7 +347,10 @@ class RunsInThreads:
             # A thread that ended without closing its job will never close it.
             while run.owner.is_alive() and not run.closed.wait(CHECK_SECONDS):
                 if time.monotonic() > until:
-                    log.error("the job of a daemon thread did not end within %.0f s and is cut off", run.seconds)
+                    log.error(
+                        "the job of a daemon thread did not end within %.0f s, and the exit does not wait for it any longer",
+                        run.seconds,
+                    )
                     break
 
 

@@ -250,7 +250,7 @@ class DataFetcher(Generic[V]):
         self._is_stopped = True
         self._fetcher.stop()
         if self._opening is not None and self._opening.cancel():
-            log.info("the fetcher was stopped before it had read anything: the opening ends")
+            log.info("the fetcher was stopped while it was opening: it has read nothing")
 
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
         """Return the result of `work`.
@@ -336,7 +336,7 @@ class DataFetcher(Generic[V]):
         except Exception as error:
             if ended_by is None:
                 raise
-            log.warning("closing the fetcher failed too: %s", error, exc_info=error)
+            log.warning("an error while closing, after the error that ended the job: %s", error, exc_info=error)
         finally:
             RUNS_IN_THREADS.remove(self)
 

@@ -194,7 +194,7 @@ def _alone_worker(
     entries = entry_store_of(sink)
     if (place := store or entries) is None:
         if isinstance(sink, CommittingSink):
-            reason = f"{type(sink).__name__} commits rows by the positions there"
+            reason = f"{type(sink).__name__} commits rows together with positions, which are stored there"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker

@@ -108,8 +108,8 @@ async def tell_what_drains(
         failed = error()
         state = "has been draining" if failed is None else f"has failed ({describe_error(failed)}), and has been ending"
         run_log.warning(
-            "the job %s for %.0f s: it waits for %s. If the process is ended now (a second signal ends "
-            "`recordpublisher run`), what came after the last checkpoint is read again",
+            "the job %s for %.0f s: it waits for %s. If the process is ended now (a "
+            "second signal ends `recordpublisher run`), records after the last checkpoint are read again",
             state,
             waited,
             what,

@@ -86,7 +86,7 @@ class StreamLister:
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream, and those that only the publisher still knows.
+        """Return every shard of the stream, including shards that only the publisher still knows.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
@@ -115,7 +115,7 @@ class StreamLister:
         return listed
 
     async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
-        """List the publisher's own shards after the start. Any error of its code but our own is retried as an error of ListShards is.
+        """List the publisher's own shards while the job runs. Any error of the plugin's code is retried like an error of ListShards.
 
         A StreamNotFoundError is retried too, until the stream counts as deleted.
 
@@ -194,7 +194,12 @@ class StreamLister:
         except ResourceNotFoundError:
             return False
         except RecordPublisherError as error:
-            log.warning("cannot find out whether %s exists: %s", shard.key, error, extra=about(shard.key))
+            log.warning(
+                "it cannot be found out whether %s still exists, so it counts as existing: %s",
+                shard.key,
+                error,
+                extra=about(shard.key),
+            )
             return None
         return True
 
@@ -202,7 +207,7 @@ class StreamLister:
         """Return whether the stream always has an open shard, as every Kinesis stream does. Known after its first listing.
 
         A service that reports the end of a shard before its listing does, as DynamoDB Streams, may list the last shard as closed and its
-        children later. So that listing proves no end of the stream.
+        children later. So a listing without open shards does not prove that the stream has ended.
         """
         is_own = self._is_own.get(stream)
         return is_own is False or (is_own is True and self._factory.ends_open_shards)
@@ -276,7 +281,8 @@ class StreamLister:
             if stream not in self._without_retention:
                 self._without_retention.add(stream)
                 log.warning(
-                    "the retention of %s is not known; whether records passed it unread is seen from a shard's oldest record only: %s",
+                    "the retention of %s is not known, so a loss of unread records is noticed "
+                    "late: only by the oldest record of a shard: %s",
                     stream,
                     error,
                     extra=about(stream),
@@ -286,8 +292,8 @@ class StreamLister:
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call with retries.
 
-        Until the first success a few retries are enough if their number is set, and for an endpoint that DNS does not know, because its
-        setting may be wrong.
+        Before the first success there are only a few if their number is set, or if DNS does not know the endpoint, whose setting may be
+        wrong.
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
@@ -330,17 +336,17 @@ def stream_names(streams: GivenStreams) -> dict[str, str]:
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
         raise ConfigurationError("streams", streams or None, _VALID)
     if wrong := next((each for each in given if not _LINE.fullmatch(each.strip())), None):
-        valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment stands on a line of its own"
+        valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment needs a line of its own"
         raise ConfigurationError("streams", wrong, valid)
     names = {stream_name(each.strip()): each.strip() for each in given}
     if len(names) != len(given):
-        valid = "each stream once; for streams of the same name a name of its own: eu=arn:aws:kinesis:eu-west-1:..."
+        valid = "each stream once; give a stream of the same name another one: eu=arn:aws:kinesis:eu-west-1:..."
         raise ConfigurationError("streams", given, valid)
     return names
 
 
 class StreamNames:
-    """Owns the last valid list of streams, and what each name stands for that was ever in the list.
+    """Owns the last valid list of streams, and the given text (name, ARN or NAME=ARN) of each name that was ever in the list.
 
     The constructor calls the function once, if one is given. Raises: ConfigurationError if the function fails or does not return a valid
     list of streams.

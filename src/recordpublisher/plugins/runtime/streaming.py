@@ -114,7 +114,7 @@ class BoundedReader:
         return await self._lister.server_time_ms(self._named(stream))
 
     def order_of(self, sequence_number: str) -> Any:
-        """Return the order that the publisher gives to a sequence number. Raises: what the publisher raises if it cannot."""
+        """Return the order that the publisher gives to a sequence number. Raises: the publisher's error if it cannot order the number."""
         return self._factory.order_of(sequence_number)
 
     async def close(self) -> None:
@@ -230,7 +230,10 @@ def stream(
             )
         look = as_look(given).merged(Properties(**settings))
         if look.value(RECORD_PUBLISHER) != given.value(RECORD_PUBLISHER):
-            text = "rp.stream and rp.consume poll: %s=EFO of a mapping may be a job's. To subscribe, pass publisher='EFO' to the call"
+            text = (
+                "rp.stream and rp.consume poll, although the mapping has %s=EFO, because that may be the setting "
+                "of a job. To subscribe, pass publisher='EFO' to the call"
+            )
             log.warning(text, RECORD_PUBLISHER.key)
         given = look
     if bounds != Bounds():
@@ -374,8 +377,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         self._in_thread.close()
 
     async def __anext__(self) -> Record[V]:
-        # No generator wraps the generator of the batches: at its end a loop closes all generators at once, and closing one that another
-        # generator is just closing is an error.
+        # The generator of the batches is not wrapped in another one. At its end a loop closes all generators at once, and it is an
+        # error to close a generator that another one is just closing.
         if self._in_loop is None:
             self._in_loop = _taken(self._unread)
         while (record := next(self._of_batch, None)) is None:

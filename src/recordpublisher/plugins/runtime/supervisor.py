@@ -129,7 +129,7 @@ class Supervisor:
         return WorkerFailedError(number, code) if code else None
 
     async def _read_progress(self, number: int, reader: asyncio.StreamReader) -> None:
-        """Pass on each report. Ignore lines that are not valid reports."""
+        """Read the reports of a worker until its pipe ends, and pass them on. Ignore lines that are not valid reports."""
         while True:
             try:
                 line = await reader.readline()
@@ -166,9 +166,9 @@ async def run_process(
 
     - `report`: called with the progress once a second.
     - `supervisor`: descriptor of a pipe. Its end of file means that the process must drain.
-    - `metrics_folder`: folder from which the supervisor reads the metrics. Without it they are exported as the properties say.
+    - `metrics_folder`: folder from which the supervisor reads the metrics. Without it this process exports them, as the properties say.
     - `number`: number of this worker of a supervisor.
-    - `more_exporters`: export the metrics too.
+    - `more_exporters`: exporters in addition to those that the properties name.
     - `bounds`: end the run by itself.
 
     Raises: RecordPublisherError if reading or storing fails; StreamNotFoundError if every stream was deleted; errors of the sink.
@@ -200,8 +200,8 @@ async def run_fetcher(
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_on_eof(supervisor, drain)
-    # This detects now that the supervisor is already gone. Otherwise a process that starts late would replace the one of the
-    # next supervisor.
+    # Gives the loop time to notice that the supervisor is already gone. Otherwise a process that starts late would replace the worker
+    # of the next supervisor.
     await asyncio.sleep(0.01)
     if draining.is_set():
         return
@@ -218,7 +218,7 @@ async def run_fetcher(
             log.info("calls are retried for %s while a service is unreachable (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
-            # `run` would log the error, which the command prints as well.
+            # `run` is not used, because it would log the error, which the command prints as well.
             result = await fetcher.run_bounded(
                 max_records=bounds.max_records,
                 until_event_time=bounds.until_event_time,
@@ -323,7 +323,9 @@ async def fetcher_beside(job: str, given: Mapping[str, str]) -> AsyncIterator[Da
 
 @asynccontextmanager
 async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
-    """Yield the fetcher, not opened. Resources that the program's function has opened around its `yield` are closed at the end.
+    """Yield the fetcher that the program makes, not opened.
+
+    Resources that the program's function has opened around its `yield` are closed at the end.
 
     Raises: ConfigurationError if the name does not lead to a DataFetcher, or if the function cannot be called.
     """
@@ -342,13 +344,16 @@ async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
         if not isinstance(made, DataFetcher) and hasattr(made, "__aenter__"):
             made = await opened.enter_async_context(made)
         if not isinstance(made, DataFetcher):
-            raise ConfigurationError("JOB", job, VALID, reason=f"it is, returns or yields {type(made).__name__}")
+            raise ConfigurationError("JOB", job, VALID, reason=f"it gives an object of the type {type(made).__name__}")
         yield made
 
 
 log = logging.getLogger("recordpublisher.run")
 LAST_REPORT_SECONDS = 1.0
-"""How long to wait for the last report of a worker that has ended. A process that it left behind may keep the pipe open."""
+"""How long to wait for the last report of a worker that has ended.
+
+A child process of the worker may keep the pipe open after the worker has ended.
+"""
 
 
 def read_from_supervisor() -> tuple[Properties, int]:

@@ -37,7 +37,7 @@ class CallbackSink(Sink):
                 "properties", repr_of(properties, 200), "CallbackSink(function=...) for a function"
             )
         self._function = function or imported_function(Properties(properties), CALLBACK, _VALID)
-        # A pool of its own, because `asyncio.run` waits for the event loop's threads, even if the function never returns.
+        # Not the event loop's own threads, because `asyncio.run` waits for those at its end, even if the function never returns.
         threads = ThreadPoolExecutor(1, "recordpublisher-callback")
         self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)
 
@@ -54,9 +54,9 @@ class CallbackSink(Sink):
 
 
 class MemorySink(Sink):
-    """Owns every batch written, in order, and every watermark.
+    """Keeps every batch and every watermark in memory, in order.
 
-    A write that would exceed `limit` (records) raises SinkError and keeps no record of its batch.
+    A write that would exceed `limit` (records) raises SinkError, and none of its records is kept.
     """
 
     def __init__(self, properties: Mapping[str, object] | None = None, *, limit: int | None = None) -> None:
@@ -78,7 +78,9 @@ class MemorySink(Sink):
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch. Raises: SinkError if the limit would be exceeded."""
         if self._limit is not None and self._count + len(batch) > self._limit:
-            raise SinkError(f"the memory sink holds {self._count} records and may hold {self._limit} (limit)")
+            raise SinkError(
+                f"the memory sink holds {self._count} records, and this batch would exceed its limit of {self._limit}"
+            )
         self._count += len(batch)
         self.batches.append(batch)
 

@@ -117,7 +117,7 @@ _CURRENT: WorkerLoop | None = None
 
 
 def worker_loop() -> WorkerLoop:
-    """Return the loop of this process."""
+    """Return the loop of this process, which the first call starts."""
     global _CURRENT  # noqa: PLW0603 - one for each process is the point
     if _CURRENT is None or _CURRENT.pid != os.getpid():
         _CURRENT = WorkerLoop()

@@ -64,7 +64,7 @@ class PatientPort:
         return await self._outages.wait_out_async(lambda: self._port.stream_summary(stream), "DescribeStreamSummary")
 
     async def close(self) -> None:
-        """Close the port."""
+        """Close the wrapped port."""
         await self._port.close()
 
 

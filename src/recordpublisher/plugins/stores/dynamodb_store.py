@@ -62,7 +62,7 @@ class DynamoDbStore(ConditionalStore):
         self._service = StoreService("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an item with a strongly consistent read."""
+        """Return the value and version of an item, or None, by a strongly consistent read."""
 
         def parse(response: dict[str, Any]) -> VersionedValue | None:
             return self._value(response["Item"]) if "Item" in response else None
@@ -95,16 +95,16 @@ class DynamoDbStore(ConditionalStore):
         return await self._update(name, value, "#version = :expected", {":expected": {"S": expected}})
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Query the job's items. An inconsistent query costs half."""
+        """Query the job's items. A query that need not be consistent costs half."""
         return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Query names and versions without the values."""
+        """Return names and versions, by a query that reads no values."""
         attributes = ("#item", "#version")
         return {name: version async for name, version in self._query(self._version, prefix, attributes)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Query the names only."""
+        """Return names, by a query that reads no values."""
         names = [name async for name, _ in self._query(lambda item: None, prefix, ("#item",), before)]
         return [name for name in names if before is None or name < before]
 
@@ -230,7 +230,7 @@ async def create_table(service: StoreService, table: str, keys: Mapping[str, str
 
 
 def _nothing(response: dict[str, Any]) -> None:
-    """Return None, because nothing in the response is needed."""
+    """Return None. Used for calls whose response is not needed."""
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
 _PLAIN_FILE = "file"
 """The version of a plain file, as earlier formats have it.
 
-It can be read, so that the reader can refuse the format, but it cannot be written.
+Such a file can be read, so that the reader can refuse its format, but it cannot be replaced.
 """
 _NAME_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 """The errors of renaming a folder to a name that is taken. POSIX allows both."""
@@ -65,19 +65,19 @@ class FolderStore(ConditionalStore):
             raise ConfigurationError(key, self.place, "a folder that this user can write", reason=reason)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read the version's name, then its value."""
+        """Return the value and version, or None. The version is read first, then its value."""
         return await self._run(lambda: _read(self._path(name)))
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Rename a new folder to the name."""
+        """Store the first value by renaming a new folder to the name, and return the version."""
         return await self._run(lambda: self._put_if_absent(name, value))
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Rename the file that names the version."""
+        """Replace the value by renaming the file that names the version, and return the new version."""
         return await self._run(lambda: self._compare_and_set(name, value, expected))
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Read the folders whose names have the prefix."""
+        """Return the values whose names have the prefix."""
 
         def values() -> dict[str, VersionedValue]:
             found = {name: _read(self._path(name)) for name in self._names(prefix)}
@@ -86,7 +86,7 @@ class FolderStore(ConditionalStore):
         return await self._run(values)
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the folders whose names have the prefix."""
+        """Return the versions of the values whose names have the prefix."""
 
         def versions() -> dict[str, str]:
             found = {name: _version(self._path(name)) for name in self._names(prefix)}
@@ -95,7 +95,7 @@ class FolderStore(ConditionalStore):
         return await self._run(versions)
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List only the folders above the values."""
+        """Return the names with the prefix, without a look into the folders of values."""
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
@@ -214,7 +214,7 @@ class FolderStore(ConditionalStore):
 
 
 def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateError:
-    """Return our error for a folder: StoreUnavailableError if a retry may help, else StateError.
+    """Return the error of this package for an OSError in a folder: StoreUnavailableError if a retry may help, else StateError.
 
     - `way`: advice for the user, which is added to the message.
     """

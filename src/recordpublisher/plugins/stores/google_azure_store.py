@@ -21,7 +21,7 @@ from .object_storage import as_state_errors, error_words, open_object_store
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
 _WRITE_ID = "writeid"
-"""Azure accepts only names of C# variables as names of metadata."""
+"""The name of the metadata with the id of a write. Azure accepts only names that are valid as C# variables."""
 _ATTEMPTS = 10
 
 
@@ -48,7 +48,7 @@ class GoogleAzureStore(ConditionalObjects):
             raise ConfigurationError(key, uri, FORMS, reason=error_words(error)) from error
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an object."""
+        """Return the value and version of an object, or None."""
         return (await self._get(name)).entry
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
@@ -87,7 +87,7 @@ class GoogleAzureStore(ConditionalObjects):
                     continue  # The write collided with another one, or with its own first attempt.
                 return _version(stored)
         raise StoreUnavailableError(
-            f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts met another write"
+            f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts collided with a write of another process"
         )
 
     async def _get(self, name: str) -> _Found:

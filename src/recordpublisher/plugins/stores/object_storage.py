@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 VALID = timedelta(minutes=5)
-"""How long obstore keeps credentials. The SDK's credentials are valid for longer than this when it returns them."""
+"""How long obstore keeps credentials. When the SDK returns credentials, they are valid for longer than this."""
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _OF_GIVEN = {"session_token": "token"}
 _QUERY = re.compile(r"\?\S*")

@@ -16,20 +16,20 @@ T = TypeVar("T")
 class ConditionalObjects(ConditionalStore):
     """A conditional store of objects below a prefix. The version of an object is its ETag.
 
-    Each write has a random id in the object's metadata. It shows whether a refused write collided with its own first attempt or with the
-    write of another process.
+    Each write has a random id in the object's metadata. The id shows whether a refused write collided with its own first attempt or with
+    the write of another process.
     """
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Put the object if there is none."""
+        """Put the object if there is none, and return its version."""
         return await self._put(name, value, None)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put the object if the stored one still has this ETag."""
+        """Put the object if the stored one still has this ETag, and return the new version."""
         return await self._put(name, value, expected)
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the objects at the same time."""
+        """Return the values of the objects, which are read at the same time."""
         return await get_side_by_side(self.get, names)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
@@ -69,7 +69,7 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def refuse_cut(key: str, uri: str, valid: str) -> None:
-    """Check that a URI has no `#` or `?`, where clients cut it off, so that two jobs would share one place.
+    """Check that a URI has no `#` or `?`. Clients would cut it off there, and two jobs could then share one place.
 
     Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
     """

@@ -55,16 +55,16 @@ class S3Store(ConditionalObjects):
         self._service = StoreService("s3", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an object."""
+        """Return the value and version of an object, or None."""
         found = await self._get(name)
         return None if found is None else found[0]
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the objects, which S3 sorts by name."""
+        """Return the names and ETags of the objects, which S3 lists in the order of names."""
         return {name: version async for name, version in self._list_objects(prefix)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the objects up to `before`."""
+        """Return the names of the objects, up to `before`."""
         names = []
         async for name, _ in self._list_objects(prefix):
             if before is not None and name >= before:
@@ -84,7 +84,7 @@ class S3Store(ConditionalObjects):
                 given = {"Body": value, "Metadata": {_WRITE_ID: write_id}, **condition}
                 return await self._call("PutObject", name, lambda response: str(response["ETag"]), **given)
             except (ConditionFailedError, NotFoundError) as error:
-                # S3 answers If-Match with NotFound if there is no object.
+                # S3 responds with NotFound to If-Match if there is no object, which means that another process has deleted it.
                 found = await self._get(name)
                 if found is not None and found[1] == write_id:
                     return found[0].version  # The SDK has repeated this write, whose first attempt had succeeded.
@@ -94,7 +94,7 @@ class S3Store(ConditionalObjects):
                 # A concurrent write made S3 refuse this one, and then failed: nothing has changed, so try again.
             await pause_after_conflict(attempt)
         raise StoreUnavailableError(
-            f"{name} in {self.place} could not be written: each of {_WRITE_ATTEMPTS} attempts met another write"
+            f"{name} in {self.place} could not be written: each of {_WRITE_ATTEMPTS} attempts collided with a write of another process"
         )
 
     async def _get(self, name: str) -> tuple[VersionedValue, str] | None:

@@ -62,7 +62,7 @@ class StoreService:
         try:
             yield
         except (KinesisError, ConfigurationError) as error:
-            # The advice in a fatal error is about streams, so its cause is more useful here.
+            # The text of a fatal error advises about streams, so the text of its cause is shown instead.
             words = error.__cause__ if error.__cause__ and not isinstance(error, TransientError) else error
             raise _class_of(error)(f"{api} at {self.place} failed: {words}") from error
 

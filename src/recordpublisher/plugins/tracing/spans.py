@@ -92,7 +92,7 @@ def _name(records: Sequence[Record]) -> str:
 
 
 def _common(values: Iterable[str]) -> str | None:
-    """Return the value that all have, or None if they differ."""
+    """Return the value if all values are equal, else None."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 

@@ -65,7 +65,10 @@ def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | N
 
 
 def tracer_of_process() -> Tracer | None:
-    """Return OpenTelemetry's tracer, or None if no provider was set. A program that has set a provider has imported the API."""
+    """Return OpenTelemetry's tracer, or None if no provider was set.
+
+    Without the API imported, no provider is set, so nothing is imported here.
+    """
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None

@@ -425,7 +425,7 @@ def test_a_close_in_an_outage_says_once_what_it_waits_for(caplog):
     with caplog.at_level(logging.WARNING):
         failing, after = run_virtual(job())
     (line,) = [text for text in caplog.messages if text.startswith("the close of the Kinesis sink")]
-    assert line.startswith("the close of the Kinesis sink of out waits until 2 records are acknowledged, which a kill")
+    assert line.startswith("the close of the Kinesis sink of out waits until 2 records are acknowledged; a kill")
     assert (
         "Calls have failed for 32 s, and the oldest records are retried for 14.5 min more (flink.job.max.outage): "
         in line

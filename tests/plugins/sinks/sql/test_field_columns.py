@@ -324,7 +324,7 @@ class Named(msgspec.Struct):
 
 
 async def test_a_type_with_a_field_that_has_the_name_of_the_records_own_is_refused_at_the_start(uri):
-    with pytest.raises(rp.ConfigurationError, match="field 'stream' of a value has the name of a column of the record"):
+    with pytest.raises(rp.ConfigurationError, match="field 'stream' of a value has the name of a metadata column"):
         await commit(uri, of=Named)
 
 

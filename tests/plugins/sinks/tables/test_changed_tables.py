@@ -362,7 +362,7 @@ async def test_a_command_that_dies_between_table_and_positions_is_run_again(refu
             await job.take_back()
     mend()
     with pytest.raises(
-        rp.StateError, match="was taken back, and the positions were not returned yet: run the command again"
+        rp.StateError, match="was taken back, but the positions are not set back yet: run the command again"
     ):
         await job.start()
 
@@ -380,7 +380,7 @@ async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start
     drop_table(kind)
     with pytest.raises(rp.StateError, match="there is no such table now"):
         await start.alone.publish()
-    with pytest.raises(rp.StateError, match=r"lake.orders .*: the next start makes one, and publishes into it"):
+    with pytest.raises(rp.StateError, match=r"lake.orders .*does not exist: the next start of the job creates it"):
         await job.take_back()
 
     await job.start()
@@ -425,7 +425,7 @@ async def test_purged_files_are_read_again(kind):
     start = await job.start()
     await job.commit(start, 1)
     shutil.rmtree(next((kind.data / "data").iterdir()))
-    with pytest.raises(rp.StateError, match=r"committed and not there.*--take-back"):
+    with pytest.raises(rp.StateError, match=r"committed but missing.*--take-back"):
         await start.alone.publish()
 
     await job.take_back()

@@ -136,7 +136,7 @@ async def test_a_staged_file_that_is_gone_is_named_and_nothing_is_published(kind
     one = await staged(sink, 1, b"a")
     (kind.data / data_files(kind)[0]).unlink()
 
-    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed and not there: a full vacuum"):
+    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed but missing: a full vacuum"):
         await sink.publish([one])
 
     assert payloads(kind) == []
@@ -149,7 +149,7 @@ async def test_what_a_full_vacuum_took_between_commit_and_publication_is_named(t
     one = await staged(sink, 1, b"a")
     DeltaTable(str(kind.data)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
 
-    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed and not there: a full vacuum"):
+    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed but missing: a full vacuum"):
         await sink.publish([one])
     await sink.close()
 

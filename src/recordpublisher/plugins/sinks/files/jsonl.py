@@ -40,7 +40,10 @@ class JsonlSink(FileSink):
     def __init__(self, properties: Mapping[str, object]) -> None:
         super().__init__(given := Properties(properties))
         if (pattern := given.value(PARTITIONS)) is not None:
-            reason = "the jsonl sink has a folder for each shard; leave it out, or take parquet, delta or iceberg"
+            reason = (
+                "the jsonl sink writes a folder for each shard, so it has no partitions; "
+                "leave it out, or use parquet, delta or iceberg"
+            )
             raise ConfigurationError(PARTITIONS.key, pattern, reason=reason)
         self._inferred: InferredColumns | None = None
 
@@ -103,8 +106,8 @@ class JsonlSink(FileSink):
 
 def _no_archive_of_values() -> ConfigurationError:
     reason = (
-        "with a deserialiser the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserialiser out, or take "
-        "parquet"
+        "with a deserialiser the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserialiser out, "
+        "or use parquet"
     )
     return ConfigurationError(ARCHIVE.key, "true", reason=reason)
 

@@ -1,4 +1,4 @@
-"""Writes files into a hidden folder, and renames them into place when an entry has committed them (S6)."""
+"""Writes files into a hidden folder, and renames them when they are committed: when stored positions (an entry) name them (S6)."""
 
 import asyncio
 import filecmp
@@ -37,7 +37,7 @@ Files = Mapping[str, Callable[[Path], None]]
 
 
 class StagedFiles:
-    """The files of a sink's folder, and the entries that commit them. Owns no state.
+    """The files of a sink's folder, hidden or published. Owns no state.
 
     Raises: StoreUnavailableError while the folder is unavailable; StateError if waiting does not help.
     """
@@ -61,7 +61,7 @@ class StagedFiles:
             )
 
     async def why_not_writable(self) -> str | None:
-        """Return why this user cannot, or must not, write into the folder, or None if it seems possible."""
+        """Return why this user cannot or must not write into the folder; None if writing seems possible."""
         return await asyncio.to_thread(lambda: self._why_not_here() or why_not_writable(self._path))
 
     def _why_not_here(self) -> str | None:
@@ -72,7 +72,7 @@ class StagedFiles:
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
         """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
 
-        The hidden paths are unique. Raises: StoreUnavailableError even if the folder of this run has disappeared. Then the process that has
+        The hidden paths are unique. Raises: StoreUnavailableError even if the folder of this run has disappeared. A process that has
         replaced this run has deleted it, and the next commit will find that out.
         """
         try:
@@ -83,7 +83,7 @@ class StagedFiles:
             raise
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Rename the files that are still hidden. Return the files that have neither their hidden path nor their name.
+        """Rename the files that are still hidden. Return the files that exist under neither their hidden path nor their final name.
 
         Another process may do the same at the same time.
         """

@@ -1,4 +1,4 @@
-"""Uploads hidden objects to S3, Google or Azure, and copies them to their final names when an entry has committed them (S6)."""
+"""Uploads hidden objects to S3, Google or Azure, and copies them once they are committed: once stored positions name them (S6)."""
 
 import asyncio
 import tempfile
@@ -26,7 +26,7 @@ _AT_ONCE = 16
 
 
 class StagedObjects:
-    """The objects below a location, and the entries that commit them; does for object stores what `StagedFiles` does for folders.
+    """The objects below a location, hidden or published. It does for object stores what `StagedFiles` does for folders.
 
     It owns the client. A file is written on the local disk, then uploaded, in parts if it is large. A copy on the server gives it the final
     name.
@@ -81,7 +81,7 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy the objects that are still hidden to their final names, then delete them. Return the files that have neither object.
+        """Copy the objects that are still hidden to their final names, then delete them. Return the files of which neither object exists.
 
         Another process may do the same at the same time. If an object with other content has the name, it stays, and the copy gets another
         name.

@@ -142,7 +142,8 @@ class KinesisSink(Sink):
         await self._writer.wait_until_flushed(epoch, PARTIAL_FLUSH_SECONDS if checkpoint.may_be_partial else None)
         # 3. Return the newest state whose records are all acknowledged.
         state = self._states.newest()
-        # Dead letters are written last, because records that are given up from now on are not covered by this state.
+        # Dead letters are written after the state is chosen, so that every failed record that the state covers has a durable dead
+        # letter. Records that fail later belong to a later state.
         await self._reject_failed()
         return state
 
@@ -221,7 +222,10 @@ class KinesisSink(Sink):
         await self._reject_failed()
 
     async def _reject_failed(self) -> None:
-        """Write dead letters of the records that could not be put. They are durable when this returns, even those of an earlier call."""
+        """Write dead letters of the records that could not be put.
+
+        When this returns, they are durable, including dead letters of earlier calls.
+        """
         async with self._rejecting:
             failed = self._failed[:]
             rejected = [
@@ -232,7 +236,7 @@ class KinesisSink(Sink):
             ]
             if rejected:
                 await self._context.reject_all(rejected)
-            del self._failed[: len(failed)]  # not earlier, because a cancelled flush would lose them
+            del self._failed[: len(failed)]  # Not earlier, because a cancelled flush would lose them.
 
     def revoked(self, shards: Collection[str]) -> None:
         """Send no more records of these shards. Their queued records count as finished."""

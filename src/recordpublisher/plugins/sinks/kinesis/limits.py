@@ -31,11 +31,11 @@ OVERHEAD_BYTES = 220
 
 
 BYTES_PER_SHARD = 10_000_000
-"""Default limit for each shard: about ten seconds of its throughput (reviewers of FLINK-9374)."""
+"""Default limit of unacknowledged bytes for each shard: about ten seconds of its throughput, as the reviewers of FLINK-9374 asked for."""
 
 
 MAX_DEFAULT_BYTES = 128 * 2**20
-"""Upper bound of the default limit: memory stays bounded with many shards."""
+"""Upper bound of the default limit, so that memory stays bounded with many shards."""
 
 
 NO_LIMIT = 2**62
@@ -46,11 +46,11 @@ _HALVE_AFTER = 10_000
 
 
 LONG_WAIT_SECONDS = 1.0
-"""A write that waits longer is logged (Flink: after ten checks of 100 ms), with all others in one line for each `LINE_SECONDS`."""
+"""A write that waits longer is logged, as in Flink (after ten checks of 100 ms). All such writes share one line for each `LINE_SECONDS`."""
 
 
 DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)
-"""Assumed if the credentials permit writing to the stream but not describing it."""
+"""The limits that are assumed if the credentials do not permit describing the stream."""
 
 
 SECONDS_BETWEEN_LIMIT_READS = 1.0
@@ -76,7 +76,10 @@ class OutstandingRecords:
         self._ended_epochs: dict[int, int] = {}
         """Number of records that are still outstanding, by ended epoch, the oldest first."""
         self._in_ended_epochs = 0
-        """The sum of `_ended_epochs`. It is kept because each write may end an epoch while the service is unavailable."""
+        """The sum of `_ended_epochs`.
+
+        It is kept, because in an outage each write ends an epoch, and summing them up each time would take long.
+        """
         self.epoch = 0
         self.records = 0
         self.bytes = 0
@@ -206,7 +209,8 @@ class MeanSize:
 class FifoWaiters:
     """The writes that wait at the limit, served in the order of their arrival.
 
-    A completion wakes the first. A write that leaves the queue, served or cancelled, wakes the next, so no notification is lost (R3).
+    A completed record wakes the first write. A write that leaves the queue, served or cancelled, wakes the next one, so no notification is
+    lost (R3).
     """
 
     def __init__(self, clock: Clock, check_interval_seconds: float, metrics: KinesisSinkCounters) -> None:
@@ -253,13 +257,18 @@ class FifoWaiters:
             self.notify_first()
 
     def _warn(self, waited: float, describe: Callable[[], str]) -> None:
-        """Warn of all writes that wait, once a minute: in an outage each request of a server may wait in its turn."""
+        """Warn of all waiting writes together, once a minute, because in an outage each request of a server may be such a write."""
         now = self._clock.monotonic()
         if now - self._warned < LINE_SECONDS:
             return
         self._warned = now
         others = f", and {len(self) - 1} more after it" if len(self) > 1 else ""
-        log.warning("a write has been waiting for %.1f s%s: %s", waited, others, describe())
+        log.warning(
+            "a write has been waiting for %.1f s because too many records are not acknowledged%s: %s",
+            waited,
+            others,
+            describe(),
+        )
 
 
 class Notifier:
@@ -335,11 +344,14 @@ def _checked(returned: object) -> int:
     return int(limit)
 
 
-# The rate at which one shard is sent records: its limit, and the part of the limit to use while other producers write
-# to the shard too.
+# The rate at which records are sent to one shard: its limit, and the part of the limit that is used while other
+# producers write to the shard too.
 
 BURST_SECONDS = 0.25
-"""One call sends a shard as much as it accepts in this time, then the shard pauses: few large calls instead of many small ones."""
+"""One call sends a shard as much as it accepts in this time, and then pauses for the shard.
+
+This makes few large calls instead of many small ones.
+"""
 
 
 MAX_CREDIT_SECONDS = 0.5
@@ -372,12 +384,12 @@ INCREASE = 0.032
 DECREASE = 2.1
 """Records per second by which one refused record lowers the rate.
 
-Together with INCREASE this makes a rate stable where 1.5 % of the rate limit are refused, whatever the rate: 15 of 1,000 records/s.
+Together with INCREASE it makes the rate stable when 1.5 % of the rate limit is refused (15 of 1,000 records/s), whatever the rate is.
 """
 
 
 MAX_DECREASE = 0.5
-"""The results of one call lower the rate to half at most."""
+"""The results of one call lower the rate at most to half."""
 
 
 MIN_RATE = 0.001

@@ -42,7 +42,8 @@ class PendingRecord(msgspec.Struct, gc=False):
     - `size`: bytes of data and key, as the service counts them.
     - `epoch`: the number of flushes requested before it was accepted.
     - `attempts`: consecutive failed attempts.
-    - `failed_at`: time of the last failed attempt, of it or of a record before it in an outage (seconds of the clock), if there is one.
+    - `failed_at`: time of the last failed attempt of this record, or of a record before it in an outage (seconds of the clock); None
+      without one.
     - `failing_for`: seconds that count as the outage of this record.
     - `source`: the shard that a job has read the record from; None if no job has read it.
     - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
@@ -181,7 +182,7 @@ class FailedRecords:
         self.was_raised = False
         """Whether a caller has received the error that ended the sink."""
         self.must_raise = False
-        """Whether the next call raises an error. It is kept, because each put asks."""
+        """Whether the next call raises an error. It is kept here, because each `put` reads it."""
         self.known = 0
         """The records given up of which a caller has learned."""
         self._given_up = 0
@@ -189,7 +190,10 @@ class FailedRecords:
         self._on_failed: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Pass records that cannot be put to this function, with the reason, if there is neither `failOnError` nor a callback."""
+        """Set the function that gets each record that cannot be put, with the reason.
+
+        It is called only if there is neither `failOnError` nor a callback.
+        """
         self._keep = keep
 
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:

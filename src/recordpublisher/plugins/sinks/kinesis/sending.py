@@ -51,9 +51,9 @@ LONGEST_TRY_SECONDS = 60.0
 If it was longer, the process may have been suspended, or may not have been permitted to write.
 """
 OUTAGE_CALLS = 3
-"""After this many calls in a row from which a shard took nothing, the outage counts for the records that wait, too."""
+"""After this many calls in a row of which a shard took no record, the outage counts for the waiting records too."""
 GIVEN_UP_PER_CALL = 2000
-"""Number of waiting records that one failed call gives up at most, which takes the loop about ten milliseconds (F1)."""
+"""Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds (F1)."""
 READY_AFTER_SECONDS = 10.0
 """After a failed put of which no record is left, the sink is not ready for this long, and until the service responds again.
 
@@ -63,7 +63,7 @@ PROBE = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms
 """How the call is retried that asks whether the service responds: an account has 20 such calls a second."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
-"""Timers are rounded, so a call that is due this soon counts as due."""
+"""A call that is due within this time counts as due, because timers are rounded."""
 COALESCE_SECONDS = 0.01
 """Shards whose next send is this close go into the same call: one call instead of many small ones."""
 
@@ -157,7 +157,10 @@ class RecordSending:
 
     @property
     def failing_seconds(self) -> float:
-        """How long a shard has taken no record, unless it only throttles; 0 if there is none (seconds). Any thread may ask."""
+        """Longest time for which a shard has taken no record, not counting shards that only throttle; 0 without such a shard (seconds).
+
+        Any thread may read it.
+        """
         since = self._failing_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
 
@@ -232,12 +235,12 @@ class RecordSending:
         self._wakeup.notify_all()
 
     def _wake_for_full_call(self) -> None:
-        # Not at each record, because a check looks at every queue.
+        # Not done for each record, because a check looks at every queue.
         self._queued_since_wake = 0
         self._wakeup.notify_all()
 
     def _wake_by(self, at: float) -> None:
-        """Make sure that there is a check at this time (seconds of the clock) or before."""
+        """Make sure that the sending task checks the queues at this time (seconds of the clock) or before."""
         if at < self._next_check_at:
             self._wakeup.notify_all()
 
@@ -358,7 +361,7 @@ class RecordSending:
                 self.retried_seconds, left = lasted, policy.max_outage_ms / 1000 - lasted
                 OUTAGES.on_failure(queue, "Kinesis", self.last_failure, lasted, left, policy.decided_by)
         if outcome.acknowledged or not waiting:
-            # Records that were given up end no outage: the shard may have others, which fail too.
+            # Giving records up does not end the outage of a shard, because its other records fail too.
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
 
     def _note_failing(self) -> None:
@@ -385,8 +388,8 @@ class RecordSending:
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
         """Count the outage of a shard for the records that wait behind those of a call. Remove and return those that waited too long.
 
-        The first list has records of the queue, the second those that were held for the order of a key. Without this a full queue would be
-        given up call by call, each after an outage of its own, and the records of a key one by one.
+        The first list has records of the queue, and the second has records that were held for the order of their key. Without this a full
+        queue would be given up call by call, each after an outage of its own, and the records of a key one by one.
         """
         queue, policy = batch.queue, self._settings.retries
         if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
@@ -525,7 +528,8 @@ class RecordSending:
             self._acknowledge(aggregate.parts)
             return
         taken_by = shard_map.ranges.get(shard_id)
-        # The parts of one key stay one Kinesis record: with PER_KEY they complete together, and no later record may come between them.
+        # Parts with the same key stay together in one Kinesis record (`split_aggregate`). With PER_KEY they complete together, and no
+        # later record may come between them.
         foreign: list[PendingRecord] = []
         accepted: list[PendingRecord] = []
         for record in split_aggregate(aggregate):
@@ -577,7 +581,10 @@ PutRequest = list[ShardBatch]
 
 
 class SendPermission:
-    """Owns the shards that a job reads now. Records that were queued before their shard was revoked are never sent."""
+    """Decides which records of a job may be sent.
+
+    Owns the shards that the job reads now. Records that were queued before their shard was revoked are never sent.
+    """
 
     def __init__(self, aggregator: KplAggregator | None) -> None:
         self._aggregator = aggregator
@@ -691,8 +698,8 @@ class GivenUp:
 class PutOutcome:
     """The records of one batch by result.
 
-    `misrouted` are acknowledged records that another shard took than expected. If keys do not decide the shard, they are the records that
-    were taken by a shard which is not known yet.
+    `misrouted` are acknowledged records that another shard took than expected. If keys do not decide the shard (AUTO record distribution),
+    they are the records that a shard took which is not known yet.
     """
 
     acknowledged: list[PendingRecord]
@@ -707,8 +714,8 @@ def classify_results(
 ) -> PutOutcome:
     """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
 
-    A result without a shard and without an error code says nothing, so its record counts as failed. A throttled record does not lose an
-    attempt while the shard takes other records of the same call, because a slow shard is not a failure.
+    A record also counts as failed if its result has neither a shard nor an error code. A throttled record does not lose an attempt while
+    the shard takes other records of the same call, because a slow shard is not a failure.
     """
     failed = [index for index, one in enumerate(results) if one.error_code is not None or one.shard_id is None]
     if not failed:

@@ -28,9 +28,12 @@ from .sink_settings import KinesisSinkCounters
 
 log = logging.getLogger(__name__)
 ANY_SHARD = "any shard"
-"""Id of the only queue that a stream with AUTO record distribution has without aggregation, because keys do not decide the shard (S4)."""
+"""Id of the only queue of a stream with AUTO record distribution if there is no aggregation.
+
+Keys do not decide there which shard takes a record (S4).
+"""
 _MAX_CACHED_KEYS = 65_536
-"""Number of keys whose queue is cached. Hashing a key costs more than everything else that is done for a record."""
+"""Most keys whose queue is cached. Hashing a key costs more than everything else that is done for a record."""
 ALREADY_DUE = float("-inf")
 RecordsAndBytes = tuple[list[PendingRecord], int]
 """Kinesis records and their total bytes."""
@@ -39,7 +42,7 @@ MIN_REFRESH_INTERVAL_SECONDS = 0.5
 PERIODIC_REFRESH_SECONDS = 60.0
 """Time between two listings of a stream with AUTO record distribution.
 
-Every shard is expected to take records there, so no record would show a switch back.
+Any shard may take a record there, so no result would show that the stream was switched back to keys.
 """
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
 """Pause between two requests for the record distribution, because an account has 20 DescribeStreamSummary calls a second."""
@@ -52,7 +55,7 @@ _KEY_OVERHEAD = 3
 _HASH_KEY_BYTES = 39 + _KEY_OVERHEAD + 4
 """Bytes of an explicit hash key in its table, and of the index that points to it."""
 _FRAME = 20
-"""Bytes of magic number and digest."""
+"""Bytes of an aggregate's magic number and digest."""
 
 
 class ShardQueues:
@@ -153,7 +156,7 @@ class TargetShardQueue:
         self.waiting_since = 0.0
         """When the oldest queued record began to linger."""
         self.consecutive_failures = 0
-        """Calls in a row from which the shard took nothing."""
+        """Number of calls in a row of which the shard took no record."""
 
     @property
     def may_send(self) -> bool:
@@ -203,7 +206,7 @@ class TargetShardQueue:
         return waiting
 
     def remove_while(self, is_removed: Callable[[PendingRecord], bool], most: int) -> list[PendingRecord]:
-        """Remove and return the first queued records for which that is true, `most` of them at most."""
+        """Remove and return the first queued records for which `is_removed` is true, at most `most` records."""
         removed = removed_while(self.records, is_removed, most)
         self.queued_bytes -= sum([record.size for record in removed])
         return removed
@@ -243,7 +246,8 @@ class TargetShardQueue:
         records, size = len(taken[0]), taken[1]
         seconds = self.rate_limit.seconds_for(records, size)
         self._limit_credit(now)
-        # Without a bound, a large record that is refused would double the pause at each try, because only results raise the rate.
+        # The pause is bounded, because only results raise the rate: a large record that is refused would otherwise double the pause at
+        # each try.
         self.next_send_at += min(seconds / self.rate.fraction, max(seconds, self.rate_limit.longest_pause))
         self._in_flight_seconds += seconds
         self.in_flight += records
@@ -267,10 +271,9 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Let unused time count as MAX_CREDIT_SECONDS at most, and as less while calls are in flight.
+        """Limit the unused time for which the shard may be sent more now: to MAX_CREDIT_SECONDS, and to less while calls are in flight.
 
-        Delayed calls may all reach the shard now. Together with the sends for the time since, they would exceed the shard's limit although
-        each was sent at the allowed rate.
+        These calls may be delayed and reach the shard now. Together with new calls for the unused time they would exceed the shard's limit.
         """
         self.next_send_at = max(self.next_send_at, now - MAX_CREDIT_SECONDS + self._in_flight_seconds)
 
@@ -412,7 +415,7 @@ class KeyOrder:
 def removed_while(
     records: deque[PendingRecord], is_removed: Callable[[PendingRecord], bool], most: int
 ) -> list[PendingRecord]:
-    """Remove and return the first records for which that is true, `most` of them at most."""
+    """Remove and return the first records for which `is_removed` is true, at most `most` records."""
     removed: list[PendingRecord] = []
     while records and len(removed) < most and is_removed(records[0]):
         removed.append(records.popleft())
@@ -459,7 +462,7 @@ class ShardMap:
 
 
 NO_SHARDS = ShardMap((), (), 0, {})
-"""The map before the shards are listed."""
+"""The shard map before the shards are listed."""
 
 
 class TargetShardListing:
@@ -516,7 +519,9 @@ class TargetShardListing:
         return self._map_of(await self._list())
 
     async def next_map(self) -> tuple[ShardMap, list[MisroutedRecord]]:
-        """Wait for a request, or for the next periodic listing. Return the new map and the aggregates that waited for it.
+        """Wait until a listing is requested or the next periodic one is due.
+
+        List the shards, and return the new map and the aggregates that waited for it.
 
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """
@@ -536,7 +541,8 @@ class TargetShardListing:
                 if self._being_listed:
                     self._misrouted, self._is_requested = self.take_misrouted(), True
                     raise
-                # Nothing waits for the new map. The next periodic listing, or the next try after a misrouted record, may bring it.
+                # No aggregate waits for the new map, so the failure does not end the sink. The next periodic listing, or the next try
+                # after a misrouted record, may bring the map.
                 log.warning("the shards of %s cannot be listed, so records are sent as before: %s", self._stream, error)
                 self._is_requested |= was_requested
             else:
@@ -564,7 +570,7 @@ class TargetShardListing:
         missing = first_unlisted_range(listed) if self._keys_decide else None
         if missing is not None or all(shard.closed for shard in listed):
             raise TransientError(
-                "ListShards", "IncompleteListing", f"no open shard of {self._stream} takes some hash keys"
+                "ListShards", "IncompleteListing", f"some hash keys of {self._stream} have no open shard"
             )
         return listed
 
@@ -578,7 +584,10 @@ class TargetShardListing:
         return any(shard in ranges and key not in ranges[shard] for shard, key in taken.items())
 
     async def _fetch_whether_keys_decide(self) -> bool:
-        """Request the record distribution again, since it can change at any time. Without the permission, assume AUTO."""
+        """Return whether keys decide the shard now, by a new request, because this can change at any time.
+
+        Without the permission for it, assume that they do not.
+        """
         await asyncio.sleep(max(0.0, self._described_at + MIN_DESCRIBE_INTERVAL_SECONDS - self._clock.monotonic()))
         self._described_at = self._clock.monotonic()
         try:
@@ -586,7 +595,7 @@ class TargetShardListing:
         except FatalKinesisError as error:
             log.log(
                 logging.WARNING if self._keys_decide else logging.DEBUG,
-                "records of %s reach shards that their keys do not choose, so keys do not decide: %s",
+                "records of %s go to other shards than their keys say (AUTO record distribution), so records of one key have no order: %s",
                 self._stream,
                 error,
             )

@@ -86,7 +86,10 @@ class KinesisWriter:
         self._on_room: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Pass records that cannot be put to `keep`, with the reason, if there is neither `failOnError` nor a callback."""
+        """Set the function that gets each record that cannot be put, with the reason.
+
+        It is called only if there is neither `failOnError` nor a callback.
+        """
         self._failures.keep_failed(keep)
 
     @property
@@ -131,7 +134,7 @@ class KinesisWriter:
         self._closed_reason = None
 
     def why_not_put(self, min_seconds: float = 0.0) -> str | None:
-        """Return why no record is put now, in plain words, or None if records are put, or if none waits. Any thread may ask.
+        """Return why no record is put now, in plain words, or None if records are put, or if none waits. Any thread may call this.
 
         - `min_seconds`: calls that have failed for a shorter time do not count, unless records are given up sooner.
         """
@@ -157,7 +160,8 @@ class KinesisWriter:
         # 1. Raise the error of an earlier PutRecords call. The attributes are read here, because a call for each record would cost more.
         if self._failures.must_raise or self._closed_reason is not None:
             self._raise_if_unusable()
-        # 2. Wait for room. A record that may be invalid waits too: the size limit of the stream is read again before it is refused.
+        # 2. Wait for room. A record that may be invalid waits too, because the size limit of the stream is read again before the record
+        # is refused.
         is_valid = is_obviously_valid(record, self._limit.max_bytes)
         if self._must_wait(record) or not is_valid:
             await self._wait_for_capacity(record, self._clock.monotonic())
@@ -211,7 +215,7 @@ class KinesisWriter:
     async def flush(self) -> None:
         """Return when every record accepted before this call is acknowledged or given up (K3).
 
-        Raises: the error that ended the sink; SinkError if records were given up, each flush that has waited for them.
+        Raises: the error that ended the sink; SinkError, in each flush that has waited for them, if records were given up.
         """
         known = self._failures.known
         await self.wait_until_flushed(self.begin_flush())
@@ -285,7 +289,7 @@ class KinesisWriter:
             self._failures.raise_if_failed()
 
     async def _flush_at_close(self) -> None:
-        """Flush, and log once what the close waits for if that takes long: a server that stops is silent otherwise."""
+        """Flush. If that takes long, log once what it waits for, because a server that is stopping would otherwise be silent."""
         line = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._log_close)
         try:
             await self.flush_or_give_up()
@@ -302,7 +306,7 @@ class KinesisWriter:
                 limit = f"the close gives them up after {duration_words(drain)} without success ({DRAIN_TIMEOUT.key})"
             why = f". Calls have failed for {duration_words(failing)}, and {limit}: {self._sending.last_failure}"
         text = (
-            "the close of the Kinesis sink of %s waits until %s acknowledged, which a kill of the process would lose%s"
+            "the close of the Kinesis sink of %s waits until %s acknowledged; a kill of the process would lose them%s"
         )
         count = self._outstanding.records
         log.warning(text, self._stream, f"{count:,} records are" if count != 1 else "1 record is", why)
@@ -388,8 +392,8 @@ class KinesisWriter:
         self._raise_if_unusable()
 
     def _may_stop_waiting(self, record: PendingRecord) -> bool:
-        # While the job may not write, nothing is sent and nothing becomes free. A write that waits would hold up the stop of the job, so
-        # the rest of its batch is accepted above the limit. The job writes no other batch before there is room.
+        # While the job may not write, nothing is sent, so no room becomes free. A write that waits would delay the stop of the job. So
+        # the rest of its batch is accepted above the limit, and the job writes no other batch before there is room.
         return self._has_ended or self._outstanding.has_capacity(record.size) or not self.permission.is_given
 
     @property

@@ -97,7 +97,7 @@ class Handler:
         finally:
             if isinstance(records, list) and not self._is_closed and is_current_task_cancelled():
                 # A list that failed is handled again in halves, by the same task. A cancellation that asyncio has not delivered yet
-                # must arrive here, because it would otherwise fail the first half.
+                # must arrive now, because it would otherwise make the first half fail.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
 
@@ -137,7 +137,9 @@ class StreamHandlers:
         """
         sentences = ", ".join(handler.check(context) for handler in self._handlers.values())
         if missing := sorted(set(context.streams) - self._handlers.keys()):
-            raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
+            raise ConfigurationError(
+                "handler", sorted(self._handlers), f"a function for each stream, including {missing}"
+            )
         return sentences
 
     async def call(self, record: Record) -> Any:
@@ -263,7 +265,7 @@ def _first_annotation(function: Callable[..., Any]) -> Any:
 
 
 _UNRESOLVED: dict[str, Any] = {}
-"""For `inspect.signature` since Python 3.14, which otherwise looks up every annotation."""
+"""An argument for `inspect.signature` since Python 3.14. Without it, every annotation would be evaluated."""
 _annotations_of: Callable[[Any], Mapping[str, Any]] = attrgetter("__annotations__")
 if sys.version_info >= (3, 14):
     import annotationlib
@@ -273,7 +275,7 @@ if sys.version_info >= (3, 14):
 
 
 def _item_of(annotation: Any) -> Any:
-    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if it is of records."""
+    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if the annotation is of records."""
     of_list = _list_in(annotation)
     item = annotation if of_list is None else next(iter(typing.get_args(of_list)), None)
     is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
@@ -298,7 +300,7 @@ def _classes_of(given: Any) -> list[type]:
     if typing.get_origin(given) in (typing.Union, types.UnionType):
         members = list(typing.get_args(given))
     classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
-    # A protocol fits by its methods, which `issubclass` cannot compare.
+    # Classes that implement a protocol are not its subclasses, so `issubclass` cannot compare it.
     is_known = all(isinstance(each, type) and typing.Protocol not in each.__mro__ for each in classes)
     return classes if is_known else []
 

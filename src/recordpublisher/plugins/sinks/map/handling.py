@@ -52,9 +52,9 @@ MEASURED = 16
 _PERMISSION_SECONDS = 0.1
 """Pause between two questions whether the job may write (E4)."""
 _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
-"""A task whose handlers never wait lets the event loop run after this time, which it checks after this many records."""
+"""A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
-"""The pause before a retry, with full jitter."""
+"""The pause before a retry: from 200 ms to 10 s, with full jitter."""
 _MILLISECOND = 0.001
 
 
@@ -202,7 +202,7 @@ class RecordHandling:
         if not self._ready.queue:
             return False
         may_wait = settings.batch_wait and not self._is_draining and not self._list_wait_is_over
-        # Without room no more records come, so a list does not wait for them.
+        # Without room no more records will come, so an incomplete list is taken at once.
         if may_wait and self._is_below_limit() and not self._ready.has(settings.batch_size):
             if self._list_timer is None:
                 self._list_timer = asyncio.get_running_loop().call_later(settings.batch_wait, self._end_list_wait)
@@ -381,14 +381,14 @@ class RecordHandling:
         if item.attempts == 1:
             item.failing_since = now
         failing_for = now - item.failing_since
-        # `isinstance` would read `__class__` of the user's error, which may raise another one.
+        # Not `isinstance`, because that may read `__class__` of the user's error, which may raise another error.
         self._counts["timeouts"] += issubclass(type(error), TimeoutError)
         if item.is_dropped:
-            # It was dropped while the handler ran. Other records of its key may be of shards that are still read here.
+            # The failed record was dropped while the handler ran. Other records of its key may be of shards that are still read here.
             self._handle_again(items)
         elif item.attempts <= self._settings.retries or failing_for < self._settings.retry_for:
             if self._positions.drop_failed(item, now):
-                # The next reader waits for this shard, so the remaining retries are left to it.
+                # The shard's next reader waits for this record, so the remaining retries are left to that reader.
                 self.finish_dropped()
                 self._log_retry(item, error, "left to the next reader:")
                 self._handle_again(items)
@@ -481,11 +481,11 @@ class RecordHandling:
     def _leave_rejected(self, items: Sequence[UnhandledRecord], error: Exception) -> bool:
         """Leave the oldest rejected records to the next start, because their dead letters could not be stored.
 
-        Return whether that was done: only after an error has ended the job, and if their shards are released.
+        Return False if that is not possible: before an error has ended the job, or if their shards are not released.
         """
         if not (self._leaves_failed and all(self._positions.drop_failed(item, inf) for item in items)):
             return False
-        words = "%s could not be stored as dead letters, and are left to the next start: %s"
+        words = "%s could not be stored as dead letters, so the next start handles them again: %s"
         log.warning(words, counted(len(items), "record"), describe_error(error))
         self.finish_dropped()
         for item in items:
@@ -501,7 +501,8 @@ class RecordHandling:
             self._on_changed(needs_sink_call=True)
 
     def _log_retry(self, item: UnhandledRecord, error: Exception, how: str) -> None:
-        # Only the first attempt has its traceback, and the last one if that line was left out or its error is another one.
+        # The traceback is logged at the first attempt. The last attempt has it too if that line was left out, or if its error is
+        # another one.
         key, reason = item.batch.records.shard.key, describe_error(error)
         first, attempt = error if item.attempts == 1 else None, f"attempt {item.attempts}: {reason}"
         is_logged = self._retried_log.skipped(str(item), attempt, first, key, item.record.sequence_number, how=how)
@@ -577,7 +578,8 @@ class RecordHandling:
     async def _pass_on_results(self) -> None:
         """Pass rejected records on to the job, and finish them when the job has taken them. Then raise the error that ends the job."""
         while items := list(self._rejected):
-            # The next reader of a revoked shard handles the record, and rejects it if it fails there.
+            # Records of revoked shards get no dead letter here: the shard's next reader handles them, and rejects them if they fail
+            # there.
             left = [item.batch.progress.is_revoked for item, _ in items]
             rejected = [
                 (item.as_batch(), reason) for (item, reason), is_left in zip(items, left, strict=True) if not is_left

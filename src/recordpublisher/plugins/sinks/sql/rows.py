@@ -64,10 +64,11 @@ class Row:
 class RowBuilder:
     """Builds the rows of one table.
 
-    - A field without a column is not stored. Neither is a field whose column the database generates.
+    - A field without a column is not stored. A field is not stored either if the database generates its column.
     - A column without a field gets the record's metadata of that name (`RECORD_COLUMNS`), else its default.
     - In a table keyed by record (see `is_keyed_by_record`), metadata takes precedence over fields.
-    - With `stores_all`, a record is rejected if a field that is not null has no column. Each field that can have a column got it before.
+    - With `stores_all`, a record is rejected if a field that is not null has no column. Before that, each field that can have a column has
+      got one.
     - With `nan_is_null`, a record with NaN is rejected, because SQLite stores NaN as NULL.
     - With `latest`, each row has a key, and a row that is a delete has only the key.
     - `declared`: the column types that the fields ask for.
@@ -120,9 +121,9 @@ class RowBuilder:
         return left if self._metadata_columns or len(left) < len(fields) else None
 
     def losses(self, dialect: str, fields: Collection[str]) -> list[str]:
-        """Return which columns round values without an error, and how, by the types of the columns.
+        """Return which columns round values without an error, and how, by their types.
 
-        `fields`: the fields whose columns are looked at; if it is empty, all columns are.
+        `fields`: the fields whose columns are checked; all columns if it is empty.
         """
         columns = [self._table.columns[name] for name in self._conversions if not fields or name in fields]
         return [
@@ -161,7 +162,7 @@ class RowBuilder:
             fields = value if isinstance(value, dict) else self._fields(value) if is_object else {}
             if is_delete := self._latest is not None and self._latest.deletes(fields):
                 conversions = self._key_conversions
-            # The database would convert metadata that is a key, for example 012 to 12.
+            # Metadata that is a part of the key is converted here, because the database would convert it anyway, for example 012 to 12.
             given = {key: known[key] for key in self._key_conversions if key in known} | fields
             for name, convert in conversions.items():
                 if name in given:
@@ -206,7 +207,7 @@ def is_keyed_by_record(table: Table) -> bool:
 
 
 METADATA = frozenset((*IDENTITY, "partition_key", "approximate_arrival_timestamp", "event_time"))
-"""The metadata columns of a record, in a table whose other columns are for fields."""
+"""The metadata columns of a table whose other columns are for fields."""
 
 
 def is_of_fields(table: Table) -> bool:

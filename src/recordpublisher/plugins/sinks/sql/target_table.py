@@ -41,7 +41,7 @@ from .rows import IDENTITY, METADATA, RECORD_COLUMNS, Row, RowBuilder, is_keyed_
 
 log = logging.getLogger("recordpublisher.database")
 columns_log = logging.getLogger("recordpublisher.columns")
-"""`recordpublisher run` shows its INFO lines."""
+"""`recordpublisher run` shows the INFO lines of this logger."""
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
@@ -172,7 +172,8 @@ class TargetTable:
     def _insert_all(self, connection: Connection, rows: Sequence[Row], rejected: list[Row]) -> None:
         """Insert all rows that the database accepts, and add the others to `rejected`.
 
-        With a key, a rejected row is tried again after the others, because one of those may have had its value in another unique index.
+        With a key, a rejected row is tried again after the others, because another row may release the value that it needs in another
+        unique index.
         """
         left, has_progress = rows, True
         while has_progress:
@@ -316,8 +317,8 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
     if is_of_fields(table) and (
         taken := sorted(fields.keys() & METADATA)
     ):  # these columns hold the record's own metadata
-        reason = f"field '{taken[0]}' of a value has the name of a column of the record"
-        valid = "a table of your own, in which fields come first"
+        reason = f"field '{taken[0]}' of a value has the name of a metadata column"
+        valid = "a table that you have created, in which fields take precedence"
         raise ConfigurationError(SQL_TABLE.key, table.fullname, valid, reason=reason)
     may_add = columns == "EVOLVE" or (is_of_fields(table) and set(table.columns.keys()) == METADATA)
     statements: dict[str, str] = {}
@@ -485,7 +486,7 @@ def _lower(name: str) -> bytes:
 
 
 class NewestRecords:
-    """Owns those rows of the table `KEYS` that are about one target table.
+    """Owns the rows of the table `KEYS` that belong to one target table.
 
     The newest record of a key has the largest sequence number, and within an aggregate the largest sub-sequence number. Sequence
     numbers of one stream grow with time across its shards. Numbers of two streams cannot be compared.
@@ -574,7 +575,7 @@ class NewestRecords:
 def _full_name(connection: Connection, table: Table) -> str:
     """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
     if connection.dialect.name == "sqlite":
-        # SQLite ignores the case of ASCII letters only.
+        # `bytes.lower` changes ASCII letters only, the letters whose case SQLite ignores in names.
         return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()
     name = connection.dialect.identifier_preparer.format_table(table)
     schema = connection.scalar(_SCHEMA, {"name": name})

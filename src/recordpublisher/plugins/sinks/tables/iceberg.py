@@ -118,7 +118,7 @@ class IcebergSink(TableSink):
         if name is None or "." not in name.strip("."):
             raise ConfigurationError(ICEBERG_TABLE.key, name, "namespace.table")
         if given.value(STATE_URI) is None:
-            reason = "the iceberg sink has no place for the job's positions in a catalogue"
+            reason = "the iceberg sink cannot store the job's positions in a catalogue"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
             reason = "set aws.credentials.* or AWS's configuration files for the credentials, and flink.state.endpoint for S3"
@@ -130,8 +130,8 @@ class IcebergSink(TableSink):
 class IcebergTable(LakeTable):
     """A table of Apache Iceberg.
 
-    It owns the catalogue, and the one thread that calls it. One thread is needed because a catalogue in memory is a database of SQLite,
-    which exists for its thread only.
+    It owns the catalogue, and the one thread that calls it. There is one thread because a catalogue in memory is an SQLite database, which
+    exists only for the thread that made it.
     """
 
     def __init__(self, name: str, given: Properties) -> None:
@@ -214,7 +214,7 @@ class IcebergTable(LakeTable):
         return table.io.folder(table.location())
 
     def location(self) -> str:
-        """Return the location that the catalogue has."""
+        """Return the location of the table, as the catalogue names it."""
         return str(self.load().location())
 
     def live_files(self, loaded: Table) -> Mapping[str, bool]:
@@ -285,7 +285,10 @@ class IcebergTable(LakeTable):
         }
 
     def last_number(self, loaded: Table, writer: str) -> int:
-        """Return the last number of a writer, from a property of the table; 0 if there is none. It survives the expiry of snapshots."""
+        """Return the last number of a writer, from a property of the table; 0 if there is none.
+
+        The property is kept when snapshots expire.
+        """
         return int(loaded.properties.get(_NUMBER + writer, 0))
 
     def writers(self, loaded: Table) -> Collection[str]:
@@ -310,8 +313,8 @@ class IcebergTable(LakeTable):
         gone = [_NUMBER + name for name in retired if _NUMBER + name in loaded.properties]
 
         def commit(_: Catalog) -> None:
-            # By default pyiceberg repeats a refused append on the newest version. That version may already have the files of this number,
-            # and their rows would be there twice.
+            # By default pyiceberg repeats a refused append on the newest version. That version may already have the files of this
+            # number, and their rows would then be in the table twice.
             loaded.metadata.properties[_RETRIES] = "0"
             with loaded.transaction() as transaction:
                 metadata = transaction.table_metadata
@@ -380,7 +383,7 @@ class IcebergTable(LakeTable):
         except (RecordPublisherError, OSError):
             raise
         except (ValueError, TypeError, NotImplementedError, ValidationError, UnsupportedPyArrowTypeException) as error:
-            raise StateError(f"{self.place} does not take it: {error}") from error
+            raise StateError(f"{self.place} does not accept the call: {error}") from error
         except Exception as error:  # The error of a database, of botocore or of a REST service.
             raise OSError(mask_passwords(f"{type(error).__name__}: {error}")) from error
 

@@ -51,12 +51,12 @@ _NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "abfs": _AZURE,
     "abfss": _AZURE,
 }
-"""For each scheme of a location, obstore's names of settings with pyiceberg's names of them, of which the first that is set is used."""
+"""For each scheme of a location: obstore's name of each setting, with pyiceberg's names for it. The first of these that is set is used."""
 NOT_TAKEN = {
     "s3.role-arn", "s3.signer", "s3.profile-name", "s3.proxy-uri", "s3.force-virtual-addressing", "client.role-arn",
     "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",
 }  # fmt: skip
-"""Properties of pyiceberg about the place of files or about credentials that this FileIO does not support."""
+"""Properties of pyiceberg, about the place of files or credentials, that this FileIO does not support."""
 
 
 def is_worth_logging(line: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Describes the files that a table sink has staged, in the form in which an entry names them."""
+"""Describes the files that a table sink has staged, in the form in which stored positions (an entry) name them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 MOST_OPEN = 32
-"""Most files that are written at a time, because each has a buffer of a few MiB for its upload. With more partitions, files are ended."""
+"""Most files that are written at a time, because each has a buffer of a few MiB for its upload.
+
+With more partitions, open files are ended.
+"""
 _MOST_FOLDER_BYTES = 250
 """Longest path of partition folders (bytes). The usual file systems refuse longer names, and a file's key in an object store is limited."""
 Describe = Callable[[Any], str | None]
@@ -40,7 +43,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     - `life`: the name of the run of a worker that wrote them.
     - `positions`: how far each shard was read, for people to read.
     - `columns`: the types of the table's columns that the rows need, with the names that the table format has for types.
-    - `ranges`: the ranges of an archive in which the files are complete.
+    - `ranges`: the ranges of which the files have every record. Only an archive has them.
     - `shards`: the documents of an archive's shards that the commit has to store.
     """
 
@@ -62,7 +65,10 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{stage_folder_path(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
     def proofs(self) -> list[str]:
-        """Return the paths of the empty files that say in which ranges the files are complete. They must be there before the files."""
+        """Return the paths of the empty files that say of which ranges the files have every record.
+
+        They must exist before the files are published.
+        """
         rows = {file.number: file.rows for file in self.files}
         return [
             f"{RANGES}/{each.shard}/"
@@ -163,7 +169,7 @@ class OpenFiles:
         """Add records, and return those that do not fit the columns.
 
         - `shard`: the shard of all these records, if each shard has files of its own; else None.
-        - `covered`: the range in which the records are complete, for an archive; perhaps of no record.
+        - `covered`: the range of which these are all records, in an archive. It may be empty.
         """
         rejected: list[RejectedRecord] = []
         if shard is not None and covered is not None:
@@ -267,7 +273,7 @@ class OpenFiles:
 
 
 Life = Annotated[str, msgspec.Meta(pattern=r"^(?!\.)[A-Za-z0-9_.-]{1,200}$")]
-"""The name of one run of a worker. It is checked because it becomes a part of a path, and the entry may be one of another program."""
+"""The name of one run of a worker. It is checked because it becomes a part of a path, and another program may have written it."""
 _Folder = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$))")]
 """A path inside the folder of the stage."""
 
@@ -292,7 +298,7 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class CoveredFiles(msgspec.Struct):
-    """The range of a shard in which some files of a stage are complete together, for an archive.
+    """A range of a shard in an archive, and the files of a stage that together have all of its records.
 
     - `shard`: the `Shard.key`. `after`, `through`: see `FileRange`.
     - `files`: the numbers of the files; none if no record of the range could be written.
@@ -305,7 +311,7 @@ class CoveredFiles(msgspec.Struct):
 
 
 class RangeProof(msgspec.Struct, frozen=True):
-    """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together are complete in it.
+    """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together have all its records.
 
     It is stored as the name of an empty file. A file of a table is begun before the end of its range is known, so its own name cannot say
     this. And a program that joins files of the table removes their names, while the number of rows still shows that none is missing.
@@ -331,7 +337,7 @@ class RangeProof(msgspec.Struct, frozen=True):
 
 
 def file_id(path: str) -> str | None:
-    """Return the id of a table's file, as a `RangeProof` has it, from the path. None if no sink of ours can have written the file."""
+    """Return the id in a file's path, by which a `RangeProof` names it; None if no sink of this package can have written the file."""
     found = _DATA_PATH.search(path)
     return None if found is None else _id_of(*found.groups())
 
@@ -351,7 +357,7 @@ def stage_folder_path(life: str, stage: int | str) -> str:
 
 
 def staged_data_files(staged: Staged) -> StagedDataFiles:
-    """Return the files that were staged. Raises: StateError if the entry names something else."""
+    """Return the files that were staged. Raises: StateError if the stored content has another form."""
     try:
         return msgspec.convert(staged.content, StagedDataFiles)
     except msgspec.ValidationError as error:

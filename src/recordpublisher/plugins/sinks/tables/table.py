@@ -46,7 +46,7 @@ class LakeTable(ABC):
     """Whether the table may forget the number of a writer by itself."""
 
     async def refresh(self) -> None:  # noqa: B027 - optional on purpose
-        """Find credentials. Called on the event loop before the other methods.
+        """Find credentials that are valid now. Called on the event loop before the other methods.
 
         Raises: KinesisError or StoreUnavailableError if they cannot be found.
         """
@@ -87,7 +87,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def location(self) -> str:
-        """Return where the table's folder is, as stores of values take it."""
+        """Return the location of the table's folder, in the form that a `ConditionalStore` accepts."""
 
     @abstractmethod
     def live_files(self, loaded: Any) -> Mapping[str, bool]:

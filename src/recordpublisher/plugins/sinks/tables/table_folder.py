@@ -85,7 +85,10 @@ class ObjectFolder(TableFolder):
     """The objects below a prefix, which obstore's client reads and writes."""
 
     def __init__(self, client: Any, prefix: str = "") -> None:
-        """Use a client. `prefix`: a path below the client's own prefix, with a slash at its end."""
+        """Open the folder with obstore's client.
+
+        `prefix`: the path of the folder below the client's own prefix, with a slash at its end.
+        """
         self._client, self._prefix = client, prefix
 
     def create(self, name: str) -> OutputFile:

@@ -30,7 +30,7 @@ _OF_OBSTORE = {
     "AWS_SESSION_TOKEN": "session_token",
     "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
 }
-"""The options of deltalake that say where objects are and who signs, with obstore's names of them."""
+"""The options of deltalake for the place of objects and for credentials, with obstore's name for each."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _CA_FILE = "SSL_CERT_FILE"
 
@@ -85,7 +85,7 @@ class TableStorage:
             os.environ.setdefault(_CA_FILE, found.ca_bundle)  # deltalake has no option for it
         self.options = {name: value for name, value in options.items() if value} | self._given
         if _KEYS[2] not in self.options and os.environ.get(_KEYS[2]):
-            reason = "it belongs to other credentials than the job's, and deltalake would sign with it: unset it"
+            reason = "it belongs to other credentials than the job's, and deltalake would use it: unset it"
             raise ConfigurationError(_KEYS[2], reason=reason)
 
     def folder(self) -> TableFolder:

@@ -172,7 +172,11 @@ class BatchPlanner:
         try:
             self.store.purge(end.query, end.batch - self.options.retain)
         except Exception as error:
-            LOG.warning("old claims of query %s cannot be removed; the next batch tries again: %s", end.query, error)
+            LOG.warning(
+                "old files of query %s in metadataLocation (claims) cannot be removed, and only take space; the next batch tries again: %s",
+                end.query,
+                error,
+            )
 
     # --- the start of a run ------------------------------------------------------------------------------------------------------
 

@@ -196,7 +196,7 @@ class ShardRead:
         return has_moved or self.is_at_end or after.ended or self.records > 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict."""
+        """Return the read as a dict of plain values, for JSON."""
         return {
             "start": self.start.to_json(),
             "end": self.end.to_json(),

@@ -85,7 +85,7 @@ class ShardOffset:
         return ShardOffset.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict without empty entries."""
+        """Return the shard as a dict of plain values, for JSON. Empty values are left out."""
         entries = {
             **shard_to_json(self.shard),
             "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
@@ -186,7 +186,7 @@ class BatchOffset:
         return is_first or previous.plan in (self.plan, self.after)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict. Equal offsets give equal JSON text."""
+        """Return the offset as a dict of plain values, for JSON. Equal offsets give equal JSON text."""
         entries = {
             "v": VERSION,
             "query": self.query,

@@ -213,7 +213,8 @@ class TaskRead:
             if any(left.values()) and self.clock.monotonic() >= until:
                 missing = ", ".join(f"{count} of {key}" for key, count in left.items() if count)
                 raise RetriesExhaustedError(
-                    f"{self.plan.name} of batch {self.plan.batch.batch} reads its claimed records again, and has found none for "
+                    f"{self.plan.name} of batch {self.plan.batch.batch} must read again the records that an earlier "
+                    "attempt has read (claimed), and has found none of them for "
                     f"{REPLAY_SECONDS:.0f} s. Missing are {missing}; nothing shows that they are lost"
                 )
 
@@ -248,8 +249,9 @@ class TaskRead:
         planned = {entry.key: entry.state for entry in self.plan.shards}
         if not claim.is_of(planned):
             raise StateError(
-                f"the claim {self.plan.name} of {self.plan.batch} names other shards or starts than the plan: "
-                f"{sorted(claim.shards)} instead of {sorted(planned)}; every query needs a metadataLocation of its own"
+                "another query seems to use this metadataLocation: every query needs a metadataLocation of its own. "
+                f"The claim {self.plan.name} of {self.plan.batch} (what a task has read) names other shards or starts than the plan: "
+                f"{sorted(claim.shards)} instead of {sorted(planned)}"
             )
 
 
