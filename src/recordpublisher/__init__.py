@@ -15,7 +15,7 @@ _NAMES = {
     ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
     ".fetcher.metric_types": "Histogram HistogramValue MetricType SinkMetric",
-    ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
+    ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext State Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",
     ".fetcher.pipeline.bounded_runs": "BoundedResult EndReason",

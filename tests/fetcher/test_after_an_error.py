@@ -360,6 +360,62 @@ def test_a_flush_that_fails_does_not_hide_the_first_error(caplog):
     assert "no last checkpoint could be stored after the error: the disk is full" in caplog.text
 
 
+class TransactionalSink(BufferingSink):
+    """Stores rows and positions in one transaction of its own, without a state store."""
+
+    def __init__(self, bad=None):
+        super().__init__(bad)
+        self.stored = None
+
+    async def open(self, context):
+        return self.stored
+
+    async def stored_positions(self):
+        return [] if self.stored is None else [self.stored]
+
+    async def flush(self, checkpoint=None):
+        await super().flush(checkpoint)
+        self.stored = checkpoint.state
+
+
+def test_rows_and_positions_of_a_sink_that_stores_both_are_stored_when_an_error_of_a_reader_ends_the_run():
+    sink = TransactionalSink()
+
+    async def job():
+        source, error = failing_source()
+        fail_once_written(sink, lambda: source.failing.update({"s/a": error}))
+        fetcher = make_fetcher(source, sink, NO_PERIODIC)
+        await fetcher.open()
+        with pytest.raises(rp.DeserializationError):
+            await fetcher.run_bounded(Bounds(max_time=60))
+        await fetcher.close()
+
+    run_virtual(job())
+
+    assert {key: shard["position"] for key, shard in sink.stored["shards"].items()} == {"s/a": "4", "s/b": "1"}
+    assert sorted(sink.rows) == [*range(5), 100, 101]
+
+
+def test_a_sink_that_stores_both_commits_nothing_after_it_has_lost_rows_even_in_another_run():
+    sink = TransactionalSink(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *range(20))
+
+    async def job():
+        fetcher = make_fetcher(source, sink, NO_PERIODIC)
+        await fetcher.open()
+        for _ in range(2):
+            with pytest.raises((SinkError, StateError)):
+                await fetcher.run_bounded(Bounds(max_time=60))
+            sink.bad = None
+        await fetcher.close()
+
+    run_virtual(job())
+
+    position = sink.stored["shards"].get("s/a", {}).get("position")
+    assert len(sink.rows) == (0 if position is None else int(position) + 1)
+
+
 class SharedHandler(Handler):
     """Knows the shard of each number, too: the shards of a group have the same numbers."""
 

@@ -40,7 +40,7 @@ from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.discovery import MissingShards, OwnedShards
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
-from .sink import SinkContext, Unfinished, always_may_write
+from .sink import SinkContext, Unfinished, always_may_write, stores_positions
 from .startup import close_dependencies
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
@@ -256,10 +256,11 @@ class ShardFetcher:
         records. It takes at most `flink.job.drain.timeout`, and its own error is only logged.
         """
         job = self._dependencies
-        has_store = job.stores is not None or job.committing is not None or self._ownership.has_leases
+        # A sink that stores positions itself does so with each flush, also without a state store.
+        has_store = job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
         if not has_store:
-            self._emitter.trust_sink()  # No checkpoint stores positions, so another run may follow.
+            self._emitter.turn.trust()  # No checkpoint stores positions, so another run may follow.
             return False
         if is_in_doubt and not isinstance(error, DataLossError):
             return False
@@ -282,8 +283,8 @@ class ShardFetcher:
 
     async def _take_if_sound(self) -> bool:
         if self._dependencies.sink.after_error():
-            self._emitter.trust_sink()
-        elif self._emitter.has_sink_failed:
+            self._emitter.turn.trust()
+        elif self._emitter.turn.error is not None:
             return False
         await self._checkpointer.take_last(is_stopped=True)
         return True
@@ -473,7 +474,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
-            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
+            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock, readers.line_of),
             view=WorkerView(
                 table,
                 tracker,

@@ -23,7 +23,7 @@ from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
-"""A snapshot of positions, as a plain mapping that can be stored as JSON (`checkpoints/snapshot.py`)."""
+"""A snapshot of a job's positions: a mapping that can be written as JSON. A sink stores it unchanged, and returns it from `open`."""
 RejectedRecord = tuple[RecordBatch, str]
 """A record that can never be written, as a batch of one, with the reason."""
 RecordsCall = Callable[[Any], Awaitable[Any]]
@@ -160,6 +160,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
         become durable since this process began to read it.
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
+
+        Not called after a call of this sink has raised an error, unless `after_error` returns True. Only a `flush` that raises
+        StoreUnavailableError is repeated.
 
         Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
         """

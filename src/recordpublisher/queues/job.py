@@ -330,9 +330,9 @@ class QueueJob:
         """Flush the sink and acknowledge the written records.
 
         No record is written during the flush, so all written ones are safe afterwards. `may_be_partial`, `stopped` and `is_last`
-        are fields of the sink's `Checkpoint`.
+        are fields of the sink's `Checkpoint`. Raises: the error of an earlier call of the sink, which may have lost records with it.
         """
-        async with self._receivers.sink_lock:
+        async with self._receivers.turn.between_writes():
             with self._times.measured():
                 await self._dead_letters.flush()
                 with naming_sink(self._sink, "flush"):

@@ -22,6 +22,7 @@ from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
 from ..fetcher.pipeline.sink_errors import naming_writes
+from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
@@ -35,7 +36,7 @@ FULL_RECEIVES = 10
 
 
 class Receivers:
-    """Owns the receivers, their queued records, and the lock around every call of the sink.
+    """Owns the receivers, their queued records, and the turns of the calls of the sink.
 
     One receiver calls at first. After ten full receives in a row that the sink took, one more calls, so that a slow sink does not
     get more than it can handle. After an empty receive, one receiver fewer calls.
@@ -80,7 +81,8 @@ class Receivers:
         self._is_stopping = False
         self._written: list[str] = []
         """Numbers of records that were written since the last flush, unless the sink reports them itself."""
-        self.sink_lock = asyncio.Lock()
+        self.turn = SinkTurn()
+        """Held around every call of the sink."""
         self.records = 0
         self.run_records = self._run_bytes = 0
         in_flight.on_closed = self._notify
@@ -101,7 +103,11 @@ class Receivers:
             receiver.is_at_tip = False
 
     def end_run(self) -> None:
-        """Drop the records that were not written, and forget those that were written and not flushed. They are not acknowledged."""
+        """Drop the records that were not written, and forget those that were written and not flushed. They are not acknowledged.
+
+        So the next run may flush the sink even if a call of it has raised.
+        """
+        self.turn.trust()
         self._queue.clear()
         self._written.clear()
         for receiver in self._receivers:
@@ -251,8 +257,12 @@ class Receivers:
                 continue
             receiver = self._queue.popleft()
             batch, left = self._next_part(receiver)
-            async with self.sink_lock:
-                await self._write(receiver, batch)
+            async with self.turn.lock:
+                try:
+                    await self._write(receiver, batch)
+                except Exception as error:
+                    self.turn.fail(error)
+                    raise
             if left is None:
                 receiver.queued = receiver.waits_since = None
                 receiver.taken.set()

@@ -100,7 +100,10 @@ async def test_checks_of_its_own_come_in_addition_to_that_of_its_listing():
     checked = await found(MisspeltLinesFactory)
 
     assert checked["orders: integrity"] == ("ok", "the lines are sound")
-    assert checked["orders: shards"] == ("PROBLEM", "stream 'orders' does not exist")
+    assert checked["orders: shards"] == (
+        "PROBLEM",
+        "stream 'orders' does not exist; `MisspeltLinesFactory.discover` for orders failed",
+    )
 
 
 async def test_an_arn_of_something_else_is_a_finding():

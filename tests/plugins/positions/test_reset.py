@@ -6,11 +6,13 @@ import sqlite3
 import time
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.cli.commands.positions import file_transfer, stored_states
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.positions.job_positions import job_and_lister
 from recordpublisher.plugins.positions.reset import PositionsReset, start_named
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -369,3 +371,94 @@ class TestAPublisherThatListsItsShards:
 
         assert [each.note for each in plan] == ["", ""]
         assert await read(imported) == []
+
+
+class KeepingSink(rp.Sink):
+    """A sink of another package that stores the state with its rows."""
+
+    stored: ClassVar[list[dict]] = []
+    rows: ClassVar[list[bytes]] = []
+    owner: ClassVar[object] = None
+    stores_only_rows = False
+
+    def __init__(self, properties):
+        self.waiting = []
+
+    async def open(self, context):
+        type(self).owner = self
+        return self.stored[0] if self.stored else None
+
+    async def write(self, batch):
+        self.waiting += batch.data
+
+    async def flush(self, checkpoint=None):
+        if type(self).owner is not self:
+            raise rp.FencedError("another start has opened the sink")
+        if checkpoint is not None and (self.waiting or not self.stores_only_rows):
+            self.stored[:] = [json.loads(json.dumps(checkpoint.state))]
+            self.rows.extend(self.waiting)
+            self.waiting = []
+
+    async def stored_positions(self):
+        return list(self.stored)
+
+
+class Plugin(memory_streams.Streams):
+    @rp.hookimpl
+    def recordpublisher_register_sinks(self, registry):
+        registry.add("keeping", KeepingSink)
+
+
+class TestASinkThatStoresThePositionsItself:
+    @pytest.fixture
+    def own(self, monkeypatch):
+        memory_streams.install(monkeypatch, {"p0": [b"1"], "p1": [b"2"]})
+        for module in ("runtime.data_fetcher", "positions.job_positions"):
+            monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([Plugin()]))
+        for name, value in {"stored": [], "rows": []}.items():
+            monkeypatch.setattr(KeepingSink, name, value)
+        return rp.Properties({**memory_streams.PROPERTIES, "flink.streams": "orders", "flink.sink": "keeping"})
+
+    async def run(self, own):
+        async with rp.DataFetcher("orders", own) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+        return sorted(KeepingSink.rows)
+
+    @pytest.mark.parametrize("has_store", [False, True])
+    async def test_its_positions_are_reset_in_it(self, own, tmp_path, has_store):
+        own = own.merged({"flink.state.uri": str(tmp_path) if has_store else None})
+        assert await self.run(own) == [b"1", b"2"]
+        assert await self.run(own) == [b"1", b"2"]
+
+        await reset(own, "TRIM_HORIZON", "p1")
+
+        assert await self.run(own) == [b"1", b"2", b"2"]
+
+    async def test_a_job_that_runs_is_fenced_off(self, own):
+        async with rp.DataFetcher("orders", own) as running:
+            await running.run_bounded(stop_at_tip=True)
+            await reset(own, "TRIM_HORIZON")
+
+            with pytest.raises(rp.FencedError):
+                await running.checkpoint()
+
+    async def test_a_sink_that_does_not_store_the_state_is_named(self, own, monkeypatch):
+        await self.run(own)
+        monkeypatch.setattr(KeepingSink, "stores_only_rows", True)
+
+        with pytest.raises(rp.StateError, match=r"`KeepingSink\.stored_positions` does not return the positions that"):
+            await reset(own, "TRIM_HORIZON")
+
+    async def test_without_positions_there_is_nothing_to_reset(self, own):
+        with pytest.raises(rp.StateError, match="the job has stored no positions in KeepingSink: it starts"):
+            await reset(own, "TRIM_HORIZON")
+
+    async def test_positions_of_a_wrong_type_name_the_method(self, own, monkeypatch):
+        async def stored_positions(self):
+            return 7
+
+        monkeypatch.setattr(KeepingSink, "stored_positions", stored_positions)
+        with pytest.raises(
+            rp.PluginError, match=r"`KeepingSink\.stored_positions` returned 7: return None, or the state"
+        ):
+            await stored_states(own)

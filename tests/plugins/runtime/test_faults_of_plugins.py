@@ -2,6 +2,8 @@
 
 import asyncio
 import copy
+import logging
+import re
 import time
 
 import pytest
@@ -104,11 +106,11 @@ async def test_a_call_that_blocks_the_event_loop_is_shown_while_a_job_opens_and_
     monkeypatch.setattr(data_fetcher, "LoopWatch", lambda: LoopWatch(0.01))
 
     def is_told():
-        return "a call has blocked the event loop" in caplog.text
+        return "blocks the event loop" in caplog.text
 
     async with rp.DataFetcher("orders", PROPERTIES, sink=Blocks(method, is_told)):
         pass
-    assert "in block" in caplog.text
+    assert "(block) blocks the event loop" in caplog.text
 
 
 class HangingSink(RecordingSink):
@@ -146,6 +148,59 @@ def test_a_method_of_a_sink_that_hangs_is_named_with_its_line(method, subject, c
         f"`HangingSink.{method}`{subject} has not returned for {seconds} s" for seconds in (10, 20, 40)
     ]
     assert all(line.endswith("(hang_in)") for line in hung)
+
+
+class QuietSource(ScriptedSource):
+    """Its publishers wait in code of their own: after two records, or for `pause` seconds before each of them."""
+
+    pause = None
+
+    async def create(self, shard, starting_position, metrics):
+        made = await super().create(shard, starting_position, metrics)
+        run = made.run
+
+        async def waits(consumer):
+            async def taken(batch):
+                position = await consumer(batch)
+                await asyncio.sleep(self.pause or 1e9)
+                return position
+
+            return await run(taken)
+
+        made.run = waits
+        return made
+
+
+def run_for(source, seconds):
+    async def main():
+        source.add("a", *range(2))
+        source.add("b", *range(2))
+        fetcher = make_fetcher(source, RecordingSink(), {"flink.watermark.sync.interval": 1_000})
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(max_time=seconds))
+        await fetcher.close()
+
+    run_virtual(main())
+
+
+def test_a_publisher_that_gives_no_batch_is_shown_with_its_line_and_is_no_fault(caplog):
+    caplog.set_level(logging.INFO)
+    run_for(QuietSource(), 1_000)
+
+    quiet = [record for record in caplog.records if "gave no batch lately" in record.getMessage()]
+    line = re.compile(r"2 shards gave .*, s/a for (\d+) s: its publisher waits at \S+:\d+ \(taken\)")
+    assert {record.levelname for record in quiet} == {"INFO"}
+    words = [line.fullmatch(each.getMessage()) for each in quiet]
+    assert [round(int(each[1]), -1) for each in words] == [60, 120, 240, 480, 960]
+
+
+def test_a_publisher_that_gives_a_batch_now_and_then_is_not_mentioned(caplog):
+    caplog.set_level(logging.INFO)
+    source = QuietSource()
+    source.pause = 20
+    run_for(source, 1_000)
+
+    assert "gave no batch lately" not in caplog.text
 
 
 class MyBase(BaseException):

@@ -178,6 +178,11 @@ def late_records_are_not_counted() -> Patches:
     return [(ShardEntry, "advance", lambda self, batch, value, now_ms: advance(self, batch, None, now_ms))]
 
 
+def a_listing_closes_no_known_shard() -> Patches:
+    """S8: a shard counts as closed only if its first listing has shown that."""
+    return [(ShardTable, "_update_closed", lambda self, listed: None)]
+
+
 MUTATIONS: dict[str, Callable[[], Patches]] = {
     each.__name__: each
     for each in (
@@ -186,6 +191,7 @@ MUTATIONS: dict[str, Callable[[], Patches]] = {
         a_new_life_begins_anew, a_process_alone_follows_its_last_report, held_workers_wait_for_a_record, a_suspension_is_not_noticed,
         limit_is_passed, heads_of_queues_do_not_count, the_value_stands_only_while_the_store_answers, held_shards_read_on,
         times_of_a_wrong_clock_count, times_outside_the_calendar_count, stragglers_hold_all, late_records_are_not_counted,
+        a_listing_closes_no_known_shard,
     )
 }  # fmt: skip
 

@@ -99,6 +99,9 @@ def lag(
     It takes at most two small reads for each shard. Without stored positions it shows what arrives: the
     sequence number and age of each shard's newest record, and the rates. What is not known is shown as -.
 
+    Only Kinesis can be asked for its newest records. Of a publisher that lists its streams itself it shows the stored
+    position of each shard, and the ages of the watermark and of the checkpoint that has stored them.
+
     Example: recordpublisher lag orders
 
     Example: recordpublisher lag job.properties --check
@@ -131,10 +134,21 @@ def lag(
         positions = _positions(properties, state is None, tells)
         run_until_signal(_watch_stored_job(properties, streams, positions, seconds))
     else:
+        why_without_lag = why_kinesis_cannot_be_asked(properties)
+        if check:
+            check_streams_of_kinesis(properties)
         grace_seconds = _grace_seconds(grace, properties) if check else None
         positions = _positions(properties, state is None, tells)
         shards = run_to_end(_read(properties, streams, positions, grace_seconds))
-        echo(joined(map(json_text, shards)) if as_json else shard_table(shards, positions is not None))
+        if as_json:
+            echo(joined(map(json_text, shards)))
+        elif why_without_lag:
+            print_note(
+                f"{why_without_lag}: the lag is not known. `lag --live URL` asks the running job (run --dashboard)"
+            )
+            echo(position_table(shards, SystemClock().now_ms()))
+        else:
+            echo(shard_table(shards, positions is not None))
         if (silent_ms := stale_checkpoint_age_ms(shards, checkpoint_interval_ms(properties))) is not None:
             is_early = check and not any(shard.alarm for shard in shards)
             when = f"; {_exits_later(properties)}" if is_early else ""
@@ -167,8 +181,9 @@ def _exits_later(properties: Properties) -> str:
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobStateReader | None:
-    check_streams_of_kinesis(properties)
     positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
+    if positions is None:
+        check_streams_of_kinesis(properties)
     if positions is None and is_job:
         why = (
             without_positions(None, properties) or "the length of a queue is not known: ask the running job with --live"
@@ -257,24 +272,34 @@ async def probes_opened(
 ) -> AsyncIterator[list[LagProbe]]:
     """Open a probe for each stream while the block runs. `positions` is closed at the end.
 
-    Raises: ConfigurationError if the streams are not those of Kinesis.
+    Raises: ConfigurationError if the streams are not those of Kinesis and the job stores no positions.
     """
     # Imported with the code that follows, because it loads the AWS SDK.
     from recordpublisher.plugins.lag.probe import LagProbe
+    from recordpublisher.plugins.positions.job_positions import lister_beside
     from recordpublisher.publishers.kinesis import KinesisClient
 
     async with AsyncExitStack() as opened:
         if positions is not None:
             opened.push_async_callback(positions.close)
-        check_streams_of_kinesis(properties)
+        if positions is None:
+            check_streams_of_kinesis(properties)
+        if why_kinesis_cannot_be_asked(properties):
+            lister, names = await opened.enter_async_context(lister_beside(properties, streams))
+            yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
+            return
         services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
-        yield [LagProbe.of(properties, service, stream, positions) for stream, service in services.items()]
+        yield [LagProbe.of(properties, service, service, stream, positions) for stream, service in services.items()]
 
 
 def check_streams_of_kinesis(properties: Properties) -> None:
     """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
     if why := why_kinesis_cannot_be_asked(properties):
-        shown = "" if reads_a_queue(properties) else ", or positions show"
+        shown = (
+            ""
+            if reads_a_queue(properties)
+            else ", or without --check a job that stores its positions (flink.state.uri)"
+        )
         valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
 
@@ -317,3 +342,21 @@ def _is_missing_folder(properties: Properties) -> bool:
 
     uri = properties.value(STATE_URI)
     return uri is not None and missing_folder(uri) is not None
+
+
+POSITION_HEAD = ("SHARD", "WORKER", "POSITION", "WATERMARK", "STORED")
+
+
+def position_table(shards: Sequence[ShardSnapshot], now_ms: int) -> str:
+    """Return a table with the stored position of each shard, and how old its watermark and its checkpoint are."""
+    rows = [
+        (
+            f"{shard.stream}/{shard.shard}",
+            shard.worker or "-",
+            shard.position or "-",
+            duration(None if shard.watermark is None else now_ms - shard.watermark),
+            duration(shard.checkpoint_age_ms),
+        )
+        for shard in shards
+    ]
+    return table(POSITION_HEAD, rows)

@@ -211,7 +211,7 @@ class JobChecks:
         positions = self._positions()
         if not await positions.load():
             raise NotCheckedError("the job has not stored any positions yet")
-        probe = LagProbe.of(self._properties, client, stream, positions)
+        probe = LagProbe.of(self._properties, client, client, stream, positions)
         losses = {shard.shard: shard.loss_ms for shard in await probe.read() if shard.loss_ms is not None}
         shard = min(losses, key=losses.__getitem__, default=None)
         if shard is not None and losses[shard] < MIN_LOSS_MS:

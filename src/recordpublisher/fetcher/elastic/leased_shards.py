@@ -155,7 +155,7 @@ class LeasedShards:
     def drop_all(self) -> None:
         """Forget every shard. What the sink may have lost of them is read again."""
         self.drop(tuple(self._begun))
-        self._emitter.trust_sink()
+        self._emitter.turn.trust()
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
@@ -23,6 +22,7 @@ from .bounded_runs import Bounds, EndReason, TerminationCondition
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
 from .sink_errors import naming_sink, naming_writes
+from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
@@ -70,11 +70,8 @@ class Emitter:
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
-        self._sink_turn = asyncio.Lock()
+        self.turn = SinkTurn()
         """Held around every call of the sink."""
-        self._sink_error: Exception | None = None
-        """The error with which the sink may have lost records that checkpoints must not cover."""
-        self._times_trusted = 0
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0
@@ -166,48 +163,17 @@ class Emitter:
 
     # --- the sink ---------------------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def between_writes(self) -> AsyncIterator[None]:
+    def between_writes(self) -> AbstractAsyncContextManager[None]:
         """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this.
 
-        Raises: the error of the sink if an earlier call has raised, until `trust_sink` is called. A checkpoint that waited for the turn
-        would otherwise cover records that the sink has lost with the error.
+        Raises: the error of the sink if an earlier call has raised, as `SinkTurn.between_writes`.
         """
-        async with self._sink_turn:
-            if self._sink_error is not None:
-                raise self._sink_error
-            with self._noting_errors():
-                yield
-
-    @property
-    def has_sink_failed(self) -> bool:
-        """Whether a call of the sink has raised: the sink may have lost what it had not made durable."""
-        return self._sink_error is not None
-
-    def trust_sink(self) -> None:
-        """Let checkpoints be taken again although a call of the sink has raised.
-
-        Called when the sink says that it has lost nothing, and when nothing that it may have lost counts as emitted.
-        """
-        self._sink_error = None
-        self._times_trusted += 1
+        return self.turn.between_writes()
 
     async def wait_for_write(self) -> None:
         """Wait until the write in progress has ended and the position has moved past it."""
-        async with self._sink_turn:
+        async with self.turn.lock:
             pass
-
-    @contextmanager
-    def _noting_errors(self) -> Iterator[None]:
-        trusted = self._times_trusted
-        try:
-            yield
-        except (FencedError, StoreUnavailableError):
-            raise  # A checkpoint that was not stored has lost nothing.
-        except Exception as error:
-            if trusted == self._times_trusted:
-                self._sink_error = error
-            raise
 
     def _select_next(self) -> tuple[ShardEntry, int] | None:
         """Return the shard that emits next, and how many records of its first queued batch. Alignment and the bounds of the run decide.
@@ -232,7 +198,7 @@ class Emitter:
         if batch.after_gap:
             self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
         if len(batch) or batch.poisoned:
-            async with self._sink_turn:
+            async with self.turn.lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)
         else:
             is_emitted = True
@@ -262,7 +228,7 @@ class Emitter:
             # does not matter. So it is raised only when a heartbeat is confirmed, or when the run ends. If the error were forgotten in the
             # second case, the last checkpoint could store positions of records that the sink has lost.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
-                self._sink_error = error  # even with StoreUnavailableError, because no write is repeated
+                self.turn.fail(error)  # even with StoreUnavailableError, because no write is repeated
                 raise
             lost = (
                 "the sink failed at %s of %s. This process may have lost its shards, so the error does not end the "
@@ -319,13 +285,13 @@ class Emitter:
         self._last_watermark_at = self._clock.monotonic()
         # Computed while no other call of the sink runs, because a shard may become active again during a flush. A value computed before
         # would then be too high (W1).
-        async with self._sink_turn:
+        async with self.turn.lock:
             value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
-                with self._noting_errors(), naming_sink(self._sink, "watermark"):
+                with self.turn.noting_errors(), naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)
             elif self.local_watermark.take_idle_transition():
-                with self._noting_errors(), naming_sink(self._sink, "idle"):
+                with self.turn.noting_errors(), naming_sink(self._sink, "idle"):
                     await self._sink.idle()
 
 

@@ -25,6 +25,7 @@ from recordpublisher.publishers.user_code import (
     LEFT_BEHIND,
     as_plugin_error,
     end_or_leave,
+    line_in_user_code,
     waiting_line,
 )
 
@@ -116,6 +117,12 @@ class ReadTasks:
     def hung(self) -> list[str]:
         """The readers that have not ended although they were cancelled, each with the line of code at which it waits."""
         return [self._words_of(task).rstrip(",") for task in self._cancelled if not task.done()]
+
+    def line_of(self, key: str) -> str:
+        """Return the line of a plugin's code at which the publisher of a shard waits; "" if it does not wait there."""
+        task = self._tasks.get(key)
+        is_ours = type(self._factory).__module__.partition(".")[0] == "recordpublisher"
+        return "" if task is None or is_ours else line_in_user_code(task)
 
     def cancel(self) -> None:
         """Cancel every reader."""

@@ -19,6 +19,7 @@ from recordpublisher.fetcher.leases.group_store import (
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.position_documents import Positions
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.pipeline.sink_errors import naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import StateError
@@ -109,8 +110,7 @@ class JobStateReader:
 
         Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
         """
-        own = [] if self._sink is None or self._entries is not None else await self._sink.stored_positions() or []
-        return own or await self.load_in_store()
+        return await snapshots_in_sink(self._sink) or await self.load_in_store()
 
     async def load_in_store(self) -> Sequence[State]:
         """Return a snapshot for each worker that has shards. Raises: the errors of `load`."""
@@ -194,3 +194,15 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
         {**snapshot_to_json(shards, pinned_ms, table.version, taken_ms=taken.get(owner or "")), "worker": owner}
         for owner, shards in by_owner.items()
     ]
+
+
+async def snapshots_in_sink(sink: Sink | None) -> list[State]:
+    """Return the snapshots that a sink of another package stores itself; none for another sink, or without one.
+
+    Raises: PluginError if `stored_positions` returns something else; StateError if a snapshot cannot be read; the errors of the sink.
+    """
+    if sink is None or entry_store_of(sink) is not None:
+        return []
+    with naming_sink(sink, "stored_positions"):
+        found = await sink.stored_positions()
+    return states_of_sink(sink, "stored_positions", found)

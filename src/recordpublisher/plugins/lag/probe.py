@@ -42,11 +42,14 @@ from .job_state import JobState, JobStateReader
 class LagProbe:
     """Probes one stream, and compares it with the positions that a job has stored if a store is given.
 
+    - `tips`: reads the records near the tip of a shard. None for a publisher that lists its streams itself: then only the positions are
+      known.
     - `alarm_interval_ms`: age from which an unread record may be an alarm.
     - `start`: the initial position of shards without a stored state.
     """
 
-    service: ProbeService
+    service: ListedService
+    tips: PollingPort | None
     stream: str
     store: JobStateReader | None
     start: StartingPosition
@@ -55,13 +58,21 @@ class LagProbe:
     policy: RetryPolicy
 
     @classmethod
-    def of(cls, properties: Properties, service: ProbeService, stream: str, store: JobStateReader | None) -> LagProbe:
+    def of(
+        cls,
+        properties: Properties,
+        service: ListedService,
+        tips: PollingPort | None,
+        stream: str,
+        store: JobStateReader | None,
+    ) -> LagProbe:
         """Return a probe with the intervals, start and retries of a job's properties. Raises: ConfigurationError if one is invalid."""
         # Imported here because it loads the AWS SDK.
         from recordpublisher.publishers.start_from_properties import initial_position
 
         return cls(
             service,
+            tips,
             stream,
             store,
             start=initial_position(properties),
@@ -138,16 +149,18 @@ class LagProbe:
             return None
 
     async def _probe(self, shard: Shard, job: JobState, now_ms: int) -> ShardProbe:
-        if self.store is None:
+        if self.store is None and self.tips is not None:
             activity = await self._retried(
-                functools.partial(measure_activity, self.service, shard, now_ms, self.idle_intervals.shown_ms)
+                functools.partial(measure_activity, self.tips, shard, now_ms, self.idle_intervals.shown_ms)
             )
             return ShardProbe(shard, activity=activity)
         state = job.states.get(shard.key)
-        tip = None if state is None else await self._tip(shard, state.starting_position(False))
-        recent = None
-        if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
-            recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.idle_intervals.shown_ms))
+        tip = recent = None
+        if self.tips is not None:
+            tip = None if state is None else await self._tip(self.tips, shard, state.starting_position(False))
+            if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
+                since = StartingPosition.at_timestamp(now_ms - self.idle_intervals.shown_ms)
+                recent = await self._tip(self.tips, shard, since)
         return ShardProbe(
             shard,
             state,
@@ -157,8 +170,8 @@ class LagProbe:
             taken_ms=job.taken_ms.get(shard.key),
         )
 
-    async def _tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
-        return await self._retried(functools.partial(measure_tip_distance, self.service, shard, position))
+    async def _tip(self, tips: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
+        return await self._retried(functools.partial(measure_tip_distance, tips, shard, position))
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, self.policy, min_pause=retry_pause_seconds)
@@ -254,13 +267,6 @@ SHARDS_AT_ONCE = 8
 """Number of shards that are probed concurrently."""
 
 
-class ProbeService(PollingPort, ListingPort, Protocol):
-    """The calls of the service that the probe needs."""
-
-    async def retention_ms(self, stream: str) -> int:
-        """Return how long the stream keeps its records (ms)."""
-
-
 # Measures what arrives in a shard with one or two reads near its tip. No stored position is needed.
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
@@ -350,3 +356,10 @@ def _between(records: Sequence[UserRecord]) -> ShardActivity:
         return ShardActivity()
     size = sum(len(record.data) for record in records[1:])
     return ShardActivity((len(records) - 1) / seconds, size / seconds)
+
+
+class ListedService(ListingPort, Protocol):
+    """The calls of the service that the probe needs, besides those that read records."""
+
+    async def retention_ms(self, stream: str) -> int | None:
+        """Return how long the stream keeps its records (ms), or None if that is not known."""

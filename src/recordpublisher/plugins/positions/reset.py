@@ -65,8 +65,8 @@ class PositionsReset:
                 "or a new place for its rows"
             )
         stored = await self.job.load()
-        stored.check_unused(is_forced=True)
-        self.job.check_writable()
+        if not self.job.are_stored_by_the_sink:
+            self.job.check_writable()
         if not stored.merged.shards:
             raise StateError(
                 f"the job has stored no positions in {self.job.place}: it starts where {INITIAL_POSITION.key} says"

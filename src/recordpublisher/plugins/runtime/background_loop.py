@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from math import inf
@@ -19,6 +20,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 import msgspec
 
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.user_code import running_line
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -372,7 +374,7 @@ _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
 class LoopWatch:
-    """Logs the stack of the event loop's thread once if a call does not return for 10 s.
+    """Logs once where the event loop's thread is if a call does not return for 10 s, and its stack at level DEBUG.
 
     Nothing else can report it, because reading, heartbeats, checkpoints, metrics and the stop wait for the call too. Use: `with
     LoopWatch():` in the loop's thread.
@@ -410,16 +412,17 @@ class LoopWatch:
                 continue
             missed += 1
             if missed == BLOCKED_CHECKS:
+                frame = sys._current_frames().get(self._thread)
                 run_log.error(
-                    "a call has blocked the event loop for %.0f s, and reading, heartbeats and the stop wait for it: make it `await`, or "
-                    "run it in a thread. It is here:\n%s",
+                    "%s blocks the event loop: for %.0f s reading, heartbeats and the stop have waited. Make it `await`, or run it in a "
+                    "thread",
+                    running_line(frame),
                     missed * self._check_seconds,
-                    _stack_of(self._thread),
                 )
+                run_log.debug("the calls that block the event loop:\n%s", _stack_of(frame))
 
 
-def _stack_of(thread: int) -> str:
-    frame = sys._current_frames().get(thread)
+def _stack_of(frame: types.FrameType | None) -> str:
     if frame is None:
         return "its thread has ended"
     calls = [call for call in traceback.extract_stack(frame) if not call.filename.startswith(_ASYNCIO)]

@@ -45,6 +45,16 @@ def watch_properties(properties: Properties, probe_ms: int) -> Properties:
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
 
+def seconds_between_shards(shards: int, seconds: float, pause: float) -> float:
+    """Return how long after each other a look of `seconds` reads its shards.
+
+    With a pause the shards take turns during the pause. A record that arrives in this time is found at the turn of its shard, and not at
+    the end. The turns are over in time for the answers, but there are never more calls than a hundred a second.
+    """
+    shortest = MS_BETWEEN_CALLS / 1000
+    return max(shortest, min(pause, seconds - ANSWERS_SECONDS) / max(1, shards))
+
+
 def has_new_data(batch: RecordBatch) -> bool:
     """Return whether a response shows something new: any record, or the children of a shard that has ended."""
     return bool(batch.records or batch.child_shards)
@@ -66,9 +76,9 @@ class NewDataWatch:
         self._is_over = asyncio.Event()
         self.found = threading.Event()
         self._places: dict[Shard, int] = {}
-        self._look_at = 0.0
         # The following fields are changed only on the loop.
         self._number = 0
+        self._spacing = 0.0
         self._number_of_read: dict[Shard, int] = {}
         self._unseen: set[Shard] = set()
         self._begin_look = asyncio.Event()
@@ -82,16 +92,11 @@ class NewDataWatch:
     def look(self, seconds: float, pause: float = 0.0) -> Look:
         """Read every shard once, with reads that begin after this call does. Return within `seconds`.
 
-        - `pause`: seconds between the beginnings of two looks. It is shorter if the look would otherwise end too late.
+        - `pause`: seconds that the look takes. It is shorter if the look would otherwise end too late.
         """
-        until, calls = self._clock.monotonic() + seconds, len(self._places) * MS_BETWEEN_CALLS / 1000
-        latest = until - calls - ANSWERS_SECONDS
-        begin = min(self._look_at + max(pause, calls), latest) if pause else 0.0
-        if self.found.wait(max(0.0, begin - self._clock.monotonic())):
-            return Look.FOUND
-        self._look_at, end = self._clock.monotonic(), threading.Event()
-        self._loop.start(self._start_look(end))
-        has_ended = end.wait(max(0.0, until - self._clock.monotonic()))
+        end = threading.Event()
+        self._loop.start(self._start_look(end, seconds_between_shards(len(self._places), seconds, pause)))
+        has_ended = end.wait(seconds)
         if self.found.is_set():
             return Look.FOUND
         if has_ended:
@@ -102,8 +107,9 @@ class NewDataWatch:
         """End the watch. Return at once."""
         self._loop.start(self._end())
 
-    async def _start_look(self, end: threading.Event) -> None:
+    async def _start_look(self, end: threading.Event, spacing: float) -> None:
         self._number += 1
+        self._spacing = spacing
         self._unseen, self._end_look = set(self._places), end
         self._begin_look.set()
         self._begin_look = asyncio.Event()
@@ -154,7 +160,7 @@ class NewDataWatch:
         """Wait until the next look begins, and then for the shard's turn in it."""
         while self._number_of_read.get(shard, 0) == self._number:
             await self._begin_look.wait()
-        await asyncio.sleep(self._places[shard] * MS_BETWEEN_CALLS / 1000)
+        await asyncio.sleep((self._places[shard] + 1) * self._spacing)
         self._number_of_read[shard] = self._number
 
     def _finish(self) -> None:
