@@ -113,7 +113,7 @@ async def test_a_listing_that_is_not_as_documented_may_be_tried_again(page):
 
 async def test_a_listing_that_never_ends_is_an_error():
     service, _ = a_service(describe_stream=[described("a", last="a")] * 3)
-    with pytest.raises(TransientError, match="the same page comes again and again"):
+    with pytest.raises(TransientError, match="returns the same page again and again"):
         await service.list_shards("orders")
 
 

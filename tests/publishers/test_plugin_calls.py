@@ -191,7 +191,9 @@ async def test_shards_that_name_each_other_as_parents_are_refused():
 
 
 def test_the_default_order_of_other_sequence_numbers_says_what_to_override():
-    with pytest.raises(ValueError, match="'abc' is not a whole number: override `order_of` of Listing"):
+    with pytest.raises(
+        ValueError, match="'abc' is not a whole number, so it cannot be ordered: override `order_of` of Listing"
+    ):
         Listing().order_of("abc")
 
 

@@ -1,8 +1,7 @@
-"""Defines the classes that a plugin author implements: RecordPublisher and RecordPublisherFactory for shards, QueueSource for queues.
+"""The classes that a plugin author implements: RecordPublisher and RecordPublisherFactory for shards, QueueSource for queues. Read this
+file first.
 
-Read this file first.
-
-A publisher reads one shard. It hands each batch to a consumer and waits. It resumes only from the position that the
+A publisher reads one shard. It passes each batch to a callback, the consumer, and waits for it. It resumes only from the position that the
 consumer returned (FLIP-128's RecordPublisher in its final, merged form).
 """
 
@@ -30,44 +29,41 @@ if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase
 
 BatchConsumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
-"""Receives a batch. The awaitable is done when the publisher may read the next batch.
+"""The callback that receives the batches of a shard. When it has returned, the publisher may read the next batch.
 
 It returns the position to resume from, or None to leave the position unchanged.
 """
 Check = Callable[[], Awaitable[str | None]]
-"""A check that `doctor` makes before a job starts. It changes nothing.
+"""A check that `recordpublisher doctor` makes before a job starts. It changes nothing.
 
-It returns in a few words what it found, or None if the check is impossible without a change. It raises an error that
-says what to do.
+It returns in a few words what it found, or None if the check is impossible without a change. It raises an error that says what to do.
 """
 Checks = Mapping[str, Check]
 """Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
 Numbers = Collection[str] | None
-"""Sequence numbers of records; None stands for no record."""
+"""The sequence numbers of records, or None for no record."""
 
 
 class RecordPublisher(AsyncPort, ABC):
-    """Publishes one shard's records, in order, from a starting position. A plugin author implements `run`."""
+    """Reads the records of one shard, in order, from a starting position. A plugin author implements `run`."""
 
     @abstractmethod
     async def run(self, consumer: BatchConsumer) -> RunResult:
-        """Publish batches until something ends the run; the caller runs again after INCOMPLETE.
+        """Read, and pass batches to `consumer`, until something ends the run. The caller calls `run` again after INCOMPLETE.
 
-        It awaits `consumer(batch)` for every batch, even for an empty one. The time this takes is the back-pressure:
-        the publisher reads nothing until the consumer has returned. The position that the consumer returned is
-        the only one to resume from.
+        It awaits `consumer(batch)` for every batch, even for an empty one. The time this takes is the back-pressure: the publisher reads
+        nothing until the consumer has returned. The position that the consumer returned is the only one to resume from.
 
-        It lets errors of the consumer and the cancellation of its task pass. If the publisher swallows an error, the job ends
-        with it. If the publisher has not ended `flink.job.drain.timeout` after its cancellation, the job continues without it.
+        It must not catch errors of the consumer, nor the cancellation of its task. If it does catch an error of the consumer, the job ends
+        with that error. If it has not ended `flink.job.drain.timeout` after its cancellation, the job continues without it.
 
         Raises: RecordPublisherError if no retry can help.
         """
 
     async def run_observed(self, consumer: BatchConsumer) -> RunResult:
-        """Call `run`, with the observers of `subscribe` attached to the consumer. The fetcher calls this method.
+        """Call `run` with a consumer that first passes each batch to the observers of `subscribe`. The fetcher calls this method.
 
-        Observers see a batch before the consumer does. They are also notified of the end of the shard, and of an error
-        of the run.
+        Observers are also notified of the end of the shard, and of an error of the run.
         """
 
         def observed(batch: RecordBatch) -> Awaitable[SequenceNumber | None]:
@@ -87,24 +83,21 @@ class RecordPublisher(AsyncPort, ABC):
         return result
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Set how many bytes, as held in memory, the next batch may bring. Default: do nothing.
-
-        This is a hint, given before each read.
-        """
+        """Set how many bytes of memory the next batch may take. This is a hint, given before each read. Default: do nothing."""
 
     def set_seen(self, seen_ms: int | None) -> None:
-        """Set until when nothing of the shard before the starting position was lost (epoch ms). Default: do nothing.
+        """Set the time until which nothing of the shard before the starting position was lost (epoch ms). Default: do nothing.
 
-        It is the arrival of the record at the position, or a later read at the tip. For a shard that was never read it is a time at which
-        its parents were open; None if it has none that was read. The fetcher calls this before the first run, for a publisher that looks
-        for gaps itself (`finds_gaps`).
+        It is the arrival of the record at the position, or the time of a later read at the tip. For a shard that was never read it is a
+        time at which its parents were open, or None if none of them was read. The fetcher calls this before the first run, for a publisher
+        that looks for gaps itself (`finds_gaps`).
         """
 
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
         """Add an observer (FLIP-128's first method): it sees every batch, the end of the shard and a fatal error.
 
-        The observer exerts no back-pressure and causes no read: only `run_observed` reads. Disposing the returned
-        Disposable removes it.
+        The observer exerts no back-pressure, and causes no read: only `run_observed` reads. To remove it, dispose of the returned
+        Disposable.
         """
         from reactivex.disposable import Disposable
 
@@ -114,7 +107,7 @@ class RecordPublisher(AsyncPort, ABC):
 
     @functools.cached_property
     def _observers(self) -> list[ObserverBase[RecordBatch]]:
-        # The list is made on first use, so that the `__init__` of a plugin need not call ours.
+        # The list is made at its first use, so that a plugin's `__init__` need not call the one of this class.
         return []
 
 
@@ -134,7 +127,9 @@ class RecordSource(AsyncPort, ABC):
 
     @classmethod
     def wrapped(cls, properties: Properties) -> type[RecordSource]:
-        """Return the class that reads the streams with these properties. Default: this class; a wrapper returns the class that it wraps."""
+        """Return the class that reads the streams with these properties. A source that wraps another one returns the wrapped class.
+        Default: this class.
+        """
         return cls
 
     @classmethod
@@ -145,9 +140,10 @@ class RecordSource(AsyncPort, ABC):
         """
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Take the names of the job's streams, and prepare the source for them.
+        """Receive the names of the job's streams, and prepare to read them.
 
-        Called once when the job is constructed, before the other methods and outside any event loop. EAGER registers consumers here.
+        Called once when the job is constructed, before the other methods and outside any event loop. With EAGER, consumers are registered
+        here.
         """
 
     async def close(self) -> None:
@@ -160,10 +156,10 @@ class RecordSource(AsyncPort, ABC):
     def checks(self, stream: str) -> Checks:
         """Return the checks that `recordpublisher doctor` makes of a stream that Kinesis does not list: whether it can be read.
 
-        They are made in addition to a listing of its shards, if the source has shards. A check may take nothing from the stream, and the
-        job may be running. Default: no checks of its own. `prepare` was not called.
+        They are made in addition to a listing of its shards, if the source has shards. A check must not take a record from the stream, and
+        the job may be running. Default: no checks. `prepare` was not called before.
 
-        - `stream`: the stream's name. A publisher that wraps another one gets what the job has been given: a name, an ARN or NAME=ARN.
+        - `stream`: the stream's name. A publisher that wraps another one gets what the job was given: a name, an ARN or NAME=ARN.
         """
         return {}
 
@@ -172,28 +168,29 @@ class RecordPublisherFactory(RecordSource):
     """Makes the publishers of one job, and owns the resources that they share. It is built as `Factory(properties)`."""
 
     resumes_by_continuation: ClassVar[bool] = False
-    """Whether `create` accepts a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out)."""
+    """Whether `create` accepts a ContinuationSequenceNumber (of enhanced fan-out) as AFTER_SEQUENCE_NUMBER."""
 
     finds_gaps: bool = False
-    """Whether the publishers themselves detect records that expired unread. If so, the job does not.
+    """Whether the publishers themselves find out that records have expired unread. If so, the job does not.
 
     They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch after the gap (`after_gap`).
     """
 
     keyless: bool = False
-    """Whether records may have no partition key (None), as those of a stream with AUTO record distribution."""
+    """Whether records may have no partition key (None), as in a stream with AUTO record distribution."""
 
     ends_open_shards: bool = False
-    """Whether COMPLETE ends a shard that `discover` still lists as open and without children.
+    """Whether a publisher may return COMPLETE for a shard that `discover` still lists as open and without children.
 
-    If it is False, that is an error, because later records of the shard would never be read. Set True if the service itself reports the
-    end of a shard, possibly long before its listing does. Then a stream whose listed shards are all closed is not at its end: a job waits
-    for later shards.
+    If it is False, that is an error, because later records of the shard would never be read. Set True if the service itself reports the end
+    of a shard, perhaps long before its listing does. Then a job does not end when all listed shards are closed: it waits for later shards.
     """
 
     @property
     def lists_shards(self) -> bool:
-        """Whether the factory's `discover` lists the shards, instead of Kinesis. Default: whether the class has a `discover` of its own."""
+        """Whether the shards are listed by this factory's `discover`, and not by Kinesis. Default: whether the class overrides
+        `discover`.
+        """
         return type(self).discover is not RecordPublisherFactory.discover
 
     @abstractmethod
@@ -209,7 +206,7 @@ class RecordPublisherFactory(RecordSource):
     def keep_shared(self) -> None:
         """Keep shared resources at `close`, such as a registered consumer.
 
-        Called because the job continues in other processes, or after a restart.
+        Called if the job continues in other processes, or will be started again.
         """
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
@@ -230,24 +227,26 @@ class RecordPublisherFactory(RecordSource):
         return None
 
     async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
-        """Return shards that the factory can read and that the stream no longer lists, each as `closed` and `is_unlisted`.
+        """Return shards that the factory can read although the stream no longer lists them, each as `closed` and `is_unlisted`.
 
-        They join each complete listing of the stream, which is `listed`. A returned shard replaces a listed one of the same id, whose
-        parents the service may have forgotten. Default: no shards.
+        They are added to each complete listing of the stream, which is `listed`. If a listed shard has the same id, the returned one
+        replaces it, because the service may have forgotten its parents. Default: no shards.
         """
         return ()
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that a shard still has, or None if that cannot be known, which is the default.
+        """Return the oldest record that a shard still has, or None if that cannot be known (the default).
 
-        The job asks Kinesis itself for the shards that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
+        It is not called for shards that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if it cannot be
+        read now.
         """
         return None
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if not known, which is the default.
+        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if that is unknown (the default).
 
-        The job asks Kinesis itself for the streams that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
+        It is not called for streams that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if it cannot be
+        read now.
         """
         return None
 
@@ -261,36 +260,36 @@ class RecordPublisherFactory(RecordSource):
         except ValueError:
             name = type(self).__name__
             raise ValueError(
-                f"the sequence number {sequence!r:.100} is not a whole number: override `order_of` of {name}, which orders the sequence "
-                "numbers of a shard"
+                f"the sequence number {sequence!r:.100} is not a whole number, so it cannot be ordered: override "
+                f"`order_of` of {name}, which orders the sequence numbers of a shard"
             ) from None
 
 
 class QueueSource(RecordSource):
-    """Receives records, and settles them one by one. A record that is not acknowledged is received again after `visibility_seconds`.
+    """Receives records from a queue, and acknowledges or releases each of them. A record that is not acknowledged is received again
+    after `visibility_seconds`.
 
-    A queue has no order, no positions, no shards and no time. The job (`recordpublisher/queues`) owns the received records;
-    the source makes the calls. A plugin author implements four methods.
+    A queue has no order, no positions, no shards and no time. The job (`recordpublisher/queues`) keeps the received records; the source
+    makes the calls. A plugin author implements four methods.
 
-    A source returns `UserRecord`s of a subclass that carries what acknowledges a receipt. `sequence_number` is the
-    record's id, the same at each receipt. All parts of a record (an aggregate) have the same number and come in one
-    receive. Records of one number need different sub-sequence numbers (0, 1 and so on). If two have the same one, the
-    last is passed on, and the job ends if their data differ.
+    A source returns `UserRecord`s of a subclass that carries what acknowledges a receipt. `sequence_number` is the record's id, the same at
+    each receipt. All parts of a record (an aggregate) have the same number and come in one receive. Records of one number need different
+    sub-sequence numbers (0, 1 and so on). If two have the same one, the last is passed on, and the job ends if their data differ.
 
-    Each call of `acknowledge`, `prolong` and `release` gets the newest receipt of a record, once, without its data. It
-    returns the numbers of the records that failed, which the job counts. A record that is gone is not a failure.
+    Each call of `acknowledge`, `prolong` and `release` gets the newest receipt of a record, once, without its data. It returns the numbers
+    of the records that failed, which the job counts. A record that is gone is not a failure.
 
-    Raises: TransientError, RetriesExhaustedError or a foreign error if the whole call failed, which is also counted.
-    Any other RecordPublisherError ends the job.
+    Raises: TransientError, RetriesExhaustedError or another library's error if the whole call failed, which is also counted. Any other
+    RecordPublisherError ends the job.
     """
 
     visibility_seconds: float = 30.0
     most_receivers: int = 1
-    """How many calls of `receive` may run at a time. A job begins with one, and uses more for a back-log."""
+    """How many calls of `receive` may run at a time. A job begins with one, and uses more if many records wait."""
     full_receive: ClassVar[int] = 10
-    """How many records a receive brings at most. A receive that brings this many is the sign of a back-log."""
+    """How many records one receive returns at most. If it returns this many, more are probably waiting."""
     full_bytes: ClassVar[float] = inf
-    """How many payload bytes are the sign of a back-log, for a source whose responses are bounded in bytes."""
+    """How many payload bytes in a response mean that more records are waiting, for a source whose responses are limited in bytes."""
 
     async def open(self) -> None:
         """Find the queue, before the first receive. Raises: ConfigurationError if there is none. Default: do nothing."""
@@ -311,11 +310,14 @@ class QueueSource(RecordSource):
 
     @abstractmethod
     async def prolong(self, records: Sequence[UserRecord]) -> Numbers:
-        """Keep these records from others for `visibility_seconds` from now, because they are still being handled."""
+        """Hide these records from other receivers for `visibility_seconds` from now, because they are still being handled."""
 
     @abstractmethod
     async def release(self, records: Sequence[UserRecord]) -> Numbers:
-        """Let others have these records now, because this process will not handle them. If it fails, they are visible after their time."""
+        """Make these records visible to other receivers now, because this process will not handle them.
+
+        If that fails, they become visible when their time is over.
+        """
 
 
 async def make_publisher(
@@ -344,7 +346,7 @@ async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: 
 
 
 async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Sequence[Shard]) -> list[Shard]:
-    """Return a complete listing of a stream with the shards that the factory can read and the listing lacks.
+    """Return a complete listing of a stream, with the shards added that the factory can read and the listing lacks.
 
     Raises: PluginError if the factory's `unlisted_shards` does not return a list of shards, each of them once and of this stream.
     """
@@ -376,13 +378,16 @@ def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
 
 
 MAX_CLOCK_OFFSET_MS = 60_000
-"""AWS refuses calls from an offset of five minutes on. The time at which a job starts would be wrong long before."""
+"""The largest difference between this machine's clock and a service's (ms). AWS refuses calls from five minutes on, but the time at
+which a job starts would be wrong long before.
+"""
 
 
 def check_clock(now_ms: int, service_ms: int) -> str:
-    """Compare this machine's clock with a service's clock, which has a resolution of one second.
+    """Compare this machine's clock with a service's clock, and return the result in words for `doctor`.
 
-    Raises: RecordPublisherError if the clocks differ by more than `MAX_CLOCK_OFFSET_MS`.
+    The service's clock has a resolution of one second. Raises: RecordPublisherError if the clocks differ by more than
+    `MAX_CLOCK_OFFSET_MS`.
     """
     offset_ms = now_ms - service_ms
     if abs(offset_ms) > MAX_CLOCK_OFFSET_MS:

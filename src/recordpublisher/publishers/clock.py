@@ -1,4 +1,4 @@
-"""Clock, the injected source of time, so that tests run on virtual time; and waits with a time limit."""
+"""Clock, the source of time, which is passed to whatever needs it so that tests run on virtual time; and waits with a time limit."""
 
 import asyncio
 import sys
@@ -15,13 +15,13 @@ class Clock(Protocol):
         """Return the wall-clock time in epoch milliseconds."""
 
     def monotonic(self) -> float:
-        """Return seconds that only grow. If they jump between two readings, the process was suspended or starved."""
+        """Return seconds that only grow. If they jump between two readings, the process was suspended or had no CPU."""
 
     def boottime(self) -> float:
-        """Return seconds that only grow, even while the machine sleeps. No user can set them back."""
+        """Return seconds that only grow, even while the machine sleeps. Setting the machine's clock does not change them."""
 
     def cpu_seconds(self) -> float:
-        """Return the seconds in which this thread used the CPU. They do not grow while the process is suspended or starved."""
+        """Return the seconds in which this thread used the CPU. They do not grow while the process is suspended or has no CPU."""
 
 
 class SystemClock:
@@ -66,7 +66,9 @@ async def wait_at_most(event: asyncio.Event, seconds: float | None) -> bool:
 
 @asynccontextmanager
 async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """Raise TimeoutError if the block has waited for `seconds` of observed time, as `ObservedTimeouts` counts it."""
+    """Raise TimeoutError if the `with` block has waited for `seconds`. Time in which the process was suspended does not count
+    (`ObservedTimeouts`).
+    """
     timeouts = ObservedTimeouts(clock, seconds)
     async with asyncio.timeout(None) as timeout:
         timeouts.begin(timeout)
@@ -77,11 +79,11 @@ async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
 
 
 class ObservedTimeouts:
-    """Time-outs of waits that may last equally long. One timer serves all of them, because each timer costs more than a short call.
+    """Time-outs of waits that may all last equally long. One timer serves all of them, because each timer costs more than a short call.
 
-    The time is counted in parts, at least `TIMEOUT_PARTS`. A part that ended late counts as a whole if this thread was
-    busy in that time. Otherwise the process was suspended or starved from outside, and the part does not count. So
-    after such a gap at least one more part passes, in which the data that has arrived in the meantime is read.
+    The time is counted in parts, at least `TIMEOUT_PARTS`. A part that ended late counts as a whole if this thread was busy in that time.
+    Otherwise the process was suspended or had no CPU, and the part does not count. So after such a gap at least one more part passes, in
+    which the data that has arrived in the meantime is read.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -93,7 +95,7 @@ class ObservedTimeouts:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, timeout: asyncio.Timeout) -> None:
-        """Let `timeout`, which has been entered, expire after `seconds` of observed time."""
+        """Make `timeout`, which has been entered, expire after the time of these time-outs."""
         if self._timer is None:
             self._loop = asyncio.get_running_loop()
             self._start_part(self._part)
@@ -117,13 +119,15 @@ class ObservedTimeouts:
     def _end_part(self) -> None:
         late = self._clock.monotonic() - self._due
         busy = min(late, self._clock.cpu_seconds() - self._busy_before)
-        # This thread was busy, or was stopped for a moment only, so the part counts.
+        # This thread was busy, or was stopped for a moment only, so the whole part counts.
         if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
             self._observed += self._wait + max(busy, 0.0)
-        else:  # A wait that began in this part counts from the time observed so far.
+        else:
+            # The process was suspended, so the part does not count. A wait that began in this part counts from the time before it.
             self._began = {timeout: min(began, self._observed) for timeout, began in self._began.items()}
         self._timer = None
-        for timeout, began in list(self._began.items()):  # The oldest one comes first.
+        # The dict is in the order of insertion, so the wait that began first comes first.
+        for timeout, began in list(self._began.items()):
             left = began + self._seconds - self._observed
             if left > ROUNDING_SECONDS:
                 self._start_part(min(self._part, left))

@@ -6,4 +6,4 @@ It is not in `errors.py`, which needs no package outside Python: the demo uses i
 import msgspec
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors for JSON and MessagePack that is malformed or of another type, that is not UTF-8, or that is nested too deeply."""
+"""The errors that are raised for JSON and MessagePack that is malformed, of another type, not UTF-8, or nested too deeply."""

@@ -28,16 +28,15 @@ T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords of DynamoDB Streams."""
 EMPTY_READS_AT_TIP = 10
-"""Empty responses in a row after which a shard counts as read to its tip. The service does not return how far behind a reader is."""
+"""After this many empty responses in a row, a shard counts as read to its tip. The service does not report how far behind a reader is."""
 
 
 class DynamoDbStreams:
-    """Makes the calls of DynamoDB Streams. Here a stream is the name of a table, and a record is one change, as JSON. Owns the client.
+    """Makes the calls of DynamoDB Streams, through a client that it owns. A stream is given as the name of a table, and a record is one
+    change, as JSON.
 
-    A shard iterator carries two numbers that the service does not keep. The first is the time before which changes are
-    skipped, because DynamoDB Streams has no AT_TIMESTAMP. The second is the number of empty responses in a row.
-
-    The constructor makes no call.
+    A shard iterator has two numbers added here, because the service does not keep them: the time before which changes are skipped (DynamoDB
+    Streams has no AT_TIMESTAMP), and the number of empty responses in a row. The constructor makes no call.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -86,11 +85,12 @@ class DynamoDbStreams:
         )
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return the shards of the table's streams. `after` is a shard id of the newest stream: its shards up to that one are left out.
+        """Return the shards of the table's streams.
 
-        A stream that was disabled and enabled again, to change its view, is a new stream. Both streams are listed as
-        long as the service has the older one, even for a job that was started after the change, because it may have
-        positions in the older one.
+        `after`: the id of a shard of the newest stream; that shard and the shards before it are left out.
+
+        A stream that was disabled and enabled again, to change its view, is a new stream. Both streams are listed as long as the service
+        has the older one, even for a job that was started after the change, because the job may have positions in the older one.
         """
         newest = await self.stream_arn(stream)
         listed, is_enabled = await self._shards_of(stream, newest, after)
@@ -137,7 +137,7 @@ class DynamoDbStreams:
         return self._clock.now_ms() // 1000 * 1000
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """Return that records are distributed by key, because a shard has all changes of its items."""
+        """Return that keys decide the shard of a record, because one shard has all changes of an item."""
         return RecordDistribution(by_key=True)
 
     async def stream_arn(self, table: str) -> str:
@@ -179,7 +179,7 @@ class DynamoDbStreams:
 
 
 class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
-    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns the client of all of them."""
+    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns one client for all of them."""
 
     def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
         properties = properties if isinstance(properties, Properties) else Properties(properties)
@@ -205,19 +205,19 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
 
 
 def _shard(table: str, described: dict[str, Any]) -> Shard:
-    """Return a shard. It has no hash range here, so its id decides which worker reads it."""
+    """Return a shard as the service describes it. DynamoDB reports no hash range, so the shard's id decides which worker reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
-    if parent == described["ShardId"]:  # The shard would wait for itself.
+    if parent == described["ShardId"]:  # A shard that is its own parent would wait for itself for ever.
         raise ValueError(f"{parent} is its own parent")
     closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
     return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)
 
 
 def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
-    """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called; a read takes nothing away.
+    """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called, and a read removes nothing.
 
-    A later check uses the results of the earlier ones, and calls nothing if they have none.
+    A later check uses the results of the earlier ones. If there are none, it makes no call.
     """
     shards: list[Shard] = []
     iterators: list[str] = []
@@ -258,12 +258,13 @@ MOST_DIGITS = 40
 
 
 def record_of_change(change: dict[str, Any]) -> UserRecord:
-    """Return the record of a change. Its partition key is the item's key, its data the change in DynamoDB's JSON.
+    """Return the record of a change. Its partition key is the item's key, and its data is the change in DynamoDB's JSON.
 
     Raises: ValueError or KeyError if `change` is not a valid change.
     """
     item = change["dynamodb"]
-    created = item["ApproximateCreationDateTime"]  # It is a datetime of the SDK, or a number in the events of Lambda.
+    # The SDK returns a datetime, and the events of Lambda have a number.
+    created = item["ApproximateCreationDateTime"]
     arrival = float(created) if isinstance(created, int | float) else created.timestamp()
     data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)

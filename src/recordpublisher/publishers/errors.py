@@ -40,7 +40,7 @@ class RecordPublisherError(Exception):
         super().__init__(*(without_colours(each) if isinstance(each, str) else each for each in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to unpickle the error. Its constructor cannot make it again, because it takes other arguments than the message."""
+        """Return how to unpickle the error. Its constructor cannot be used for that, because it takes other arguments than the message."""
         return _unpickled, (type(self), self.args, self.__dict__)
 
     @property
@@ -135,7 +135,7 @@ class PluginError(RecordPublisherError):
 
 
 class Remedy(Enum):
-    """The remedy for a failed call. Every error of the service, the SDK and the network has one of these."""
+    """The remedy for a failed call: how it is handled. Every error of the service, the SDK and the network has one of these."""
 
     RETRY = "the call is retried with backoff; progress resets the retry budget"
     WAIT = "wait until the resource is free; not counted as a retry"
@@ -145,13 +145,16 @@ class Remedy(Enum):
 
 
 class KinesisError(RecordPublisherError):
-    """A call to the service failed. Attributes: `api` is the operation, `code` is the error code of the service or of this library.
+    """A call to the service failed.
+
+    - `api`: the operation.
+    - `code`: the error code of the service or of this library.
 
     A plugin may give the message alone, as in `TransientError("the archive does not answer")`. Then `api` and `code` are empty.
     """
 
     remedy: ClassVar[Remedy] = Remedy.ACT
-    """The remedy that helps against this error."""
+    """What is done about this error."""
 
     def __init__(self, api_or_message: str, code: str = "", message: str = "") -> None:
         self.api = api_or_message if code else ""
@@ -170,14 +173,14 @@ class ThrottledError(TransientError):
 
 
 class StreamNotActiveError(TransientError):
-    """The stream is being created. `call_with_retries` waits for it, up to five minutes, and does not count that as retries."""
+    """The stream is being created. `call_with_retries` waits up to five minutes for it, and does not count these retries."""
 
     def __init__(self, api: str, stream: str) -> None:
         super().__init__(api, "StreamNotActive", f"stream '{stream}' is CREATING")
 
 
 class ResourceInUseError(KinesisError):
-    """The stream, consumer or subscription is busy. For SubscribeToShard this is the 5 s rule."""
+    """The stream, consumer or subscription is busy. SubscribeToShard raises it for 5 s after the last subscription was opened."""
 
     remedy = Remedy.WAIT
 
@@ -189,7 +192,7 @@ class ExpiredIteratorError(KinesisError):
 
 
 class ResourceNotFoundError(KinesisError):
-    """A shard, a stream or a consumer does not exist. The caller finds out which of them."""
+    """A shard, a stream or a registered consumer does not exist. The caller finds out which of them."""
 
     remedy = Remedy.DIAGNOSE
 
@@ -201,7 +204,7 @@ class FatalKinesisError(KinesisError):
 class StreamNotFoundError(RecordPublisherError):
     """A stream does not exist in this account and region. Attribute: `stream`.
 
-    `place` says where it was looked for, in words.
+    `place` says, for the message, where the stream was looked for.
     """
 
     def __init__(self, stream: str, existing: Iterable[str] = (), place: str = "") -> None:
@@ -212,11 +215,11 @@ class StreamNotFoundError(RecordPublisherError):
 
 
 class ConsumerError(RecordPublisherError):
-    """A fan-out consumer cannot be used: the limit is reached, it vanished, or another job uses its name."""
+    """A consumer of enhanced fan-out cannot be used: the limit is reached, it was deregistered, or another job uses its name."""
 
 
 class RetriesExhaustedError(RecordPublisherError):
-    """A retry budget was used up without any progress between the failures."""
+    """A call has failed as often as its retries allow, without any success in between."""
 
 
 class OutageError(RecordPublisherError):
@@ -238,7 +241,7 @@ class StateError(RecordPublisherError):
 
 
 class StoreUnavailableError(StateError):
-    """The store cannot be reached, or is throttled. The stored state is not in doubt, and a retry may help."""
+    """The store cannot be reached, or is throttled. The stored state has not changed, and a retry may help."""
 
 
 class DataLossError(StateError):
@@ -261,7 +264,7 @@ class ImpossibleStateError(RecordPublisherError):
     """An invariant of this library is broken."""
 
 
-# --- errors of others -----------------------------------------------------------------------------------------------------------------
+# --- errors of other libraries ----------------------------------------------------------------------------------------------------------
 
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 """The reasons that OpenSSL gives for bytes that are not TLS."""
@@ -270,7 +273,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
     """Return the error and its causes, each only once."""
-    # An error can be its own cause, so the ones that were seen are remembered.
+    # An error can be its own cause, so errors that were returned already are remembered.
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -279,6 +282,6 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def without_colours(text: str) -> str:
-    """Return a text without the codes of a terminal's colours."""
-    # Errors of other libraries have these codes even in logs.
+    """Return a text without the codes for colours in a terminal."""
+    # Other libraries put these codes into errors, even if the error goes to a log.
     return _COLOURS.sub("", text)

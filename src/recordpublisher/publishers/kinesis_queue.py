@@ -1,4 +1,5 @@
-"""KinesisQueue receives from a queue of Kinesis and settles the records: it finds or creates the queue, and has the checks of `doctor`.
+"""KinesisQueue reads a queue of Kinesis: it finds or creates the queue, receives records, and acknowledges them. It also has the checks
+of `doctor`.
 
 Below it is `QueueClient`, which makes the calls.
 """
@@ -52,12 +53,14 @@ from .start_from_properties import initial_position
 
 ACTIVE_TIMEOUT_SECONDS = 300.0
 WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}
-"""Error codes of single records. With any other code the record is gone, or another process has received it again."""
+"""The error codes of single records for which a retry may help. With any other code the record is gone, or another process has received
+it again.
+"""
 MOST_TRIES = 5
 MOST_CALLS = 16
-"""How many calls settle records at a time: one commit may finish thousands of records."""
+"""The most calls at a time that acknowledge or release records, because one commit may finish thousands of records."""
 MOST_ENTRIES = 10
-"""Most records of a receive, and most entries of an acknowledgement (API reference)."""
+"""The most records of one receive, and of one acknowledgement (API reference)."""
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _ARN = re.compile(r"arn:aws[^:]*:kinesis:[^:]+:\d{12}:queue/\S+")
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -, or the queue's ARN"
@@ -71,7 +74,7 @@ class KinesisQueue(QueueSource):
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
-    """Half of the most bytes of a response: with large records a response never brings ten."""
+    """Half of the largest response: if records are large, a response never has ten of them."""
 
     def __init__(
         self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
@@ -88,14 +91,13 @@ class KinesisQueue(QueueSource):
         self._arn: str | None = None
         self._finding = asyncio.Lock()
         self._metrics = ShardMetrics()
-        """The metrics of the last receiver, which count the retries of other calls."""
-        # Parts of any hash key are kept, because a queue has no shards. The job counts the records, so these metrics are not
-        # reported.
+        """The metrics of the last receiver. Retries of other calls are counted in them too."""
+        # A queue has no shards, so sub-records of any hash key are kept. The job counts the records, so these metrics are not reported.
         self._deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the properties of a queue: it has a name, and delivers the records of one stream.
+        """Check the properties of a queue: it has a name, and it belongs to a single stream.
 
         Raises: ConfigurationError if the name, the number of streams, the region, the wait or the start time is invalid.
         """
@@ -135,7 +137,7 @@ class KinesisQueue(QueueSource):
         try:
             parts = await self._expand(received)
             await self._acknowledge_empty(handles, {part.sequence_number for part in parts})
-        except BaseException:  # No caller got the records, so no caller would release them.
+        except BaseException:  # The records must be released here, because no caller has received them.
             await self._make_visible(handles.values())
             raise
         return [
@@ -152,15 +154,15 @@ class KinesisQueue(QueueSource):
         ]
 
     async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
-        """Acknowledge ten records a call, and retry those whose error code makes a retry worthwhile."""
+        """Acknowledge records, ten in a call. Retry those whose error code may pass. Return the numbers of the records that failed."""
         return await self._settle("AcknowledgeQueueRecords", records)
 
     async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
-        """Start the visibility timeout again."""
+        """Start the visibility timeout of these records again. Return the numbers of the records that failed."""
         return await self._settle("UpdateQueueRecordsVisibility", records, self._visibility)
 
     async def release(self, records: Sequence[UserRecord]) -> set[str]:
-        """Set the visibility timeout to 0."""
+        """Make these records visible to others at once. Return the numbers of the records that failed."""
         return await self._settle("UpdateQueueRecordsVisibility", records, 0)
 
     async def queue_arn(self) -> str:
@@ -174,11 +176,13 @@ class KinesisQueue(QueueSource):
             return self._arn
 
     async def endpoint_url(self) -> str | None:
-        """Return the endpoint that is set, or None because each queue has a host of its own."""
+        """Return the endpoint that is set, or None, because without it each queue has a host of its own."""
         return endpoint_of(self._properties)
 
     def checks(self, stream: str) -> Checks:
-        """Return checks of the clock and of the queue: it can be found, with its status. None receives, because that takes records."""
+        """Return checks of the clock, and whether the queue can be found, with its status. No check receives, because that takes
+        records.
+        """
 
         async def listed() -> str:
             queue = await self._find(self._stream(stream))
@@ -202,11 +206,11 @@ class KinesisQueue(QueueSource):
             self._own_client = QueueClient(self._properties, self._streams)
         return self._own_client
 
-    # --- receive and settle ---
+    # --- receive and acknowledge ---
 
     async def _receive_once(self) -> list[ReceivedRecord]:
-        """Make one call. A cancellation waits for its response, and makes its records visible again."""
-        # If the call were cut off, the records that it brings would be hidden from all receivers until their time is over.
+        """Make one call that receives. If this is cancelled, wait for the response, and make its records visible again."""
+        # If the call were interrupted, the records that it receives would be hidden from all receivers until their time is over.
         call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
         receiving = asyncio.ensure_future(call)
         try:
@@ -217,7 +221,7 @@ class KinesisQueue(QueueSource):
             raise
 
     async def _expand(self, received: Sequence[ReceivedRecord]) -> list[UserRecord]:
-        """Return the records, with the parts of an aggregate instead of the aggregate. An aggregate without parts is skipped."""
+        """Return the received records. An aggregate is replaced by its sub-records, and one without sub-records is skipped."""
         records = [UserRecord(each.data, each.record_id, each.arrival, each.partition_key) for each in received]
         parts = self._deaggregator.batches(
             ReadResponse(records, 1, next_iterator=""), None, StartingPosition.trim_horizon()
@@ -225,10 +229,10 @@ class KinesisQueue(QueueSource):
         return [record async for part in parts for record in part.records]
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
-        """Acknowledge aggregates of which no record was passed on, because nothing else would acknowledge them."""
-        # No caller gets anything of them, so they would be delivered again and again.
+        """Acknowledge aggregates of which no record was passed on, because no caller can acknowledge them."""
+        # Without this, they would be delivered again and again.
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
-            with suppress(TransientError):  # They are delivered again, and acknowledged then.
+            with suppress(TransientError):  # If this fails, they are delivered again, and acknowledged then.
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
 
     async def _make_visible(self, handles: Iterable[str]) -> None:
@@ -238,7 +242,7 @@ class KinesisQueue(QueueSource):
                 await self.client().settle("UpdateQueueRecordsVisibility", await self.queue_arn(), left, 0)
 
     async def _settle(self, api: str, records: Sequence[UserRecord], visibility: int | None = None) -> set[str]:
-        """Return the numbers of the records that failed.
+        """Make calls of `api` for these records. Return the numbers of the records that failed.
 
         Raises: RetriesExhaustedError if every call fails after its retries, KinesisError if a call fails otherwise.
         """
@@ -252,7 +256,7 @@ class KinesisQueue(QueueSource):
 
         found = await asyncio.gather(*map(settle, tens), return_exceptions=True)
         errors = [each for each in found if isinstance(each, BaseException)]
-        # If only some calls have used up their retries, only the records of these calls have failed.
+        # If some calls have succeeded, the records of the others count as failed, and the job continues.
         fatal = [each for each in errors if not isinstance(each, RetriesExhaustedError)]
         if fatal or (errors and len(errors) == len(found)):
             raise (fatal or errors)[0]
@@ -273,7 +277,7 @@ class KinesisQueue(QueueSource):
         return failed
 
     def _count_retry(self, error: TransientError) -> None:
-        """Count a retry of a call that is not a receive, so it is not stored as `last_failure`."""
+        """Count a retry of a call other than a receive. It is not stored as `last_failure`, which is about reading."""
         self._metrics.add("retries")
         self._metrics.add("throttles", isinstance(error, ThrottledError))
 
@@ -289,7 +293,7 @@ class KinesisQueue(QueueSource):
         try:
             return await self._find_or_create()
         finally:
-            await self.close()  # The client is bound to this event loop.
+            await self.close()  # The client is bound to this event loop, and the job runs in another one.
 
     async def _find(self, stream: str) -> QueueDescription | None:
         name, client = self._name(), self.client()
@@ -299,7 +303,7 @@ class KinesisQueue(QueueSource):
         return next((queue for queue in queues if queue.name == name), None)
 
     async def _find_or_create(self) -> str:
-        """Return the ARN of the queue, once it is ACTIVE."""
+        """Return the ARN of the queue, as soon as it is ACTIVE. Create the queue if it does not exist and may be created."""
         policy = DESCRIBE_STREAM_RETRIES.policy(self._properties)
         queue = await call_with_retries(lambda: self._find(self._stream()), policy)
         if queue is None:
@@ -325,9 +329,9 @@ class KinesisQueue(QueueSource):
         )
         try:
             return await client.create_queue(self._name(), stream_arn, start, properties.value(VISIBILITY_TIMEOUT))
-        except ResourceInUseError:  # Another process has just created it.
+        except ResourceInUseError:  # Another process has just created the queue.
             queue = await self._find(self._stream())
-            if queue is None:  # The name belongs to a queue of another stream.
+            if queue is None:  # The queue with this name belongs to another stream.
                 raise
             return queue
 
@@ -342,7 +346,7 @@ def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
 
 
 class QueuedRecord(UserRecord):
-    """A record, or a part of one, with the handle of its receipt."""
+    """A record, or a sub-record of one, with the handle of its receipt, which acknowledges it."""
 
     handle: str = ""
 
@@ -393,7 +397,9 @@ class QueueClient(KinesisClient):
             if following is None:
                 return queues
             if following == asked.get("NextToken"):
-                raise TransientError("ListQueues", "MalformedResponse", "the same page comes again and again")
+                raise TransientError(
+                    "ListQueues", "MalformedResponse", "the service returns the same page again and again"
+                )
             asked["NextToken"] = following
 
     async def receive(
@@ -417,9 +423,10 @@ class QueueClient(KinesisClient):
     async def settle(
         self, api: str, arn: str, handles: Sequence[str], visibility_seconds: int | None = None
     ) -> dict[str, str]:
-        """Acknowledge or restore records, or change their visibility. Return the error code of each handle that failed.
+        """Make calls of `api` for records: acknowledge them, or change their visibility. Return the error code of each handle that
+        failed.
 
-        The records are sent ten a call; the calls run at the same time.
+        Each call has ten records; the calls run at the same time.
 
         Raises: KinesisError if a call fails.
         """
@@ -428,7 +435,7 @@ class QueueClient(KinesisClient):
         parts = [entries[start : start + MOST_ENTRIES] for start in range(0, len(entries), MOST_ENTRIES)]
         calls = [self._call_queue(api, QueueARN=arn, Entries=part) for part in parts]
         failed: dict[str, str] = {}
-        # Mostly there is one call, which needs no task.
+        # Usually there is only one call, which needs no task.
         for response in [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls):
             with reject_malformed(api):
                 failed |= {str(entry["ReceiptHandle"]): str(entry["ErrorCode"]) for entry in response["Failed"]}
@@ -472,7 +479,11 @@ class ReceivedRecord(
         "partition_key": "PartitionKey",
     },
 ):
-    """A received record, with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
+    """A received record, and the handle of this receipt, which acknowledges it.
+
+    - `arrival`: epoch seconds.
+    - `receives`: how often the record was received, from 1.
+    """
 
     handle: str
     record_id: str

@@ -15,7 +15,7 @@ _TRACE_IDS = "_recordpublisher_trace_ids"
 
 @contextmanager
 def log_fields(**fields: Any) -> Iterator[None]:
-    """Add fields to each line that this task logs in the block, and to the lines of tasks that it starts there."""
+    """Add fields to each line that this task logs in the `with` block, and to the lines of tasks that it starts there."""
     token = _fields_of_task.set({**_fields_of_task.get(), **fields})
     try:
         yield
@@ -26,7 +26,7 @@ def log_fields(**fields: Any) -> Iterator[None]:
 def about(
     key: str, sequence_number: str | None = None, error: BaseException | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the argument `extra` of a log line about a stream or shard (`Shard.key`), for a task that is not the shard's reader.
+    """Return the argument `extra` of a log line about a stream or shard (`Shard.key`), for code outside the shard's reader.
 
     - `sequence_number`: the sequence number of the record that the line is about, or of the first one.
     - `error`: an error whose trace ids are added, if `keep_trace_ids` has stored them.
@@ -36,8 +36,9 @@ def about(
 
 
 def trace_ids() -> dict[str, str]:
-    """Return `trace_id` and `span_id` of OpenTelemetry's current span, by its names for logs; {} without a span."""
-    trace = sys.modules.get("opentelemetry.trace")  # Code that makes spans has imported it, so it is not loaded here.
+    """Return the trace id and span id of OpenTelemetry's current span, by its names for log lines; an empty dict without a span."""
+    # OpenTelemetry is not imported here: if there are spans, other code has imported it.
+    trace = sys.modules.get("opentelemetry.trace")
     context = None if trace is None else trace.get_current_span().get_span_context()
     if trace is None or context is None or not context.is_valid:
         return {}
@@ -45,8 +46,9 @@ def trace_ids() -> dict[str, str]:
 
 
 def keep_trace_ids(error: BaseException) -> None:
-    """Store the current trace ids at the error, because its log lines are written after its span has ended."""
-    object.__setattr__(error, _TRACE_IDS, trace_ids())  # A class of the user may forbid to set attributes.
+    """Store the current trace ids in the error, because the error is logged after its span has ended."""
+    # Set in this way because a user's error class may forbid to set attributes.
+    object.__setattr__(error, _TRACE_IDS, trace_ids())
 
 
 def counted(count: int, noun: str) -> str:
@@ -65,7 +67,7 @@ def fields_of(record: LogRecord) -> dict[str, Any]:
     return {**_fields_of_task.get(), **trace_ids(), **getattr(record, "fields", {})}
 
 
-# Masks passwords in URIs and connection strings, so that no error, log or repr shows them (C3).
+# mask_passwords masks the passwords in URIs and connection strings, so that no error, log line or repr shows them (C3).
 
 MASK = "******"
 
@@ -84,24 +86,24 @@ def names_a_secret(name: str) -> bool:
 
 
 _NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
-"""Words that occur in names of secrets, in lower case and without separators. A provider of credentials is not a secret."""
+"""Words that names of secrets contain, in lower case and without separators. The name of a credentials provider is not a secret."""
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"\S+")
 _BEFORE_AN_AT = (
-    # This finds scheme://user:password@host.
+    # scheme://user:PASSWORD@host
     re.compile(r"(://[^:/?#]*:).*(?=@)"),
-    # This finds the same without a scheme, or with its slashes missing.
+    # user:PASSWORD@host, with or without slashes before it; not the ARN arn:...
     re.compile(r"(^(?!arn:)(?://)?[^:/?#@=]*:)(?!/).*(?=@)"),
-    # This finds anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it.
+    # Any other text with a : before an @, such as user:pass:WORD@host. But not file:... and arn:..., and not a path after a scheme or a
+    # drive, such as C:/folder/a@b or s3:/bucket/a@b.
     re.compile(r"(^(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:]*@$)).*:).*(?=@)", re.IGNORECASE),
 )
-# A user and a password without a host. Digits alone are a port.
+# scheme://user:PASSWORD without a host. Digits alone are not masked, because they are a port.
 _WITHOUT_A_HOST = re.compile(r"(://[^:/?#@\[]*:)(?!\d*(?:[/?#]|$))[^/?#@]+(?=[/?#]|$)")
 _PARAMETERS = (
-    # This finds a parameter of a URI.
+    # ?name=VALUE and &name=VALUE, the parameters of a URI.
     (re.compile(r"[?&]([^=&?\s]+)="), re.compile(r"()[^&\s]*")),
-    # This finds key=value of a connection string. A value in quotes or braces that is not closed goes to the end; only invalid text has
-    # one.
+    # name=VALUE in a connection string. If quotes or braces are not closed, which only invalid text has, the value extends to the end.
     (
         re.compile(r"(?:^|[;\s])([^=?&;\s]+)\s*="),
         re.compile(
@@ -113,7 +115,8 @@ _PARAMETERS = (
 
 
 def _without_user_info(word: str) -> str:
-    # The part after the last @ has no password, and each pattern would scan it once for every possible start.
+    # The patterns search only up to the last @, because there is no password after it. Otherwise each would scan that part once for every
+    # possible start.
     end = word.rfind("@") + 1
     before = word[:end]
     for pattern in _BEFORE_AN_AT if end else ():

@@ -1,4 +1,4 @@
-"""Defines positions in a shard, SequenceNumber and StartingPosition, and the rule for the next position (P1, P2, F6)."""
+"""Positions in a shard (SequenceNumber and StartingPosition), and the rule for the next position (P1, P2, F6)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WHOLE_RECORD = -1
 class SequenceNumber:
     """A position in a shard: every record up to and including it was processed.
 
-    - `sequence`: the service's decimal string (opaque for publishers that are not Kinesis).
-    - `sub_sequence`: -1 when the whole record is done, otherwise the last done sub-record of a KPL aggregate.
-    - `continuation`: whether this is the ContinuationSequenceNumber of a fan-out event. That number is valid for
-      SubscribeToShard only, so polling never uses it.
+    - `sequence`: the service's decimal number as text; other sources may use any text.
+    - `sub_sequence`: -1 if the whole record was processed, otherwise the last processed sub-record of a KPL aggregate.
+    - `continuation`: whether this is the ContinuationSequenceNumber of an event of enhanced fan-out. It is valid for SubscribeToShard only,
+      so polling never uses it.
     """
 
     sequence: str
@@ -25,7 +25,7 @@ class SequenceNumber:
 
     @property
     def is_inside_aggregate(self) -> bool:
-        """Whether later sub-records of the same record are still to come."""
+        """Whether more sub-records of the same record follow."""
         return self.sub_sequence != WHOLE_RECORD
 
     def __str__(self) -> str:
@@ -46,9 +46,9 @@ class PositionType(StrEnum):
 class StartingPosition:
     """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) if the type needs one.
 
-    - `skip_through`: the last sub-record already done when a read restarts inside an aggregated record. The reader
-      drops records of that sequence number up to and including that sub-sequence number.
-    - `ago_ms`: how long before the tip a start at LATEST is. `pinned_at` turns it into a time.
+    - `skip_through`: the last sub-record that was processed, if a read starts again inside an aggregated record. The reader drops the
+      sub-records of that sequence number up to and including this one.
+    - `ago_ms`: how long before the tip a start at an age is; its type is LATEST. `pinned_at` replaces it by a time.
     """
 
     type: PositionType
@@ -64,7 +64,7 @@ class StartingPosition:
 
     @classmethod
     def latest(cls) -> StartingPosition:
-        """Start with the records that are written from now on. A job pins this to AT_TIMESTAMP once."""
+        """Start with the records that are written from now on. A job replaces this by a time at its first start."""
         return cls(PositionType.LATEST)
 
     @classmethod
@@ -73,11 +73,13 @@ class StartingPosition:
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """Return LATEST or an age as a time by the service's clock, and any other position unchanged."""
+        """Return LATEST, or a start at an age, as a time of the service's clock; any other position unchanged."""
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     def begun_at(self, start_ms: int) -> Self:
-        """Return LATEST or an age as the time to which it was pinned before, and any other position unchanged."""
+        """Return LATEST, or a start at an age, as the time by which it was replaced at the job's first start; any other position
+        unchanged.
+        """
         return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
 
     @property
@@ -87,12 +89,12 @@ class StartingPosition:
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Resume after `position`: AFTER it, or AT it with a filter if it lies inside an aggregated record."""
+        """Return the start after `position`: AFTER it. If it is inside an aggregated record, AT it, with the sub-records to skip."""
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)
         return cls(PositionType.AFTER_SEQUENCE_NUMBER, position.sequence)
 
 
 def next_position(current: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Return the next position to read from: after the returned position, or `current` if the consumer returned None (P1, P4)."""
+    """Return the next position to read from: after the position that the consumer returned, or `current` if it returned None (P1, P4)."""
     return current if returned is None else StartingPosition.after(returned)

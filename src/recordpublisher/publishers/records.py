@@ -1,6 +1,6 @@
-"""RecordBatch and its records, which publishers produce and every layer above consumes.
+"""RecordBatch and its records: publishers produce them, and every layer above uses them.
 
-A batch is columns. A `Record` is made when you iterate over the batch.
+A batch is a set of columns. A `Record` is made only when you iterate over the batch.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    # The `default` above is for type checkers: Python's own TypeVar has it only from 3.13 on.
+    # Type checkers see the TypeVar above, with a default. Python's own has that only from 3.13 on.
     V, V_co = TypeVar("V"), TypeVar("V_co", covariant=True)
 
 
 @dataclass(frozen=True)
 class RecordBatch(Generic[V_co]):
-    """Some consecutive records of one shard.
+    """Consecutive records of one shard.
 
     - `records`: user records, de-aggregated.
-    - `millis_behind_latest`: how far the read was behind the shard's tip (ms), or None if unknown. 0 promises that there was no later
-      record.
-    - `read_position`: the position after the whole batch, or None without progress (an empty poll).
-    - `child_shards`: the child shards, which come with the response that ends a shard.
+    - `millis_behind_latest`: how far the read was behind the shard's tip (ms), or None if unknown. 0 means that there was no later record.
+    - `read_position`: the position after the whole batch, or None if the read found nothing new.
+    - `child_shards`: the child shards, if this batch is the last one of the shard.
     - `after_gap`: whether records before the batch are lost, and the job has accepted that. The fetcher sets it.
-    - `raw_count`, `raw_bytes`: Kinesis records and data bytes before de-aggregation.
+    - `raw_count`, `raw_bytes`: number and data bytes of the Kinesis records, before de-aggregation.
 
-    The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record), and
-    moves records that cannot be deserialised to `poisoned`.
+    The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record), and moves
+    records that cannot be deserialised to `poisoned`.
     """
 
     shard: Shard
@@ -76,7 +75,7 @@ class RecordBatch(Generic[V_co]):
         return f"<RecordBatch of {self.shard.key}, {len(self)} records: {shown}{more}>"
 
     def __iter__(self) -> Iterator[Record[V_co]]:
-        # Records are made by position: keyword arguments would cost a fifth more for each record.
+        # Records are made with positional arguments, because keyword arguments would cost a fifth more for each record.
         stream, shard_id = self.stream, self.shard_id
         columns = zip(self.records, self.values, self.arrival_millis, self.event_time_column, strict=True)
         for record, value, arrival, event_time in columns:
@@ -95,7 +94,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def is_empty_read(self) -> bool:
-        """Whether the batch brings nothing: no record, no poisoned record and no new position."""
+        """Whether the batch has nothing new: no record, no poisoned record and no new position."""
         return not len(self.records) and self.read_position is None and not self.poisoned
 
     @property
@@ -168,7 +167,8 @@ class RecordBatch(Generic[V_co]):
     ) -> RecordBatch[V_co]:
         """Return the same records with the given columns. None leaves a column as it is."""
         given = {"decoded": values, "event_times": event_times, "watermarks": watermarks}
-        # `replace` would lose the cached `columns`, whose arrival times cost 60 ns a record each time that they are made.
+        # Not done by `replace`, which would lose the cached `columns`. Making the column of arrival times again costs 60 ns for each
+        # record.
         stamped = copy(self)
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
         return stamped
@@ -185,14 +185,14 @@ class RecordBatch(Generic[V_co]):
     def position_after(self, count: int) -> SequenceNumber | None:
         """Return the position after the first `count` records.
 
-        It is inside an aggregate if the aggregate's next record is not among them, even if that record is a dead letter.
+        It is inside an aggregate if the next record belongs to the same aggregate, even if that next record is a dead letter.
         """
         if count >= len(self.records):
             return self.read_position
         if count == 0:
             return None
         done = self.records[count - 1]
-        # A dead letter is not in `records`, but the record after it may belong to the same aggregate.
+        # The next record may be a dead letter, which is not in `records`.
         following = next((each.record for each in self.poisoned if each.index == count), self.records[count])
         if done.sequence_number == following.sequence_number:
             return SequenceNumber(done.sequence_number, done.sub_sequence_number)
@@ -205,8 +205,8 @@ class RecordBatch(Generic[V_co]):
     def slice(self, start: int, stop: int) -> RecordBatch[V_co]:
         """Return the records from `start` up to, not including, `stop`.
 
-        Only the last slice has the read position, the child shards and the read's distance from the tip. Any other slice has the
-        position and the distance of its last record.
+        Only the last slice has the batch's read position, its child shards and its distance from the tip. Any other slice has the position
+        and distance of its own last record.
         """
         length = len(self.records)
         is_last = stop >= length
@@ -229,27 +229,30 @@ class RecordBatch(Generic[V_co]):
 
 
 def _poisoned_in(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> tuple[PoisonedRecord, ...]:
-    """Return the poisoned records of a slice. A poisoned record after the last record belongs to the last slice."""
+    """Return the poisoned records of a slice. Those after the last record of the batch belong to the last slice."""
     return tuple(
         PoisonedRecord(each.index - start, each.record, each.reason) for each in poisoned if start <= each.index < stop
     )
 
 
 def _proportion(whole: int, start: int, stop: int, length: int) -> int:
-    """Return the part of `whole` for the records from `start` to `stop`. The parts of adjoining slices add up to it."""
+    """Return the part of `whole` that belongs to the records from `start` to `stop`. The parts of adjacent slices add up to `whole`."""
     return whole * min(stop, length) // length - whole * start // length
 
 
 def behind_after(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
-    """Return how far (ms) a reader at a record that arrived at `done_ms` is behind the tip, or None if that is unknown.
+    """Return how far a reader is behind the tip (ms) at a record that arrived at `done_ms`, or None if that is unknown.
 
-    The read ended at a record that arrived at `read_ms`. The result is never 0, because more records of the read are to come.
+    - `millis_behind_latest`: how far the read was behind.
+    - `read_ms`: when the last record of the read arrived.
+
+    The result is never 0, because more records of the read follow.
     """
     return None if millis_behind_latest is None else millis_behind_latest + max(0, read_ms - done_ms) or None
 
 
 RECORD_OVERHEAD_BYTES = 360
-"""Memory of a record in addition to its data, measured: a record of 200 B takes 560 B (P6)."""
+"""The memory of a record in addition to its data (bytes), as measured: a record of 200 B takes 560 B (P6)."""
 
 
 class Record(msgspec.Struct, Generic[V_co], frozen=True):
@@ -262,8 +265,8 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
     A record is immutable; `msgspec.structs.replace` makes a changed copy.
     """
 
-    # A struct is made ten times as fast as a frozen dataclass. The garbage collector tracks it, because a value may refer to its
-    # record.
+    # This is a msgspec struct, because it is made ten times as fast as a frozen dataclass. The garbage collector tracks it, because a value
+    # may refer to its record.
 
     stream: str
     shard_id: str
@@ -285,12 +288,12 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
             ValueError,
             OverflowError,
             OSError,
-        ):  # It is outside the range, so it is the last or first possible time.
+        ):  # The time is outside the range of a datetime, so the first or last possible time is returned.
             return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 class PoisonedRecord(msgspec.Struct, frozen=True):
-    """A record that could not be deserialised, for the dead-letter sink (S7). It came before the batch's record number `index`."""
+    """A record that could not be deserialised, for the dead-letter sink (S7). It came before record number `index` of the batch."""
 
     index: int
     record: UserRecord
@@ -313,9 +316,10 @@ class UserRecord(
         "sub_sequence_number": "_sub",
     },
 ):
-    """One user record as decoded from the response. A sub-record of a KPL aggregate has the last two fields set.
+    """One user record as it was decoded from the response. Only a sub-record of a KPL aggregate has the last two fields.
 
-    `arrival` is in epoch seconds with fractions, as the service sends it. `partition_key` may be missing (AUTO record distribution).
+    `arrival`: epoch seconds with fractions, as the service sends it. `partition_key`: None if the record has none (AUTO record
+    distribution).
     """
 
     data: bytes
@@ -334,8 +338,8 @@ def to_millis(arrival: float) -> int:
 class RecordColumns(Sequence[UserRecord]):
     """Consecutive records of one shard, as columns.
 
-    It is made of `records`, and then builds each column at its first access. Or it is made of every other column, and
-    then builds its records at their first access. A slice has the columns or records that the whole had at that time.
+    It is made either of `records`, and then builds each column at its first access; or of all other columns, and then builds its records at
+    their first access. A slice has the columns or records that the whole had at that time.
     """
 
     records: Sequence[UserRecord]
@@ -365,7 +369,7 @@ class RecordColumns(Sequence[UserRecord]):
     @overload
     def __getitem__(self, index: slice) -> RecordColumns: ...
     def __getitem__(self, index: int | slice) -> UserRecord | RecordColumns:
-        # The instance's dict holds what was made so far, so a slice never makes a column that its whole does not have.
+        # A slice gets only what was built so far, which is in the `__dict__`, so that it builds no column that its whole does not have.
         if isinstance(index, slice):
             return type(self)(**{name: column[index] for name, column in self.__dict__.items()})
         return self.records[index] if "records" in self.__dict__ else self[index : index + 1 or None].records[0]
@@ -386,13 +390,13 @@ class RecordColumns(Sequence[UserRecord]):
 
     @property
     def has_aggregates(self) -> bool:
-        """Whether a payload begins as an aggregate of the KPL."""
-        # A comparison is three times as fast as `startswith`, and few payloads are greater than the magic bytes.
+        """Whether any payload begins with the magic bytes of a KPL aggregate."""
+        # The comparison saves time: it is three times as fast as `startswith`, and few payloads are greater than the magic bytes.
         return any([record.data.startswith(MAGIC) for record in self.records if record.data >= MAGIC])  # noqa: C419 - a list is faster
 
     def __getattr__(self, name: str) -> Sequence[Any]:
         """Build a column at its first access, and keep it. Raises: AttributeError if `name` is not a column."""
-        # Python calls this only for names that are not in `__dict__`, so a column that was built costs no call.
+        # Python calls this only for names that are not in the `__dict__`, so access to a column that was built costs no call.
         if name == "records":
             data, numbers, millis, *others = (getattr(self, field) for field in COLUMNS)
             column: list[Any] = list(map(UserRecord, data, numbers, [ms / 1000 for ms in millis], *others))
@@ -412,7 +416,7 @@ COLUMNS: dict[str, Callable[[Sequence[UserRecord]], list[Any]]] = {
     "explicit_hash_keys": lambda records: [record.explicit_hash_key for record in records],
     "sub_sequence_numbers": lambda records: [record.sub_sequence_number for record in records],
 }
-"""For each column, the function that takes it from records. The order is that of `UserRecord`'s fields."""
+"""For each column, the function that builds it from records. The order is that of the fields of `UserRecord`."""
 
 
 def columns_of(records: Sequence[UserRecord]) -> RecordColumns:

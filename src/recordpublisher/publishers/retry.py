@@ -1,4 +1,6 @@
-"""Retries of all calls: `call_with_retries`, RetryPolicy (full-jitter backoff), Failures (when to try again) and the log of outages."""
+"""Retries of all calls: `call_with_retries`; RetryPolicy (full-jitter backoff); Failures, which decides when to try again; and the log
+of outages.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,23 @@ T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
-"""Tries while a stream is being created: the call waits for five minutes; the service takes seconds to minutes (CreateStream)."""
+"""How often a call is tried while its stream is being created: for five minutes. The service takes seconds to minutes (CreateStream)."""
 FEW_RETRIES = 3
-"""The retries of an error that a mistyped name explains better than an outage."""
+"""How often a call is retried for an error that is probably caused by a mistyped name, and not by an outage."""
 RISING_TRIES = 100
-"""The number of tries after which the exponent rises no further, so that a long outage cannot overflow a float."""
+"""After this many attempts the exponent of the backoff rises no further, so that a long outage cannot overflow a float."""
 _SUSPENDED_SECONDS = 5.0
-"""A pause that ends more than this late shows that the process was suspended."""
+"""If a pause ends later than planned by more than this, the process was suspended (seconds)."""
 _RESOLUTION_SECONDS = 0.001
 
 RetryListener = Callable[[Exception, float, float], None]
-"""Receives the error, the seconds from the call's first failure to its next try, and the seconds of back-off left at most."""
+"""Receives the error, the seconds from the call's first failure to its next attempt, and for how many more seconds the call is retried
+at most.
+"""
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
-"""Is notified of each retry in its context, so that a command can inform the person who waits."""
+"""The listener that is notified of each retry in this context, so that a command can tell the person who waits."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
-"""The failures of the call that this call is a part of. Both belong to one outage, whose time counts only once."""
+"""The failures of the call of which this call is a part. Both belong to one outage, whose time counts only once."""
 
 
 async def call_with_retries(
@@ -47,18 +51,17 @@ async def call_with_retries(
     needs_few: Callable[[TransientError], bool] = lambda error: False,
     service: str = "Kinesis",
 ) -> T:
-    """Call until it succeeds, waiting between tries by `policy`, and return its result.
+    """Call until it succeeds, with the pauses of `policy` between the attempts, and return its result.
 
-    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one.
-    Waiting for a stream that is being created uses none of it.
+    Only TransientError is retried (ThrottledError is one). Retries are counted for this call only. Waiting for a stream that is being
+    created does not count.
 
-    - `on_retry`: receives each error that is retried.
+    - `on_retry`: receives each error after which the call is retried.
     - `min_pause`: returns the seconds to wait in addition to the jitter, such as the window of a quota.
     - `needs_few`: returns whether `FEW_RETRIES` are enough for an error.
     - `service`: the name of the service in the log.
 
-    Raises: RetriesExhaustedError, caused by the last error, if the retries or the time of the policy are used up; every other error
-    at once.
+    Raises: RetriesExhaustedError, caused by the last error, if the policy allows no further retry; every other error at once.
     """
     failures, creation_tries = Failures(policy, service), 0
     enclosing = _enclosing.get()
@@ -82,17 +85,18 @@ async def call_with_retries(
                 return result
     finally:
         failures.end()
-        _enclosing.set(enclosing)  # `reset` would fail: a coroutine that is thrown away ends in another context.
+        # `reset` would fail, because a coroutine that is discarded ends in another context.
+        _enclosing.set(enclosing)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How one operation is retried: `max_retries` failures in a row without progress, delays in ms.
+    """How one operation is retried: `max_retries` failures in a row, with pauses in ms.
 
     - `max_outage_ms`: if set, the call is retried for this long, and `max_retries` does not count.
-    - `decided_by`: the key of the property that limits the retries.
+    - `decided_by`: the key of the property that limits the retries, for messages.
 
-    The delay is `random(0, 1) * min(max_ms, base_ms * exponent ** attempt)`, Flink's FullJitterBackoff.
+    The pause is `random(0, 1) * min(max_ms, base_ms * exponent ** attempt)`, Flink's FullJitterBackoff.
     """
 
     max_retries: int
@@ -103,34 +107,34 @@ class RetryPolicy:
     decided_by: str = ""
 
     def is_used_up(self, failures: int, lasted: float) -> bool:
-        """Return whether an operation that failed this often before, and for `lasted` seconds, is not tried again."""
+        """Return whether an operation is not tried again that has failed this often before, and for `lasted` seconds."""
         if self.max_outage_ms is None:
             return failures >= self.max_retries
         return lasted > self.max_outage_ms / 1000 - _RESOLUTION_SECONDS
 
     def delay_seconds(self, attempt: int, draw: Callable[[], float] = random.random) -> float:
-        """Return the seconds to wait before try number `attempt` (from 0)."""
+        """Return the pause before attempt number `attempt`, counted from 0 (seconds)."""
         return draw() * self._longest_delay_seconds(attempt)
 
     def longest_seconds(self, attempt: int) -> float:
-        """Return the longest time (seconds) of all waits from try number `attempt` on, if retries are counted."""
+        """Return the longest time that all pauses from attempt number `attempt` on can take (seconds), if retries are counted."""
         rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, RISING_TRIES))))
         rest = max(
             0, self.max_retries - max(attempt, RISING_TRIES)
-        )  # A task of Spark has two thousand million retries.
+        )  # There is a limit, because a task of Spark has two thousand million retries.
         return rising + rest * self._longest_delay_seconds(RISING_TRIES)
 
     def _longest_delay_seconds(self, attempt: int) -> float:
         try:
             return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, RISING_TRIES)) / 1000
-        except OverflowError:  # The exponent is a large number itself.
+        except OverflowError:  # The exponent itself is a large number.
             return self.max_ms / 1000
 
 
 class Failures:
-    """Failures of one operation in a row: decides whether it is tried again, and after which pause.
+    """The failures of one operation in a row: decides whether it is tried again, and after which pause.
 
-    Time is the time of the event loop. `service` is the name of the service in the log.
+    Times are times of the event loop. `service` is the name of the service in the log.
     """
 
     def __init__(
@@ -148,18 +152,19 @@ class Failures:
         self._outer = _enclosing.get()
 
     def backoff(self) -> float:
-        """Return the next pause (seconds), for a failure that does not count."""
+        """Return the next pause (seconds), for a failure that is not counted."""
         return self._policy.delay_seconds(self.count, self._draw)
 
     def pause_after(self, error: Exception, min_pause: float = 0.0, *, needs_few: bool = False) -> float:
-        """Count a failure, and return the pause before the next try (seconds).
+        """Count a failure, and return the pause before the next attempt (seconds).
 
+        - `min_pause`: seconds to wait in addition to the backoff.
         - `needs_few`: whether `FEW_RETRIES` are enough.
 
-        Raises: RetriesExhaustedError if the operation has used up its retries or its time.
+        Raises: RetriesExhaustedError if the policy allows no further retry.
         """
         policy, now = self._policy, self._clock()
-        # 1. The outage began with the first failure, or with that of the enclosing call if both are limited by time.
+        # 1. The outage began with this operation's first failure, or with that of the enclosing call if both are limited by time.
         if self.began is None:
             outer = self._outer
             is_timed = outer is not None and None not in (outer._policy.max_outage_ms, policy.max_outage_ms)
@@ -186,18 +191,18 @@ class Failures:
         return pause
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the next try. Time in which this process was suspended does not count as part of the outage."""
+        """Wait until the next attempt. Time in which this process was suspended does not count as a part of the outage."""
         until = self._clock() + seconds
         await asyncio.sleep(seconds)
         if self.began is not None:
             self.began += suspended_seconds(self._clock() - until)
 
     def on_success(self) -> None:
-        """Start to count again from zero."""
+        """Count failures from zero again."""
         self.end(is_success=True)
 
     def end(self, *, is_success: bool = False) -> None:
-        """Forget the failures. Unless `is_success`, the log does not say that the service is back."""
+        """Forget the failures. `is_success`: whether the log may say that the service answers again."""
         if self.began is not None:
             OUTAGES.on_end(self, is_success=is_success)
         self.count, self.began = 0, None
@@ -220,17 +225,17 @@ def suspended_seconds(late: float) -> float:
 # --- the log of outages -------------------------------------------------------------------------------------------------------------
 
 GRACE_SECONDS = 2.0
-"""The log does not mention a call that fails for a shorter time: it met a throttle or a lost connection."""
+"""A call that fails for less than this is not logged, because it was only throttled or has lost a connection (seconds)."""
 LINE_SECONDS = 60.0
-"""Time between two lines about an outage that lasts. It is shorter if the caller waits for a short time only."""
+"""Seconds between two lines about an outage. They are fewer if the caller waits only for a short time."""
 DAY_SECONDS = 86_400.0
-"""A call that is retried for longer is retried without end, as in a task of Spark, and the log names no time."""
+"""If a call is retried for longer than this, as in a task of Spark, the log does not say for how long (seconds)."""
 
 
 class OutageLog:
-    """Logs the outages of this process. It owns the calls that fail at present, by event loop and service.
+    """Logs the outages of this process. Keeps the calls that fail now, by event loop and service.
 
-    Any thread may call it. Calls of different jobs to the same service share its lines.
+    Any thread may call it. Calls of different jobs to the same service share a line.
     """
 
     def __init__(self) -> None:
@@ -242,13 +247,16 @@ class OutageLog:
     def on_failure(
         self, call: object, service: str, error: object, lasted: float, left: float, decided_by: str
     ) -> None:
-        """Remember that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in its event loop."""
+        """Note that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in the event loop of the
+        call.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         with self._lock:
             outages = self._of_loops.setdefault(loop, {})
             outage = outages.get(service)
-            if outage is None or not outage.calls:  # The calls of a cancelled reader are gone.
+            # The calls of an earlier outage are gone, because their readers were cancelled.
+            if outage is None or not outage.calls:
                 outage = outages[service] = _Outage(now - lasted)
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
@@ -270,7 +278,7 @@ class OutageLog:
         )
 
     def on_end(self, call: object, *, is_success: bool) -> None:
-        """Remember that a call is no longer retried. The service is back when a call has succeeded, and no other one fails."""
+        """Note that a call is no longer retried. The service answers again if this call has succeeded and no other call fails."""
         with self._lock:
             found = [
                 (loop, outages, service)
@@ -300,7 +308,7 @@ class _Outage:
 
 
 OUTAGES = OutageLog()
-"""The log of the whole process: a thousand shards that cannot be read are one outage."""
+"""The outage log of the process, shared because a thousand shards that cannot be read are one outage."""
 
 
 def duration_words(seconds: float) -> str:

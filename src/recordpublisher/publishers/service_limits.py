@@ -8,9 +8,9 @@ GET_RECORDS_BYTES = 10 * 2**20
 """The largest response, including its keys."""
 READ_BYTES_PER_SECOND = 2 * 2**20
 REFUSED_SECONDS_AFTER_LARGEST_RESPONSE = 5.0
-"""How long reads are refused after a response of 10 MiB, whether it arrived or not."""
+"""After a response of 10 MiB, reads are refused for this time, whether it has arrived or not (seconds)."""
 REFUSED_SECONDS = 1.0
-"""How long reads are refused otherwise: for the rest of a second."""
+"""In other cases reads are refused for this time: for the rest of a second."""
 ITERATOR_SECONDS = 300.0
 """How long a shard iterator is valid."""
 

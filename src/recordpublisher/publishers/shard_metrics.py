@@ -1,4 +1,4 @@
-"""ShardMetrics, the counters and gauges of one shard's reads (A1). The fetcher's shard table owns and reports them."""
+"""ShardMetrics: counters and gauges of one shard's reads (A1). The fetcher's shard table has and reports them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,7 +73,7 @@ class ShardMetrics:
         self.number_of_deaggregated_records += len(batch)
 
     def saw_distance(self, millis_behind_latest: int | None) -> None:
-        """Store how far a batch was behind the tip. None leaves the gauge unchanged."""
+        """Set how far the last batch was behind the tip (ms). None leaves the gauge unchanged."""
         if millis_behind_latest is not None:
             self.millis_behind_latest = millis_behind_latest
 
@@ -82,7 +82,7 @@ class ShardMetrics:
         setattr(self, counter, getattr(self, counter) + count)
 
     def saw_subscription(self, is_open: bool) -> None:
-        """Store whether a fan-out subscription is open. Called when one was opened or has ended."""
+        """Set whether a subscription of enhanced fan-out is open. Called when one was opened or has ended."""
         self.subscribed = int(is_open)
 
     def count_retry(self, error: Exception) -> None:

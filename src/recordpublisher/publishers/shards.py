@@ -19,7 +19,7 @@ _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class HashRange:
-    """Inclusive range of the 128-bit MD5 hash keys that a shard takes."""
+    """A range of 128-bit MD5 hash keys that a shard accepts, including both ends."""
 
     start: int = 0
     end: int = MAX_HASH_KEY
@@ -40,7 +40,7 @@ class HashRange:
 
     @property
     def middle(self) -> int:
-        """The middle key."""
+        """The hash key in the middle of the range."""
         return (self.start + self.end) // 2
 
 
@@ -51,7 +51,7 @@ class Shard:
     - `stream`: the stream's name, even if the user gave an ARN.
     - `stream_arn`: the stream's ARN if it is known.
     - `parents`: the ids of the shards that were split or merged into this one.
-    - `closed`: whether it takes no more records. A closed shard is still read to its end.
+    - `closed`: whether it accepts no more records. A closed shard is still read to its end.
     - `starting_sequence_number`: the beginning that Kinesis lists. No record has this number.
     - `is_unlisted`: whether the stream no longer lists the shard, and its publisher reads it from somewhere else.
     """
@@ -71,7 +71,7 @@ class Shard:
         return f"{self.stream}/{self.shard_id}"
 
     def begins_at(self, sequence_number: str | None) -> bool:
-        """Return whether no record of the shard lies at or before this number."""
+        """Return whether no record of the shard is at this sequence number or before it."""
         first = self.starting_sequence_number
         return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
 
@@ -86,7 +86,7 @@ class OldestRecord(msgspec.Struct, frozen=True):
 def shard_to_json(shard: Shard) -> dict[str, Any]:
     """Return a plain dict without empty entries."""
     keys = shard.hash_range
-    # The hash range is hexadecimal text, because many JSON readers lose digits of numbers above 2**53.
+    # A number would be imprecise: many JSON readers lose digits above 2**53. So the hash range is hexadecimal text.
     entries = {
         "stream": shard.stream,
         "id": shard.shard_id,
@@ -118,22 +118,21 @@ def stream_of(key: str) -> str:
 
 
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
-    """Return whether a listing was made before `shard` was created.
+    """Return whether a listing lacks `shard` because it was made before the shard was created.
 
-    Then the shard's absence from the listing does not mean that it is gone.
-
-    For the ids of other sources than Kinesis, and for an empty listing, this returns False.
+    If so, the shard's absence does not mean that it is gone. For ids of other sources than Kinesis, and for an empty listing, the result is
+    False.
     """
-    # ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers the shards of
-    # a stream in the order of creation, and the oldest expire first. So a shard that is newer than every listed one cannot have
-    # expired.
+    # Kinesis numbers the shards of a stream in the order of creation, and the oldest expire first. So if a shard is newer than every listed
+    # one, it has not expired: ListShards is eventually consistent and may lack the children of a shard at first.
     ids = [each.shard_id for each in listed if each.stream == shard.stream]
     return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id
 
 
 def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
-    """Return the first hash keys that no open shard of a listing takes, or None if the listing is complete."""
-    # The open shards of a stream take every hash key at any time. ListShards is eventually consistent, and may lack some of them.
+    """Return the first range of hash keys that no open shard of a listing accepts, or None if the listing is complete."""
+    # The open shards of a stream together accept every hash key at any time. ListShards is eventually consistent, and may lack some of
+    # them.
     next_key = 0
     for taken in sorted((shard.hash_range for shard in listed if not shard.closed), key=lambda taken: taken.start):
         if taken.start > next_key:
@@ -152,7 +151,7 @@ def is_valid_name(text: str) -> bool:
 
 def hash_key_from(text: str) -> int | None:
     """Return a hash key as a number, or None if the text is not a decimal number below 2^128."""
-    # Longer text is not converted at all, because Python's time for it grows with the square of its length.
+    # Longer text is not converted, because Python's time for it grows with the square of its length.
     if len(text) > _HASH_KEY_DIGITS or not (text.isascii() and text.isdecimal()):
         return None
     hash_key = int(text)
@@ -160,17 +159,16 @@ def hash_key_from(text: str) -> int | None:
 
 
 def written_hash_key(text: str | None) -> str | None:
-    """Return an explicit hash key from an aggregate in the form that the service uses, or None if it is not a hash key."""
-    # A producer can write any text into an aggregate. If it is not a number below 2^128, it has decided nothing.
+    """Return an explicit hash key from an aggregate in the form that the service uses. Return None if it is not a hash key."""
+    # A producer can write any text into an aggregate. If it is not a number below 2^128, it has not decided the shard.
     number = None if text is None else hash_key_from(text)
     return None if number is None else str(number)
 
 
-# Parses names and ARNs of streams, and the ARNs of their fan-out consumers.
+# Names and ARNs of streams, and the ARNs of consumers of enhanced fan-out.
 #
-# A user gives a job its streams as names, as ARNs, or as NAME=ARN. The last form gives a name of its own to one of
-# two
-# streams that have the same name in different regions or accounts. Records, state and metrics carry that name.
+# A user gives a job its streams as names, as ARNs, or as NAME=ARN. The last form gives a name of its own to one of two streams that have
+# the same name in different regions or accounts. Records, state and metrics have that name.
 
 _STREAM_ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):(?P<account>[^:]*):stream/[^/]+$")
 _OWN_NAME = re.compile(r"(?P<name>[a-zA-Z0-9_.-]{1,128})=(?P<arn>arn:.+)")
@@ -188,7 +186,7 @@ def arn_of(stream: str) -> str | None:
 
 
 def has_own_name(stream: str) -> bool:
-    """Return whether a stream was given as NAME=ARN."""
+    """Return whether a stream was given as NAME=ARN, so that it has a name of its own."""
     return _OWN_NAME.fullmatch(stream) is not None
 
 
@@ -219,9 +217,9 @@ def _parts_of(arn: str) -> re.Match[str]:
 
 
 class ConsumerArn(msgspec.Struct, frozen=True):
-    """A consumer's ARN: `<stream ARN>/consumer/<name>:<time of registration>`.
+    """The ARN of a registered consumer: `<stream ARN>/consumer/<name>:<time of registration>`.
 
-    The time distinguishes a consumer from an earlier one with the same name. Some servers leave it out.
+    The time distinguishes it from an earlier consumer with the same name. Some servers leave it out.
     """
 
     text: str

@@ -15,10 +15,9 @@ DEAD_LETTER = "dead letter for"
 
 
 class SkippedRecordsLog:
-    """Logs the first skipped record at once, and later ones at most once a minute, with their number since the last line.
+    """Logs the first skipped record at once, and after that at most one line a minute, with the number of records since the last line.
 
-    In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the
-    next record.
+    In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the next record.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock | None = None, level: int = logging.WARNING) -> None:
@@ -39,7 +38,7 @@ class SkippedRecordsLog:
         *,
         how: str = "skipped",
     ) -> bool:
-        """Remember that a record was skipped. Return whether its line, with the traceback, was logged at once.
+        """Count a skipped record. Return whether it was logged at once, with its traceback.
 
         - `error`: the error that user code raised, for its traceback.
         - `shard`: the `Shard.key` of the record.
@@ -52,7 +51,7 @@ class SkippedRecordsLog:
             self._write(what, where, error)
             return True
         self._unlogged += 1
-        self._last = what, where, now  # Its error is left out, because the traceback would keep the batch in memory.
+        self._last = what, where, now  # The error is left out, because its traceback would keep the batch in memory.
         if self._unlogged == 1:
             self._write_later(self._next_at - now)
         return False
@@ -65,19 +64,19 @@ class SkippedRecordsLog:
         self._next_at, self._unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
 
     def _write_later(self, seconds: float) -> None:
-        with suppress(RuntimeError):  # There is no event loop, so the next record is logged instead.
+        with suppress(RuntimeError):  # Without an event loop the record is logged with the next one.
             asyncio.get_running_loop().call_later(seconds, self._write_last)
 
     def _write_last(self) -> None:
         if self._unlogged:
-            self._unlogged -= 1  # The line names this record, so it is not one of the others.
+            self._unlogged -= 1  # The line names this record, so the count of other records does not include it.
             what, where, at = self._last
             self._write(f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
 
 
 def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
-    """Return advice for a message about a bad record that ends the job."""
-    # Without it the record would end the job again at each start. A plugin's names may need quotes in a shell.
+    """Return what a person can do about a bad record that ends the job, for a message."""
+    # The command shows the record, because it would end the job again at each start. The names of a plugin may need quotes in a shell.
     shown = shlex.join(["recordpublisher", "tail", stream, "--shard", shard_id, "--from", sequence_number, "-n", "1"])
     return (
         f"look at it with `{shown}`, with --properties and the "

@@ -1,4 +1,4 @@
-"""Reads where a new job starts, from `flink.stream.initpos` and its timestamp."""
+"""Finds where a new job starts, from `flink.stream.initpos` and its timestamp."""
 
 import contextlib
 import re
@@ -30,7 +30,7 @@ _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 def initial_position(properties: Properties) -> StartingPosition:
-    """Return where a job without state starts. LATEST and an age are pinned to a time later (`pinned_at`, P3).
+    """Return where a job without state starts. LATEST, and a start at an age, are replaced by a time later (`pinned_at`, P3).
 
     Raises: ConfigurationError if the position or its timestamp is missing or invalid.
     """
@@ -48,7 +48,7 @@ A_START = f"TRIM_HORIZON (or earliest), LATEST, an age such as 1h, or a time: {A
 
 
 def named_start(name: str, given: datetime | timedelta | str | float, valid: str = A_START) -> StartingPosition:
-    """Return the start that an argument or option `name` gives, in the words of `flink.stream.initpos`.
+    """Return the start that is given by the argument or option `name`, in the words of `flink.stream.initpos`.
 
     Raises: ConfigurationError that names `name`, if the start is invalid.
     """
@@ -59,7 +59,7 @@ def named_start(name: str, given: datetime | timedelta | str | float, valid: str
 
 
 def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosition:
-    """Return where a job without state starts, and check that a start time has passed by this machine's clock.
+    """Return where a job without state starts, after a check that a start at a time is not in the future by this machine's clock.
 
     Raises: ConfigurationError if the start is invalid or lies in the future (`refuse_future`).
     """
@@ -82,7 +82,7 @@ def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CL
 def check_end(
     name: str, given: object, end_ms: int, *, start_ms: int | None = None, now_ms: int | None = None, clock: str = ""
 ) -> None:
-    """Check that the end of a read is not before its start and not in the future. Each check is made if the other time is given.
+    """Check that the end of a read is not before its start, if `start_ms` is given, and not in the future, if `now_ms` is given.
 
     Times are epoch ms. `now_ms` is the time of the clock that `clock` names.
 
@@ -96,8 +96,8 @@ def check_end(
 
 
 def from_the_oldest(properties: Properties) -> Properties:
-    """Return the properties, with TRIM_HORIZON if no start is given."""
-    # The default is the tip, and a read from the tip to the tip would be empty.
+    """Return the properties. If no start is given, add TRIM_HORIZON."""
+    # Without this, a read with an end would start at the tip, which is the default, and would be empty.
     is_given = properties.is_set(INITIAL_POSITION)
     return properties if is_given else properties.merged({INITIAL_POSITION.key: PositionType.TRIM_HORIZON.value})
 
@@ -139,8 +139,8 @@ def age_ms(name: str, given: str) -> int:
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Return the time in epoch ms, parsed by the given format (in UTC if that has no zone), or else like any other time."""
-    # The format is tried first, so `20231114` can be a date, as in Flink.
+    """Return the start timestamp in epoch ms: parsed by the format that is given (in UTC if that has no zone), else like any other time."""
+    # The format is tried first, because as in Flink `20231114` can be a date.
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
         with contextlib.suppress(ValueError):
@@ -162,7 +162,7 @@ def _strptime_format(properties: Properties) -> str:
         raise ConfigurationError(
             INITIAL_TIMESTAMP_FORMAT.key, java, "a SimpleDateFormat with each field once", reason=reason
         )
-    if _FIELDS["y"] not in parts:  # Java would take 1970, and Python 1900, with a DeprecationWarning.
+    if _FIELDS["y"] not in parts:  # Without a year Java would take 1970, and Python 1900 with a DeprecationWarning.
         raise ConfigurationError(
             INITIAL_TIMESTAMP_FORMAT.key,
             java,

@@ -1,6 +1,7 @@
-"""Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, refuses code that would never run, logs its errors.
+"""Calls user code (handlers, callbacks, deserialisers): awaits what must be awaited, refuses code that would never run, and logs its
+errors.
 
-It also names the method of a plugin that fails or does not return, and abandons tasks that do not end after their cancellation.
+It also names the method of a plugin that fails or does not return, and continues without tasks that do not end after their cancellation.
 """
 
 import asyncio
@@ -25,11 +26,11 @@ from .log_fields import about, notes_of, repr_of, text_of
 
 
 class UserFunction:
-    """A function of the user. An async function is awaited; a plain one runs in a thread.
+    """Calls a function of the user: an async function is awaited, and a plain one runs in a thread.
 
-    If a plain function returns an awaitable, or a future of threads or processes, that is awaited as well.
+    If a plain function returns an awaitable, or a future of threads or processes, that is awaited too.
 
-    `threads` runs plain functions; if it is None, the threads of the event loop do.
+    - `threads`: runs plain functions; if it is None, the event loop's threads do.
 
     Raises: ConfigurationError if `check_user_function` refuses the function.
     """
@@ -63,9 +64,9 @@ class UserFunction:
             raise RuntimeError(f"the function raised {type(error).__name__}, whose attributes cannot be read") from None
         except (asyncio.CancelledError, GeneratorExit):
             raise
-        except BaseException as error:  # At SystemExit, for example, the event loop would end silently.
+        except BaseException as error:  # For example SystemExit, which would end the event loop without a message.
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise  # It may be Ctrl-C, which no other thread gets.
+                raise  # This may be Ctrl-C, which no other thread receives.
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
     async def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
@@ -76,15 +77,16 @@ class UserFunction:
     def _call(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
-        except StopIteration as error:  # The future of a thread cannot hold it, so the caller would wait for ever.
+        except StopIteration as error:
+            # A thread's future cannot hold StopIteration, so the caller would wait for ever.
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
 async def _await_result(result: Any) -> Any:
-    """Return a function's result, awaited if it is awaitable. Raises: TypeError if it is a generator, whose code never ran."""
+    """Return a function's result; if it is awaitable, await it. Raises: TypeError if it is a generator, whose code has not run."""
     if inspect.isawaitable(result):
         return await result
-    if isinstance(result, Future):  # It comes from a pool of the user's own.
+    if isinstance(result, Future):  # The future comes from a pool of the user.
         return await asyncio.wrap_future(result)
     if isinstance(result, _NEVER_RUN):
         refuse_unrun_results([result])
@@ -92,7 +94,9 @@ async def _await_result(result: Any) -> Any:
 
 
 class AsyncPort:
-    """A port whose async methods must be async in each subclass. A plain `def write` would fail later, with a message about None."""
+    """Base class of a port. It refuses a subclass that implements an async method as a plain one: a plain `def write` would fail only
+    later, with a message about None.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Check the methods of a subclass. Raises: TypeError if a method is not async although the port's method is."""
@@ -106,12 +110,12 @@ class AsyncPort:
 
 
 class ForeignExitError(RuntimeError):
-    """Foreign code called `sys.exit`. This would have ended the process as if its work were done."""
+    """User code or a plugin called `sys.exit`. That would have ended the process as if its work were finished."""
 
 
 @contextmanager
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
-    """Import or call foreign code, and turn its SystemExit into an error.
+    """Turn a SystemExit of the `with` block, which imports or calls code of a user or plugin, into an error.
 
     - `is_import`: whether the block imports a module, which the caller's message names. If not, the error names the function.
 
@@ -160,7 +164,9 @@ def check_user_function(
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Return whether calling `function` returns a coroutine. It may be a partial function, or an object with an async `__call__`."""
+    """Return whether calling `function` returns a coroutine. The function may be a partial function, or an object with an async
+    `__call__`.
+    """
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
@@ -190,7 +196,7 @@ def refuse_unrun_results(results: Sequence[Any]) -> None:
         result = next(result for result in results if isinstance(result, _NEVER_RUN))
         for each in results:
             if isinstance(each, types.CoroutineType):
-                each.close()  # Otherwise Python would warn as well.
+                each.close()  # Closed, because Python would also warn of a coroutine that never ran.
         raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
 
 
@@ -202,7 +208,7 @@ def _article(result: object) -> str:
 # --- errors of user code ------------------------------------------------------------------------------------------------------------
 
 MAX_REASON = 1_000
-"""The most characters of an error that go into a message or a log line."""
+"""The most characters of an error's message that go into a message or a log line."""
 _OWN_CODE = str(Path(__file__).parents[1])
 _PYTHONS_CODE = sysconfig.get_path("stdlib")
 _LOGGED = "_recordpublisher_logged"
@@ -223,11 +229,12 @@ def log_user_error(
 
     - `shard`: the `Shard.key` of the record.
     - `sequence_number`: the sequence number of the record, or of the first one.
-    - `is_told`: whether an earlier line has the traceback, so that this one has none.
+    - `is_told`: whether an earlier line has the traceback, so that this one need not have it.
     """
     trace = None if is_told else for_log(error)
     log.error("%s", message, exc_info=trace, extra=about(shard, sequence_number, error))
-    object.__setattr__(error, _LOGGED, True)  # A class of the user may forbid changes, as a frozen dataclass does.
+    # Set in this way because a user's error class may forbid changes, as a frozen dataclass does.
+    object.__setattr__(error, _LOGGED, True)
 
 
 def was_logged(error: BaseException) -> bool:
@@ -238,11 +245,11 @@ def was_logged(error: BaseException) -> bool:
 
 
 def for_log(error: BaseException) -> BaseException | None:
-    """Return the error as `exc_info` of a log line, or None if its traceback has only this library's and Python's own code.
+    """Return the error as `exc_info` of a log line. Return None if its traceback has only code of this library and of Python.
 
-    An error whose message is too long, or that cannot be shown, is replaced by another error with its traceback.
+    An error whose message is too long, or that cannot be shown, is replaced by another error with the same traceback.
     """
-    # Without code of the user, the message says everything.
+    # If no code of the user is involved, the message says everything.
     frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in causes_of(error))
     if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
         return None
@@ -253,7 +260,7 @@ def for_log(error: BaseException) -> BaseException | None:
 
 
 def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) -> bool:
-    """Return whether code of the user has raised the error or passed it on. Installed packages count only if `or_installed`."""
+    """Return whether code of the user has raised the error or passed it on. Code of installed packages counts only if `or_installed`."""
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     foreign = (file for file in files if _is_foreign(file) and not file.startswith("<frozen"))
     return any(or_installed or "site-packages" not in file for file in foreign)
@@ -276,7 +283,7 @@ def _is_foreign(file: str) -> bool:
 
 
 def _can_be_examined(error: BaseException) -> bool:
-    """Return whether the error's attributes can be read: a class of the user may raise for any of them."""
+    """Return whether the error's attributes can be read, because a user's error class may raise for any of them."""
     try:
         return all(hasattr(each, "__traceback__") for each in causes_of(error))
     except Exception:
@@ -284,7 +291,7 @@ def _can_be_examined(error: BaseException) -> bool:
 
 
 def _can_be_shown(error: BaseException) -> bool:
-    """Return whether `logging` can show the error. Otherwise `logging` itself would raise."""
+    """Return whether `logging` can show the error. If it cannot, `logging` itself would raise."""
     try:
         traceback.TracebackException.from_exception(error, lookup_lines=False)
     except Exception:
@@ -324,11 +331,11 @@ def line_in_user_code(task: asyncio.Task[Any], below: types.FrameType | None = N
 
 
 def running_line(frame: types.FrameType | None) -> str:
-    """Return the file and line at which a thread is, from its innermost frame: in the user's code, or else in this library's."""
+    """Return the file and line at which a thread is, from its innermost frame in the user's code, or else in this library's."""
     frames = []
     while (
         frame is not None and frame.f_code.co_filename != asyncio.events.__file__
-    ):  # the loop, which calls everything else
+    ):  # The search ends at the event loop, which has called everything else.
         frames.append(frame)
         frame = frame.f_back
     users, last, _ = _innermost(reversed(frames))
@@ -343,7 +350,8 @@ def _waiting_frames(task: asyncio.Task[Any]) -> Iterator[types.FrameType]:
             yield frame
         following = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
         if following is None and type(coroutine).__name__.startswith("async_generator_"):
-            # A step of an async generator has no attribute for its generator, in which the code waits.
+            # A step of an async generator has no attribute that refers to its generator, so the generator is found through the garbage
+            # collector.
             following = next((each for each in gc.get_referents(coroutine) if inspect.isasyncgen(each)), None)
         coroutine = following
 
@@ -371,13 +379,14 @@ def _is_pythons(file: str) -> bool:
 
 log = logging.getLogger("recordpublisher.run")
 SLOW_SECONDS = 10.0
-"""How long a call of a plugin may take before a log line says where it waits."""
+"""If a call of a plugin takes longer than this, a log line says where it waits (seconds)."""
 LONGEST_PAUSE_SECONDS = 600.0
-"""The longest time between two such lines. The pause doubles with each line."""
+"""The longest time between two such lines (seconds). The pause doubles with each line."""
 
 
 class PluginCall:
-    """Names a method of a plugin while it is called: `with PluginCall(factory, "discover", "orders"): await factory.discover(...)`.
+    """A context manager that names a plugin's method while it is called: `with PluginCall(factory, "discover", "orders"): await
+    factory.discover(...)`.
 
     - A call that does not return is logged after `SLOW_SECONDS`, and again after pauses that double, with the line of the plugin's code at
       which it waits. Code of this library logs itself what it waits for.
@@ -498,12 +507,13 @@ def slow_calls(plugin: object) -> list[str]:
 
 
 def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
-    """Return the error to raise instead of an exception that would end a task without a word, or None if it may pass.
+    """Return the error to raise instead of an exception that would end a task without a message. Return None if the exception may pass.
 
     - A CancelledError may pass only if the running task was cancelled.
-    - Of the others that are not Exceptions, SystemExit may pass, which commands report, and KeyboardInterrupt, which is logged here.
+    - SystemExit may pass, because commands report it, and KeyboardInterrupt, which is logged here. Other exceptions that are not Exceptions
+      may not.
 
-    - `name`: what has raised it.
+    - `name`: what has raised the exception, for the message.
     """
     if isinstance(error, asyncio.CancelledError):
         if _is_being_cancelled():
@@ -513,7 +523,7 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
         return None
     frame, line = [*traceback.walk_tb(error.__traceback__)][-1]
     words = f"{name} raised {describe_error(error)} at {frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
-    if isinstance(error, KeyboardInterrupt):  # It may be Ctrl-C.
+    if isinstance(error, KeyboardInterrupt):  # This may be Ctrl-C, so it must pass.
         log.error("%s, which ends the process", words)
         return None
     return PluginError(f"{words}: raise a subclass of Exception")
@@ -522,7 +532,7 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
 def _is_being_cancelled() -> bool:
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no event loop runs in this thread
+    except RuntimeError:  # There is no event loop in this thread.
         return False
     return task is not None and task.cancelling() > 0
 
@@ -530,14 +540,14 @@ def _is_being_cancelled() -> bool:
 # --- tasks of user code that do not end ----------------------------------------------------------------------------------------------
 
 LEFT_BEHIND: set[asyncio.Task[Any]] = set()
-"""Tasks that did not end although they were cancelled. They are kept, because Python would run their code once more to discard them."""
+"""Tasks that did not end although they were cancelled. They are kept, because to discard them Python would run their code once more."""
 
 
 async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[asyncio.Task[Any]]:
-    """Wait until these cancelled tasks have ended. Return those that have not ended after `seconds`, which are left behind.
+    """Wait until these cancelled tasks have ended. Return those that have not ended after `seconds`: the job continues without them.
 
-    When the event loop closes, it waits for all of its tasks, but no longer for those. A task that is left behind keeps its code
-    running as long as the loop runs, because no code can be stopped from outside. Errors that tasks raise at their end are not logged.
+    When the event loop closes, it waits for all of its tasks except these. Their code continues to run as long as the loop runs, because no
+    code can be stopped from outside. Errors that the tasks raise at their end are not logged.
     """
     running = {task for task in tasks if not task.done()}
     if not running:
@@ -545,15 +555,18 @@ async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> li
     try:
         ended, hung = await asyncio.wait(running, timeout=seconds)
     except asyncio.CancelledError:
-        await asyncio.wait(running, timeout=seconds)  # The caller closes what the tasks use, so they must have ended.
+        # The tasks must have ended, because the caller closes what they use.
+        await asyncio.wait(running, timeout=seconds)
         raise
     for task in ended:
         if not task.cancelled():
-            task.exception()  # Otherwise asyncio would log it with a traceback: the task was given up.
+            # Retrieved, because otherwise asyncio would log the error of this task, which was cancelled, with a traceback.
+            task.exception()
     for task in hung:
         LEFT_BEHIND.add(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
-        asyncio._unregister_task(task)  # for tasks of third parties; `asyncio.run` waits for registered tasks
+        # `asyncio.run` waits for registered tasks. This call removes the task from them, even a task of another library.
+        asyncio._unregister_task(task)
     return list(hung)
 
 
@@ -565,13 +578,14 @@ class Closeable(Protocol):
 
 
 GRACE_SECONDS = 1.0
-"""Time that a call gets to end after it was cancelled."""
+"""The time in which a call must end after it was cancelled (seconds)."""
 
 
 async def close_or_leave(plugin: Closeable, seconds: float, note: str | None = None) -> None:
-    """Close a plugin. If its `close` takes longer than `seconds`, log an error, cancel it, and leave it behind if it does not end then.
+    """Close a plugin. If its `close` takes longer than `seconds`, log an error and cancel it; if it does not end then, continue without
+    it.
 
-    - `note`: the note of an error, as of `PluginCall`.
+    - `note`: the note of an error, as in `PluginCall`.
 
     Raises: the error of `close`.
     """

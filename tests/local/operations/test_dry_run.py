@@ -57,5 +57,5 @@ async def test_an_endpoint_that_ignores_the_parameter_is_told_from_one_that_know
         async def call(self, api, **parameters):
             return {"ShardIterator": "1"}
 
-    with pytest.raises(FatalKinesisError, match="the endpoint does not know the parameter DryRun"):
+    with pytest.raises(FatalKinesisError, match="the endpoint ignored the parameter DryRun"):
         await ManagementClient(Properties(), transport=Ignoring()).dry_run("GetShardIterator")

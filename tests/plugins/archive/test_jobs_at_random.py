@@ -189,7 +189,9 @@ class Losses(logging.Handler):
 
     def emit(self, record):
         text = record.getMessage()
-        self.count += any(words in text for words in ("past retention and lost", "continuing because", "is not known"))
+        self.count += any(
+            words in text for words in ("past retention and lost", "continues because", "not known whether")
+        )
 
 
 class Schedule:

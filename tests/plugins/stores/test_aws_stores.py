@@ -210,7 +210,7 @@ async def test_a_response_without_what_it_must_have_may_be_asked_for_again(locat
 )
 async def test_a_page_that_names_itself_as_the_next_one_is_an_error(location, page):
     async with store_that_reads(location, *[response_bounded_responses(page)] * 3) as store:
-        with pytest.raises(StoreUnavailableError, match="the same page comes again and again"):
+        with pytest.raises(StoreUnavailableError, match="returns the same page again and again"):
             await store.list_names("")
 
 

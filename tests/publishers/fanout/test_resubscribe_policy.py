@@ -94,7 +94,7 @@ def test_repeated_registrations_are_limited():
         policy.on_event()
         for _ in range(5):
             policy.on_reregistered(ARN)
-        with pytest.raises(ConsumerError, match="vanished 6 times"):
+        with pytest.raises(ConsumerError, match="was deregistered 6 times"):
             policy.on_reregistered(ARN)
 
     recovered(act)
@@ -149,7 +149,7 @@ def test_f10_what_will_end_the_job_is_a_warning_once_before(call, most, caplog):
 
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"{most // 2 + 1} times in a row" in warning
-    assert f"; {most - most // 2 - 1} more end this one" in warning
+    assert f". After {most - most // 2 - 1} more the job ends" in warning
 
 
 def test_time_in_which_the_process_was_suspended_uses_no_retries():

@@ -1,6 +1,7 @@
 """Turns the responses of one shard into batches of user records (S4).
 
-It expands KPL aggregates, and passes other records unchanged. `ResponseBatches` describes the steps for one response.
+It expands KPL aggregates into their sub-records, and passes other records unchanged. `ResponseBatches` describes the steps for one
+response.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..shards import HashRange, Shard, hash_key_from
 from ..skipped_records_log import SkippedRecordsLog
 from .kpl_format import STEP, LongAggregate, SubRecords, parse_aggregate
 
-try:  # CPython's own MD5 is five times as fast as OpenSSL's for short keys. For whole messages OpenSSL's is faster.
+try:  # CPython's own MD5 is five times as fast as OpenSSL's for short keys. OpenSSL's is faster for whole messages.
     from _md5 import md5  # type: ignore[import-not-found]
 except ImportError:
     from hashlib import md5
@@ -44,25 +45,26 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""A batch that takes this much memory (P6) gets no more sub-records. They go into the next batch."""
+"""The memory of a batch (bytes, P6) from which no more sub-records are added to it. They go into the next batch."""
 STEP_BYTES = 2**20
-"""Bytes of messages that are verified and parsed in one step, in about the same time as `STEP` sub-records."""
+"""How many bytes of messages are verified and parsed in one step. That takes about as long as `STEP` sub-records."""
 _WHY_DROPPED = (
-    "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; a producer of another kind that "
-    "aggregates must do so too, or put only keys of one shard into one record"
+    "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; another "
+    "producer that aggregates must do so too, or put only keys of one shard into one record"
 )
 
 
 class Deaggregator:
-    """Expands the aggregates of one shard, in order. Sub-records whose hash key belongs to another shard are dropped or kept.
+    """Expands the aggregates of one shard, in order. A sub-record is foreign if its hash key belongs to another shard; it is dropped or
+    kept.
 
-    It owns the hash range of the shard, and whether sub-records are still checked against the range. If an explicit hash
-    key is not a number below 2^128, it is ignored, and the partition key decides.
+    It keeps the hash range of the shard, and whether sub-records still have to be checked against the range. If an explicit hash key is not
+    a number below 2^128, it is ignored, and the partition key decides.
 
-    `foreign_sub_records` decides what happens to foreign sub-records. It is asked at most twice for each response: for misplaced and
-    for other records. It receives the latest arrival of the response's records (epoch ms), and whether the record is misplaced. After
-    it has once answered that keys do not decide the shard (AUTO record distribution), every sub-record is kept without a check. Without
-    it they are dropped.
+    `foreign_sub_records` decides what happens to foreign sub-records; without it they are dropped. It is called at most twice for each
+    response: for records that are themselves misplaced, and for others. It receives the latest arrival of the response's records (epoch
+    ms), and whether the record is misplaced. Once it has answered that keys do not decide the shard (AUTO record distribution), every
+    sub-record is kept without a check.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Deaggregator:
     def batches(
         self, response: ReadResponse, read_position: SequenceNumber | None, start: StartingPosition
     ) -> ResponseBatches:
-        """Return the batches of a response that was read from `start`, and count the response.
+        """Return the batches of a response that was read from `start`, and count the response in the metrics.
 
         `read_position` is the position after the response.
         """
@@ -96,11 +98,11 @@ class Deaggregator:
         """Return for each sub-record whether its hash key belongs to the shard, or None if every key does."""
         if self._takes_all:
             return None
-        # Many sub-records share few keys, so each key of a table is hashed once.
+        # A few keys are shared by many sub-records, so each key of a table is hashed only once.
         by_key = _results_for_table(self._are_keys_owned, parts.partition_keys, parts.key_indexes)
         if parts.hash_key_indexes is None:
             if not isinstance(by_key, dict) and all(by_key):
-                return None  # The usual case: no index needs to be looked up.
+                return None  # In the usual case every key belongs to the shard, and no index needs to be looked up.
             owned = [by_key[index] for index in parts.key_indexes]
         else:
             by_hash_key = _results_for_table(
@@ -114,9 +116,9 @@ class Deaggregator:
         return None if all(owned) else owned
 
     def choose_kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
-        """Return for each sub-record whether it is kept, or None to keep all. Count and log the others."""
+        """Return for each sub-record whether it is kept, or None to keep all. Sub-records that are dropped are counted and logged."""
         if decision is ForeignSubRecords.DROP:
-            # Nothing is lost: the KPL sends these sub-records again, to their own shard.
+            # Dropping them loses nothing, because the KPL sends these sub-records again, to their own shard.
             self.metrics.add("foreign_sub_records", owned.count(False))
             self._dropped_log.skipped(
                 f"{owned.count(False)} of {len(owned)} sub-records of the aggregate {record.sequence_number} of {self.shard.key}",
@@ -124,14 +126,14 @@ class Deaggregator:
                 shard=self.shard.key,
             )
             return owned
-        # A stream that has used AUTO once may still have records of that time, so its sub-records are never checked again.
+        # If a stream has used AUTO once, it may still have records of that time, so its sub-records are no longer checked.
         self._takes_all = decision is ForeignSubRecords.KEEP
         if decision is ForeignSubRecords.KEEP_UNCHECKED:
             self.metrics.add("unchecked_sub_records", owned.count(False))
         return None
 
     def is_due_to_yield(self, sub_records: int, size: int) -> bool:
-        """Count work, and return whether the event loop should run other tasks now (F1). The caller then awaits `asyncio.sleep(0)`.
+        """Count work, and return whether the event loop should now run other tasks (F1). If so, the caller awaits `asyncio.sleep(0)`.
 
         `sub_records` were expanded from `size` bytes of messages.
         """
@@ -156,26 +158,26 @@ async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRe
 def _results_for_table(
     work: Callable[[Sequence[str]], list[T]], table: Sequence[str], indexes: Sequence[int | None]
 ) -> list[T] | dict[int, T]:
-    """Return the results of `work` for a table's keys, by index."""
+    """Return the results of `work` for the keys of a table, by the index of each key."""
     if len(table) <= STEP:
         return work(table)
-    # All keys of a longer table would take longer than a step, so only the keys that `indexes` use are worked on.
+    # With a long table, working on all keys would take longer than a step, so only the keys that `indexes` use are worked on.
     used = [index for index in set(indexes) if index is not None]
     return dict(zip(used, work([table[index] for index in used]), strict=True))
 
 
 class ResponseBatches:
-    """The batches of one response, in order. Owns the part of the response that is not expanded yet.
+    """The batches of one response, in order. Keeps the part of the response that is not expanded yet.
 
-    A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made
-    when the reader asks for it. Only the last batch may be at the tip, and only it carries the child shards.
+    A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made when the
+    reader asks for it. Only the last batch may be at the tip, and only it has the child shards.
 
     The steps for a response with aggregates:
 
-    1. `__init__` looks whether there is an aggregate. Without one the records are the batch.
+    1. `__init__` finds out whether there is an aggregate. If there is none, the records are the batch.
     2. `_take_records` takes plain records and short aggregates, up to a full batch or a long aggregate.
     3. `_open` checks a long aggregate, and `_take_step` takes `STEP` of its sub-records at a time.
-    4. Foreign sub-records are found by the deaggregator, and dropped or kept by the decision for this response.
+    4. The deaggregator finds foreign sub-records. They are dropped or kept, as decided for this response.
     5. `_batch_so_far` or `_last_batch` makes the batch.
 
     `done`: the sub-record up to which an aggregate was read before (P2), or None if the position is not inside an aggregate.
@@ -192,11 +194,11 @@ class ResponseBatches:
         has_aggregates = raw.has_aggregates
         self._deaggregator = deaggregator
         self._plain = None if has_aggregates else raw
-        # Records are taken from the end of this list, so that their memory is freed after expansion.
+        # Records are taken from the end of this list, so that the memory of each is freed after it was expanded.
         self._reversed = list(reversed(raw.records)) if has_aggregates else []
-        self._record: UserRecord  # This is the record that was taken last.
+        self._record: UserRecord  # The record that was taken last.
         self._opened: OpenAggregate | None = None
-        # Arrivals are needed only with aggregates: making this column costs 60 ns a record.
+        # Arrivals are only needed if there are aggregates, because making this column costs 60 ns for each record.
         self._last_arrival_ms = raw.arrival_millis[-1] if has_aggregates else 0
         self._latest_arrival_ms = max(raw.arrival_millis) if has_aggregates else 0
         self._decisions: dict[bool, ForeignSubRecords] = {}
@@ -226,7 +228,7 @@ class ResponseBatches:
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """Return the next batch of user records. It may end after a short aggregate, and after each step of a long one."""
+        """Return the next user records, as a batch. It may end after a short aggregate, or after any step of a long one."""
         expanded = ExpandedRecords()
         while self._opened is not None or self._reversed:
             if self._opened is None:
@@ -238,8 +240,10 @@ class ResponseBatches:
         return self._last_batch(expanded.records(), expanded.raw_count, expanded.raw_bytes)
 
     async def _take_records(self, expanded: ExpandedRecords) -> None:
-        """Take plain records and short aggregates, up to a full batch or a long aggregate. A long aggregate is open afterwards."""
-        # Most responses consist of short aggregates, so one of them costs as few calls as possible.
+        """Take plain records and short aggregates, up to a full batch or a long aggregate. In the second case the long aggregate is
+        opened.
+        """
+        # This loop makes as few calls as possible, because most responses consist of short aggregates.
         raw, done, deaggregator = self._reversed, self._done, self._deaggregator
         while raw and self._opened is None:
             self._record = record = raw.pop()
@@ -251,7 +255,7 @@ class ResponseBatches:
                 if done is not None and record.sequence_number == done.sequence:
                     first = done.sub_sequence + 1
                     owned = [False] * first + (owned or [True] * len(aggregate.data))[first:]
-                # Sub-sequence numbers count dropped sub-records as well, so they are the same for every reader.
+                # Dropped sub-records are numbered too, so that sub-sequence numbers are the same for every reader.
                 expanded.add(aggregate.columns(record, 0, owned), len(record.data), raw_count=1)
                 if deaggregator.is_due_to_yield(len(aggregate.data), len(record.data)):
                     await asyncio.sleep(0)
@@ -262,13 +266,13 @@ class ResponseBatches:
                     expanded.add_plain(record, done)
                 else:
                     expanded.count_long_aggregate()
-            # A full batch ends here. Otherwise it could end at a long aggregate of which nothing was read, and its position
-            # would be after the aggregate.
+            # If a full batch did not end here, it could end at a long aggregate of which nothing was read, and its position would be after
+            # the aggregate.
             if expanded.held_bytes >= MAX_BATCH_BYTES and expanded.is_full:
                 return
 
     async def _open(self, aggregate: LongAggregate, record: UserRecord) -> OpenAggregate | None:
-        """Open a long aggregate behind the sub-records that are done. Return None if the record is a plain one."""
+        """Open a long aggregate after the sub-records that were read before. Return None if the record is not a valid aggregate."""
         if not await aggregate.is_valid():
             return None
         is_misplaced = self._deaggregator.find_owned(aggregate.read(0, 1)) is not None
@@ -277,7 +281,7 @@ class ResponseBatches:
         return OpenAggregate(record, aggregate, is_misplaced, min(first, aggregate.length))
 
     async def _take_step(self, expanded: ExpandedRecords, opened: OpenAggregate) -> None:
-        """Take the next step of sub-records of a long aggregate, and let the event loop run other tasks."""
+        """Take the next `STEP` sub-records of a long aggregate, then let the event loop run other tasks."""
         bytes_before = opened.done_bytes
         first, parts = opened.read_step()
         owned = self._deaggregator.find_owned(parts)
@@ -291,9 +295,10 @@ class ResponseBatches:
     async def _decide(self, is_misplaced: bool) -> ForeignSubRecords:
         """Return what happens to the foreign sub-records of one record of this response.
 
-        `is_misplaced` says that the record's first sub-record is foreign: producers give its hash key to the whole record.
+        `is_misplaced`: whether the record's first sub-record is foreign. Producers put a record by the hash key of its first sub-record, so
+        the record is then itself in a wrong shard.
         """
-        # The decision may need a call to the service, so it is made once for each response.
+        # The decision may need a call to the service, so it is made only once for each response.
         if is_misplaced not in self._decisions:
             self._decisions[is_misplaced] = await self._deaggregator.foreign_sub_records(
                 self._latest_arrival_ms, is_misplaced
@@ -301,7 +306,7 @@ class ResponseBatches:
         return self._decisions[is_misplaced]
 
     def _batch_so_far(self, expanded: ExpandedRecords) -> RecordBatch:
-        """Make a batch after which more of the response is to come."""
+        """Return a batch of what was expanded so far; more of the response follows in later batches."""
         position = SequenceNumber(self._record.sequence_number) if self._opened is None else self._opened.position
         return RecordBatch(
             self._deaggregator.shard,
@@ -328,7 +333,7 @@ class ResponseBatches:
 
 
 class OpenAggregate:
-    """A long aggregate that is being expanded. Owns how many of its sub-records are `done`."""
+    """A long aggregate that is being expanded. `done`: number of its sub-records that were read."""
 
     def __init__(self, record: UserRecord, aggregate: LongAggregate, is_misplaced: bool, done: int) -> None:
         self.record = record
@@ -337,7 +342,7 @@ class OpenAggregate:
         self._aggregate = aggregate
 
     def read_step(self) -> tuple[int, SubRecords]:
-        """Return the next `STEP` sub-records, which are done now, and the sub-sequence number of the first."""
+        """Return the sub-sequence number of the next sub-record, and the next `STEP` sub-records. They count as read."""
         first, parts = self.done, self._aggregate.read(self.done, self.done + STEP)
         self.done += len(parts.data)
         return first, parts
@@ -349,29 +354,32 @@ class OpenAggregate:
 
     @property
     def done_bytes(self) -> int:
-        """The record's bytes in proportion to the sub-records that are done."""
+        """The bytes of the record's data in proportion to the sub-records that were read."""
         return len(self.record.data) * self.done // max(self._aggregate.length, 1)
 
     @property
     def position(self) -> SequenceNumber:
-        """The position after the last sub-record that is done, while more sub-records are to come (P2)."""
+        """The position after the last sub-record that was read, while more of the aggregate follows (P2)."""
         return SequenceNumber(self.record.sequence_number, self.done - 1)
 
 
 class ExpandedRecords:
-    """The records of the next batch so far, as columns. A Kinesis record counts in the batch in which it begins."""
+    """The records of the next batch so far, as columns. A Kinesis record that spans two batches counts in the first one."""
 
     def __init__(self) -> None:
         self._columns: list[list[Any]] = [[] for _ in COLUMNS]
-        self._plain: list[UserRecord] = []  # These are the plain records after the last aggregate.
+        self._plain: list[UserRecord] = []  # The plain records since the last aggregate.
         self.held_bytes = 0
         """Memory of the records in bytes (P6): data before de-aggregation plus a measured overhead for each record."""
         self.raw_count = 0
 
     def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int, raw_count: int = 0) -> None:
-        """Add sub-records, as `COLUMNS`. `raw_count` Kinesis records begin with them."""
+        """Add sub-records, as `COLUMNS`.
+
+        `raw_count`: number of Kinesis records that begin with these sub-records.
+        """
         if self._plain:
-            # The plain records came before, so they become columns first. `held_bytes` includes them already.
+            # The plain records came first, so they are moved into the columns first. `held_bytes` includes them already.
             data, numbers, arrivals, *others = zip(*map(astuple, self._plain), strict=True)
             held_bytes, self._plain = self.held_bytes, []
             self.add((data, numbers, map(to_millis, arrivals), *others), 0)
@@ -383,7 +391,7 @@ class ExpandedRecords:
         self.held_bytes += raw_bytes + RECORD_OVERHEAD_BYTES * (len(self._columns[0]) - count)
 
     def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
-        """Add a record that is not an aggregate, unless it was done before."""
+        """Add a record that is not an aggregate, unless it was read before."""
         self.raw_count += 1
         self.held_bytes += len(record.data)
         if done is None or record.sequence_number != done.sequence:
@@ -419,17 +427,17 @@ def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) ->
     return [record for record in records if record.sequence_number != done.sequence]
 
 
-# --- whether keys decide the shard ------------------------------------------------------------------------------------------------
+# --- does the key of a record decide its shard? ---------------------------------------------------------------------------------------
 
 MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
-"""Least time between two requests for one stream in on-demand and in provisioned mode (seconds).
+"""The shortest time between two requests for one stream, in on-demand and in provisioned mode (seconds).
 
 An account may make 20 calls of DescribeStreamSummary a second.
 """
 FAILED_INTERVAL_SECONDS = 600.0
-"""Least time until the next request after one that failed: the permission may be granted later."""
+"""The shortest time from a request that failed to the next one (seconds). The permission may be granted in the meantime."""
 ARRIVAL_TOLERANCE_MS = 60_000
-"""How inaccurate an arrival time may be. The service guarantees nothing."""
+"""How inaccurate an arrival time may be (ms), which is an assumption, because the service guarantees nothing."""
 
 
 class ForeignSubRecords(Enum):
@@ -442,19 +450,20 @@ class ForeignSubRecords(Enum):
 
 
 class DistributionPort(Protocol):
-    """The call to the service that de-aggregation needs."""
+    """The call to the service with which it is decided what happens to foreign sub-records."""
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
         """Return how the stream (name or ARN) distributes its records now (DescribeStreamSummary)."""
 
 
 class RecordDistributionCheck:
-    """Owns what is known about one stream. AUTO is never forgotten: records that were put at that time may still be read.
+    """Finds out whether keys decide the shard of a record in one stream. If AUTO was seen once, this is kept, because records of that
+    time may still be read.
 
-    The distribution can change while the stream is read. So a response "by key" holds only for records that were put
-    before the request. For later records the request is sent again, at most every 10 s, and their shard waits for the
-    response. A stream in provisioned mode is asked about again after one second. Its mode must be changed first, so
-    this is rarely needed, and its shards hardly wait.
+    The distribution can change while the stream is read. So the answer "by key" holds only for records that were put before the request.
+    For later records the request is sent again, at most every 10 s, and their shard waits for the response. For a stream in provisioned
+    mode it may be sent again after one second. The mode must be changed before the distribution can, so this is rarely needed, and its
+    shards hardly wait.
     """
 
     def __init__(self, port: DistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
@@ -469,11 +478,11 @@ class RecordDistributionCheck:
         self._has_warned = False
 
     async def foreign_sub_records(self, arrival_ms: float, is_misplaced: bool = False) -> ForeignSubRecords:
-        """Return what to do with foreign sub-records of a record that was just read, whose arrival is `arrival_ms`.
+        """Return what happens to foreign sub-records of a record that was just read and arrived at `arrival_ms`.
 
-        If keys decide, a record goes to the shard of its own hash key, and only a reshard leaves some of its
-        sub-records outside. So a misplaced record of a stream in on-demand mode was put under AUTO, before the stream
-        was switched back. Streams in another mode are never switched.
+        If keys decide, a record goes to the shard of its own hash key, and only a reshard leaves some of its sub-records outside. So a
+        misplaced record of a stream in on-demand mode was put under AUTO, before the stream was switched back. Streams in another mode are
+        never switched.
 
         Raises: StreamNotFoundError if the stream does not exist.
         """
@@ -485,11 +494,11 @@ class RecordDistributionCheck:
         return ForeignSubRecords.KEEP_MISPLACED if is_misplaced and self._is_switchable else ForeignSubRecords.DROP
 
     async def _request_if_needed(self, arrival_ms: float) -> None:
-        """Ask the service, unless what is known holds for a record that was just read and has this arrival."""
+        """Ask the service, unless its last answer holds for a record that was just read and arrived at `arrival_ms`."""
         read_at = self._clock.monotonic()
         if self._is_known_by_key(read_at, arrival_ms):
             return
-        # The shards of a stream wait for one request: its result holds for all records that were read before.
+        # The shards of a stream share one request, because its answer holds for all records that were read before it.
         async with self._request_lock:
             if not self._is_auto and not self._has_failed_lately() and not self._is_known_by_key(read_at, arrival_ms):
                 interval = MIN_INTERVAL_SECONDS if self._is_switchable else PROVISIONED_INTERVAL_SECONDS
@@ -505,7 +514,7 @@ class RecordDistributionCheck:
         return self._clock.monotonic() < self._failed_at + FAILED_INTERVAL_SECONDS
 
     async def _request(self) -> None:
-        # The response holds from the time of the request on: the distribution may change while it is on its way.
+        # The answer holds from the time of the request on, because the distribution may change while the response is under way.
         requested_at = self._clock.monotonic()
         try:
             found = await call_with_retries(lambda: self._port.record_distribution(self._stream), self._retries)
@@ -522,8 +531,8 @@ class RecordDistributionCheck:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "cannot find out whether keys decide the shard of the records of %s, so sub-records with the key of another shard are "
-                "kept, and some may be read twice: %s",
+                "it cannot be found out whether keys decide the shard of records of %s. So sub-records with the "
+                "key of another shard are kept, and some records may be read twice: %s",
                 self._stream,
                 error,
                 extra=about(self._stream),
@@ -531,7 +540,7 @@ class RecordDistributionCheck:
 
 
 class RecordDistributionChecks:
-    """Owns, for each stream that a factory reads, the check of its record distribution."""
+    """Keeps, for each stream that a factory reads, the check whether keys decide the shard of a record."""
 
     def __init__(self, retries: RetryPolicy, clock: Clock) -> None:
         self._retries = retries
@@ -539,7 +548,7 @@ class RecordDistributionChecks:
         self._checks: dict[str, RecordDistributionCheck] = {}
 
     def check_of(self, port: DistributionPort, stream: str) -> RecordDistributionCheck:
-        """Return the check of a stream (name or ARN). All its shards share it."""
+        """Return the check of a stream (name or ARN), which all its shards share."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
         return self._checks[stream]

@@ -1,4 +1,6 @@
-"""Reads and writes the KPL's aggregation format: magic, a protobuf AggregatedRecord, MD5 (aggregation-format.md of the KPL)."""
+"""Reads and writes the KPL's aggregation format: magic bytes, a protobuf message AggregatedRecord, and its MD5 digest
+(aggregation-format.md of the KPL).
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,25 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 STEP = 4096
-"""Sub-records or keys that are handled in one step of about 2 ms. Between two steps the event loop runs other tasks (F1)."""
+"""How many sub-records or keys are handled in one step, which takes about 2 ms. Between two steps the event loop runs other tasks (F1)."""
 _DIGEST_BYTES = 16
 Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
 """The data, key indexes and explicit hash key indexes of sub-records."""
 
 
 def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
-    """Parse the aggregate in a record's data. Return None if the record is a plain one (S4, as in the KCL).
+    """Return the aggregate in a record's data, or None if the record is not one (S4, as in the KCL).
 
-    A record is plain if magic, digest or message is wrong. A short aggregate is returned as all its sub-records. A long
-    one is not checked yet: only protobuf has parsed it, in one step.
+    A record is not an aggregate if its magic bytes, digest or message are wrong. A short aggregate is returned as all its sub-records. A
+    long one is not checked yet: only protobuf has parsed it, in one step.
     """
-    # 1. Magic and digest tell an aggregate from other data.
+    # 1. Magic bytes and digest distinguish an aggregate from other data.
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
     message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.md5(message, usedforsecurity=False).digest() != digest:
         return None
-    # 2. Parse the message as columns. Record by record only if some sub-records lack a field that others have.
+    # 2. Parse the message as columns. If only some sub-records have a field, parse it record by record.
     try:
         parsed = _columns(message) or _columns_one_by_one(message)
         if parsed is None:
@@ -51,7 +53,7 @@ def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
 
 
 def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
-    """Encode an aggregate of (partition key, explicit hash key, data). Each key is stored once, in a table."""
+    """Return an aggregate of these sub-records: partition key, explicit hash key and data. Each key is stored once, in a table."""
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}
     whole = _protobuf().whole()
@@ -70,7 +72,7 @@ def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
 
 
 def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
-    """Return the 128-bit hash key that decides a record's shard."""
+    """Return the 128-bit hash key that decides the shard of a record: the explicit one, or else the MD5 of the partition key."""
     explicit = hash_key_from(explicit_hash_key or "")
     if explicit is not None:
         return explicit
@@ -78,7 +80,7 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
 
 
 class SubRecords:
-    """Consecutive sub-records of an aggregate as columns, with the two key tables that the indexes refer to.
+    """Consecutive sub-records of an aggregate as columns, and the two tables of keys to which the indexes refer.
 
     `hash_key_indexes` is None if no sub-record of the aggregate has an explicit hash key.
     """
@@ -93,8 +95,8 @@ class SubRecords:
     def columns(self, record: UserRecord, first: int, owned: Sequence[bool] | None = None) -> Iterable[Sequence[Any]]:
         """Return the sub-records that are `owned` (all if None) as `COLUMNS`.
 
-        They share sequence number and arrival. `first` is the sub-sequence number of the first sub-record. Sub-sequence
-        numbers count sub-records that are not owned as well.
+        They have the sequence number and arrival of the Kinesis record. `first` is the sub-sequence number of the first sub-record.
+        Sub-records that are not owned are numbered too.
         """
         count = len(self.data)
         keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
@@ -119,7 +121,7 @@ class SubRecords:
 
 
 class LongAggregate:
-    """An aggregate that takes more than one step. Its sub-records are read in slices, because there may be millions."""
+    """An aggregate that is too long for one step. Its sub-records are read in slices, because there may be millions."""
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class LongAggregate:
         return SubRecords(self._read(first, stop), self._keys, self._hash_keys)
 
     async def is_valid(self) -> bool:
-        """Decode the keys and check every index, step by step. Return False if a key is not UTF-8, or an index is outside its table."""
+        """Decode the keys and check every index, step by step. Return False if a key is not UTF-8, or if an index is outside its table."""
         try:
             self._keys = await in_steps(_texts, self._key_table)
             self._hash_keys = await in_steps(_texts, self._hash_key_table)
@@ -154,7 +156,9 @@ class LongAggregate:
 
 
 async def in_steps(work: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R]:
-    """Return the results of `work`, which receives the items step by step. Between two steps the event loop runs other tasks."""
+    """Return the results of `work` for the items. `work` receives `STEP` items at a time, and in between the event loop runs other
+    tasks.
+    """
     results: list[R] = []
     for first in range(0, len(items), STEP):
         results += work(items[first : first + STEP])
@@ -166,11 +170,14 @@ async def in_steps(work: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -
 # --- the protobuf message -----------------------------------------------------------------------------------------------------------
 
 _Parsed = tuple[int, Callable[[int, int], Columns], Any]
-"""The number of sub-records, a function that reads some of them, and the message with the key tables."""
+"""A parsed message: the number of sub-records, a function that returns the columns of some of them, and the message with the tables of
+keys.
+"""
 
 
 def _columns(message: bytes) -> _Parsed | None:
-    """Parse all columns at once. Return None if their lengths differ, so that they cannot be matched.
+    """Parse all columns at once. Return None if their lengths differ, because then it is unknown which values belong to which
+    sub-record.
 
     Raises: DecodeError if the message is malformed, or no sub-record has data.
     """
@@ -191,7 +198,7 @@ def _columns(message: bytes) -> _Parsed | None:
 
 
 def _columns_one_by_one(message: bytes) -> _Parsed | None:
-    """Parse record by record, because only some have an explicit hash key. Return None if a record lacks data or key.
+    """Parse sub-record by sub-record, because only some have an explicit hash key. Return None if one lacks data or key.
 
     Raises: DecodeError if the message is malformed.
     """
@@ -220,12 +227,12 @@ def _texts(keys: Sequence[bytes]) -> list[str]:
 
 
 class _Protobuf(NamedTuple):
-    """The messages of protobuf that read and write an aggregate.
+    """The classes of protobuf messages that read and write an aggregate.
 
     - `whole`: AggregatedRecord as the KPL defines it, with a message for each sub-record.
-    - `columns`: a message that parses the same bytes as columns. Its sub-record message is not repeated but the fields of the
-      sub-record are. Protobuf merges a message that occurs again with the one before and appends its repeated fields ("Last One
-      Wins"). So the parser fills three columns and makes no object for each sub-record.
+    - `columns`: a message that parses the same bytes as columns, without an object for each sub-record. In it the sub-record message is not
+      repeated, but each of its fields is. If a message occurs again, protobuf merges it with the one before and appends its repeated fields
+      ("Last One Wins"), so the fields of all sub-records end up in three columns.
     - `decode_error`: the error for a malformed message.
     """
 
@@ -236,15 +243,15 @@ class _Protobuf(NamedTuple):
 
 @functools.cache
 def _protobuf() -> _Protobuf:
-    """Return the messages."""
-    # Imported with the first aggregate, because most reading processes see none.
+    """Return the classes of protobuf messages, which are made at the first call."""
+    # Imported with the first aggregate, because most processes that read never see one.
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     from google.protobuf.message import DecodeError
 
     kinds = descriptor_pb2.FieldDescriptorProto
 
     def message(package: str, of_record: int, records: int) -> Any:
-        """Make the message class of AggregatedRecord, with the given labels for its sub-records and their fields."""
+        """Return a class for AggregatedRecord, with these labels (repeated or not) for its sub-records and for their fields."""
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
         record = file.message_type.add(name="Record")
         explicit = kinds.LABEL_REPEATED if of_record == kinds.LABEL_REPEATED else kinds.LABEL_OPTIONAL

@@ -1,8 +1,8 @@
 """Reads one shard by enhanced fan-out, with SubscribeToShard.
 
-Start at `publisher.py`. `registration.py` has the stream consumers and the settings.
+Start at `publisher.py`. `registration.py` has the registered consumers and the settings.
 
-Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or where it reads it from.
+Public: wrap `FanOutRecordPublisherFactory` to change what enhanced fan-out reads, or from where.
 """
 
 from .config import FanOutConfig

@@ -39,7 +39,7 @@ _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
 
 
 class RegistrationType(StrEnum):
-    """When the stream consumer is registered, and whether this job registers it (F8)."""
+    """When the consumer is registered, and whether this job does it (F8)."""
 
     LAZY = "LAZY"
     EAGER = "EAGER"
@@ -55,7 +55,7 @@ class DeregistrationType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The retry policy of each operation that fan-out calls."""
+    """The retry policy of each operation that enhanced fan-out calls."""
 
     subscribe: RetryPolicy = of_retries(SUBSCRIBE_RETRIES)
     describe_stream: RetryPolicy = of_retries(DESCRIBE_STREAM_RETRIES)
@@ -66,16 +66,16 @@ class Retries:
 
 
 INACTIVITY_SECONDS = 20.0
-"""A subscription without an event for this long is reopened: the service sends an event about every 5 s."""
+"""If a subscription brings no event for this time, it is opened again (seconds). The service sends an event about every 5 s."""
 UNREAD_SECONDS = 60.0
-"""A subscription that is left unread for this long under back-pressure is closed until there is capacity."""
+"""If a subscription is not read for this time, because of back-pressure, it is closed until there is room again (seconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanOutConfig:
-    """The settings of a fan-out job; time-outs are in seconds.
+    """The settings of a job that reads by enhanced fan-out; time-outs are in seconds.
 
-    `configured_arns` maps stream names, in lower case, to consumers that are registered already.
+    `configured_arns`: the consumers that are registered already, by stream name in lower case.
     """
 
     registration: RegistrationType
@@ -108,17 +108,19 @@ class FanOutConfig:
 
     @property
     def registers(self) -> bool:
-        """Whether this job registers its consumer itself."""
+        """Whether this job registers its consumer."""
         return self.registration is not RegistrationType.NONE
 
     @property
     def deregisters(self) -> bool:
-        """Whether the last user of this job's consumer deregisters it."""
+        """Whether this job's consumer is deregistered after its last use."""
         return self.registers and self.deregistration is DeregistrationType.LAST_OUT
 
     def configured_arn(self, stream: str) -> ConsumerArn | None:
-        """Return the consumer of a stream that a property sets, or None. LAZY ignores the property and looks the consumer up."""
-        # Spark lower-cases keys, so they are compared without case. If two streams differ in case only, the ARN decides.
+        """Return the consumer that a property sets for a stream, or None. With LAZY the property is ignored, and the consumer is looked
+        up by name.
+        """
+        # Keys are compared without case, because Spark lower-cases them. If two streams differ only in case, the ARN decides.
         given = self.configured_arns.get(stream.lower())
         applies = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
         return given if applies else None
@@ -126,10 +128,10 @@ class FanOutConfig:
     def check_streams(self, streams: Iterable[str]) -> None:
         """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
 
-        Raises: ConfigurationError if an ARN is missing, or a stream with a name of its own (NAME=ARN) is not registered LAZY.
+        Raises: ConfigurationError if an ARN is missing, or if a stream that was given as NAME=ARN is not registered LAZY.
         """
         streams = tuple(streams)
-        # The key of a configured ARN has the stream's real name, so it cannot be found by a name of the stream's own.
+        # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
         renamed = [stream for stream in streams if has_own_name(stream)]
         if renamed and self.registration is not RegistrationType.LAZY:
             reason = f"{renamed[0]} has a name of its own"
@@ -169,10 +171,10 @@ _ERRORS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """Names of errors that are retried without counting, like the recoverable errors of Flink's connector.
+    """The errors that are retried without being counted, as with the recoverable errors of Flink's connector.
 
-    A name is one of our error classes, a dotted Python class, or an AWS error code, which may be written as the Java
-    SDK's class name. All indices are used (the connector uses the first only). The whole chain of causes is searched.
+    A name is one of this library's error classes, a dotted Python class, or an AWS error code, which may be written as the Java SDK's class
+    name. All indices are used (the connector uses only the first). All causes of an error are searched.
     """
 
     names: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Reads one shard by enhanced fan-out: the publisher, its factory, its subscriptions, and when it subscribes again."""
+"""Reads one shard by enhanced fan-out (EFO): the publisher, its factory, its subscriptions, and when it subscribes again."""
 
 from __future__ import annotations  # KinesisClient imports the AWS SDK at its first use.
 
@@ -54,20 +54,19 @@ log = logging.getLogger(__name__)
 
 
 class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, DistributionPort, Protocol):
-    """The calls to the service that fan-out needs."""
+    """The calls to the service that enhanced fan-out needs."""
 
     async def close(self) -> None:
         """Close connections and release the client."""
 
 
 class FanOutRecordPublisher(RecordPublisher):
-    """Owns the position of the next subscription.
+    """Reads one shard through subscriptions, one after another. Keeps the position from which the next subscription starts.
 
-    It prefetches nothing: it reads an event only after the consumer has taken the last one (F1).
+    It reads nothing ahead: the next event is read only when the callback has taken the last one (F1).
 
-    One `run` is one subscription, which lasts five minutes at most. When it has ended, `ResubscribePolicy` decides
-    whether another may be opened, and when. `OpenSubscription` closes a subscription that brings nothing, or whose
-    events wait too long for the consumer.
+    One `run` is one subscription, which lasts five minutes at most. When it has ended, `ResubscribePolicy` decides whether another may be
+    opened, and when. `OpenSubscription` closes a subscription that brings nothing, or whose events wait too long for the callback.
     """
 
     def __init__(
@@ -97,16 +96,19 @@ class FanOutRecordPublisher(RecordPublisher):
         self._was_backpressured = False
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
-        """Subscribe and publish every event. Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before.
+        """Subscribe, and pass the records of every event to `consumer`.
 
-        Return CANCELLED if the registrar is stopping.
+        Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before, and CANCELLED if the registrar is stopping.
 
-        Raises: RetriesExhaustedError if the retries are used up, ConsumerError if the consumer cannot be used,
-        StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, FatalKinesisError if no retry can
-        help, ImpossibleStateError if two runs overlap, and the errors of the consumer.
+        Raises: RetriesExhaustedError if the retries are used up, ConsumerError if the registered consumer cannot be used,
+        StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, FatalKinesisError if no retry can help,
+        ImpossibleStateError if two runs overlap, and the errors of the callback `consumer`.
         """
         if self._is_running:
-            raise ImpossibleStateError(f"two runs of the publisher of {self._shard.key} at once")
+            raise ImpossibleStateError(
+                f"the publisher of {self._shard.key} was started twice at once: call `run` again only after it has "
+                "returned"
+            )
         self._is_running = True
         try:
             return await self._run(consumer)
@@ -120,7 +122,7 @@ class FanOutRecordPublisher(RecordPublisher):
         await self._resubscribe.wait()
         if self._registrar.is_stopping:
             return RunResult.CANCELLED
-        # 2. Subscribe from the position. The ARN is asked for each time, because the consumer may have been registered again.
+        # 2. Subscribe from the position. The ARN is looked up each time, because the registered consumer may have been registered again.
         arn = self._registrar.arn(self._shard.stream)
         subscription = await self._subscribe(arn)
         if subscription is None:
@@ -153,14 +155,14 @@ class FanOutRecordPublisher(RecordPublisher):
         return subscription
 
     async def _publish(self, subscription: OpenSubscription, arn: str, consumer: BatchConsumer) -> RunResult:
-        """Publish events until the subscription ends, or is of no more use."""
+        """Pass the records of each event to `consumer`, until the subscription ends or can no longer be used."""
         # 3. Read an event.
         while (event := await self._read(subscription, arn)) is not None:
             # 4. Expand its aggregates.
             is_last = _ends_the_shard(event)
             batches = self._deaggregator.batches(event, _position_after(event), self._position)
-            del event  # A name would keep its records in memory until the next event.
-            # 5. Hand its batches over, and end with the shard.
+            del event  # If a name referred to the event, its records would stay in memory until the next event.
+            # 5. Pass its batches to `consumer`, and end with the shard.
             if not await self._consume(batches, consumer, subscription):
                 return RunResult.INCOMPLETE
             if is_last:
@@ -171,29 +173,31 @@ class FanOutRecordPublisher(RecordPublisher):
         return RunResult.INCOMPLETE
 
     async def _consume(self, batches: ResponseBatches, consumer: BatchConsumer, subscription: OpenSubscription) -> bool:
-        """Hand an event's batches to the consumer, and wait. Return False if the consumer did not take all of the event.
+        """Pass the batches of an event to `consumer`, and wait for it. Return False if it did not take all of the event.
 
-        This is the back-pressure: the socket is not read in the meantime.
+        The wait is the back-pressure: the socket is not read in that time.
         """
         started = self._clock.monotonic()
         with subscription.close_if_unread():
             async for batch in batches:
                 ends = _end_positions(batch)
                 consuming = consumer(batch)
-                del batch  # Free the records as soon as the consumer does, before the next batch (P6).
+                # The records must be freed as soon as the callback frees them, before the next batch is made (P6).
+                del batch
                 returned = await consuming
                 self._position = _next_start(self._position, returned)
                 if ends is not None and returned not in ends:
-                    return False  # The next events of the subscription do not follow the returned position (P1).
+                    # The subscription is closed, because its next events do not follow the returned position (P1).
+                    return False
         self._was_backpressured = self._clock.monotonic() - started >= self._config.inactivity_timeout
         return True
 
     async def _read(self, subscription: OpenSubscription, arn: str) -> ReadResponse | None:
-        """Read the next event. Return None if the subscription ended or broke, and another may be opened."""
+        """Read the next event. Return None if the subscription ended or broke, and another one may be opened."""
         try:
             event = await subscription.next_event()
         except Exception as error:
-            # Close it first, because the search for what is gone may take long.
+            # The subscription is closed first, because finding out what is gone may take long.
             self._metrics.saw_subscription(False)
             await subscription.close()
             if isinstance(error, ResourceNotFoundError):
@@ -223,23 +227,26 @@ def _ends_the_shard(event: ReadResponse) -> bool:
 
 def _position_after(event: ReadResponse) -> SequenceNumber | None:
     """Return the position after the event: its last record, or its continuation if it is empty."""
-    # Polling could not continue from a continuation (F6), so a record's number is preferred.
+    # The number of a record is preferred, because polling could not continue after a continuation (F6).
     if event.records:
         return SequenceNumber(event.records[-1].sequence_number)
     return None if event.continuation is None else SequenceNumber(event.continuation, continuation=True)
 
 
 def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Return where to subscribe next."""
+    """Return where the next subscription starts.
+
+    `returned`: the position that the callback returned, or None.
+    """
     following = next_position(position, returned)
     if returned is not None and returned.continuation:
-        # The event was empty, so the sub-records that the filter leaves out are still to come (P2).
+        # The event had no records, so the sub-records that must be skipped are still to come (P2).
         return replace(following, skip_through=position.skip_through)
     return following
 
 
 def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
-    """Return the positions that a consumer returns if it took the whole batch, or None for a batch without records."""
+    """Return the positions that the callback returns if it took the whole batch, or None for a batch without records."""
     if not len(batch):
         return None
     last = batch.records[-1]
@@ -250,10 +257,11 @@ def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | No
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
-    """Makes the fan-out publishers of one worker. Owns one client for all shards, and the worker's references to the stream consumers.
+    """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the worker's uses of
+    registered consumers.
 
-    - `streams`: names or ARNs. They are checked at once, whether given here or to `prepare`. With EAGER their consumers
-      are also registered then. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
+    - `streams`: names or ARNs. They are checked at once, whether given here or to `prepare`. With EAGER their consumers are also registered
+      then. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
     - `ports`, `clock`, `ref_counts`, `draw`: replaced in tests.
 
     Raises: ConfigurationError if a property is invalid; with EAGER and `streams` the errors of `register_eagerly`.
@@ -287,7 +295,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check that the properties give a consumer name, or an ARN for each stream (C2). Raises: ConfigurationError if one is missing."""
+        """Check that the properties have a consumer name, or the ARN of a registered consumer for each stream (C2). Raises:
+        ConfigurationError if one is missing.
+        """
         FanOutConfig.of(properties).check_streams(streams)
 
     def prepare(self, streams: Sequence[str]) -> None:
@@ -304,14 +314,16 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> FanOutRecordPublisher:
-        """Make a publisher of `shard`, once its consumer is ACTIVE.
+        """Make a publisher of `shard`, as soon as the registered consumer is ACTIVE.
 
-        Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered,
-        KinesisError if a call fails, ConfigurationError if the registration is NONE and no consumer of the stream is
-        set.
+        Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered, KinesisError if a call
+        fails, ConfigurationError if the registration is NONE and no consumer of the stream is set.
         """
         if self._is_closed:
-            raise ImpossibleStateError("create was called on a closed fan-out factory")
+            raise ImpossibleStateError(
+                "internal error: the factory of enhanced fan-out is closed and cannot make a publisher. Please "
+                "report it"
+            )
         ports = self._ports or self._client([shard.stream_arn or shard.stream])
         registrar = self._shared_registrar(ports)
         await registrar.ensure(shard.stream, shard.stream_arn)
@@ -326,7 +338,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             await self._registrar.release(stream)
 
     def keep_shared(self) -> None:
-        """Keep the consumers registered at `close`."""
+        """Leave the consumers registered at `close`, because other processes use them or the job will."""
         if self._registrar is not None:
             self._registrar.keep_registered()
 
@@ -364,12 +376,11 @@ def register_eagerly(
 ) -> Properties:
     """Register the consumer of each stream (names or ARNs) now. Return the properties with the consumers' ARNs added.
 
-    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector.
-    Properties whose registration is not EAGER are returned unchanged. A client that is made here is closed here; given
-    `ports` stay open.
+    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector. If the registration is
+    not EAGER, the properties are returned unchanged. A client that is made here is closed here; given `ports` stay open.
 
-    Raises: ConfigurationError if a property is invalid, StreamNotFoundError if a stream does not exist, ConsumerError
-    if a consumer cannot be registered, KinesisError if a call fails.
+    Raises: ConfigurationError if a property is invalid, StreamNotFoundError if a stream does not exist, ConsumerError if a consumer cannot
+    be registered, KinesisError if a call fails.
     """
     config = FanOutConfig.of(properties)
     if config.registration is not RegistrationType.EAGER:
@@ -384,7 +395,7 @@ async def _register_consumers(
 ) -> dict[str, str]:
     ports = given or kinesis.KinesisClient(properties, streams)
     try:
-        # The registrar has reference counts of its own, because this call does not use the consumer after it has returned.
+        # This registrar has reference counts of its own, because the consumers are not used here after this call.
         registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
         for stream in streams:
             await registrar.ensure(stream_name(stream), arn_of(stream))
@@ -401,7 +412,9 @@ API = "SubscribeToShard"
 
 
 class OpenSubscription:
-    """Owns one open call of SubscribeToShard. Events are pulled, so no event of a closed subscription can reach the next one (F7)."""
+    """One open call of SubscribeToShard. The caller reads event by event, so no event of a closed subscription can be taken for one of
+    the next (F7).
+    """
 
     def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
         self._subscription = subscription
@@ -430,14 +443,15 @@ class OpenSubscription:
 
     @property
     def is_closed_unread(self) -> bool:
-        """Whether the connection was closed because it was not read for too long."""
+        """Whether the connection was closed because no event was read for too long."""
         return self._closing_unread is not None
 
     async def next_event(self) -> ReadResponse | None:
-        """Read one event from the socket. Return None if the stream ended cleanly, which does not mean the end of the shard (F2).
+        """Read one event from the socket. Return None if the stream ended without an error, which does not mean the end of the shard
+        (F2).
 
-        Raises: the port's errors; TransientError if no event came within the inactivity time-out (half-open connection,
-        F5).
+        Raises: the port's errors; TransientError if no event came within the inactivity time-out, because the connection is then probably
+        half open (F5).
         """
         try:
             async with observed_timeout(self._clock, self._config.inactivity_timeout):
@@ -445,12 +459,12 @@ class OpenSubscription:
         except StopAsyncIteration:
             return None
         except TimeoutError as error:
-            message = f"no event for {self._config.inactivity_timeout:g} s, the connection is half open"
+            message = f"no event for {self._config.inactivity_timeout:g} s, so the connection is probably lost"
             raise TransientError(API, "InactivityTimeout", message) from error
 
     @contextmanager
     def close_if_unread(self) -> Iterator[None]:
-        """Close the connection if the block takes longer than the unread time-out (F5). Nothing is read during the block."""
+        """Close the connection if the `with` block takes longer than the unread time-out (F5). Nothing is read during the block."""
         timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._close_unread)
         try:
             yield
@@ -471,13 +485,15 @@ class OpenSubscription:
 
 MAX_REREGISTRATIONS = 5
 MAX_PREEMPTIONS = 5
-MAX_REFUSALS = 12  # Refusals are at least 5 s apart, so this is about a minute. A suspension does not distort a count.
+# Refusals are at least 5 s apart, so this many take about a minute. They are counted, because a suspension of the process does not distort
+# a count.
+MAX_REFUSALS = 12
 
 
 class ResubscribePolicy:
-    """Owns one shard's count of failures in a row, and the earliest time of its next SubscribeToShard call.
+    """Decides when the next subscription of one shard may be opened. Counts failures in a row.
 
-    It knows what has happened by the calls of its `on_...` methods, and decides when `wait` returns.
+    Its `on_...` methods are called for each event, and `wait` returns when a call may be sent.
     """
 
     def __init__(
@@ -508,25 +524,25 @@ class ResubscribePolicy:
         return max(0.0, self._not_before - self._clock.monotonic())
 
     def on_call(self) -> None:
-        """Remember that a call is sent now."""
+        """Note that a call is sent now."""
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIBE_CALLS)
 
     def on_subscribed(self) -> None:
-        """Remember that a subscription was opened just now."""
+        """Note that a subscription was opened just now."""
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS)
         self._preemption.on_subscribed()
 
     def on_event(self) -> None:
-        """Reset the retry budget, because an event arrived, empty or not."""
+        """Start to count failures from zero, because an event arrived, with or without records."""
         self._failures.on_success()
         self._reregistrations = 0
 
     def on_clean_end(self) -> None:
-        """Remember that a subscription ended without an error. The next one only keeps the service's rate limits."""
+        """Note that a subscription ended without an error. The next one only has to keep the service's rate limits."""
         self._preemption.on_other_end()
 
     def on_subscribe_error(self, error: Exception, arn: str) -> None:
-        """Plan the next call after a subscription could not be opened. Raises: the error if a retry cannot help."""
+        """Decide when to call again after a subscription could not be opened. Raises: the error if a retry cannot help."""
         if isinstance(error, ResourceInUseError) and error not in self._recoverable:
             self._metrics.add("subscriptions_refused")
             self._preemption.on_in_use(arn)
@@ -535,25 +551,27 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
-        """Plan the next call after an open subscription broke.
+        """Decide when to call again after an open subscription broke.
 
-        `was_backpressured` says that the consumer had blocked the reader for long.
+        `was_backpressured`: whether `consumer` had not taken the last event for long.
 
         Raises: the error if a retry cannot help.
         """
-        if isinstance(error, ResourceInUseError):  # Another caller has opened a subscription, which ends ours.
+        # Another caller has opened a subscription with this registered consumer, which has ended this one.
+        if isinstance(error, ResourceInUseError):
             self._metrics.add("subscriptions_taken_over")
             self._preemption.on_preempted(arn)
             self._wait_until_free(error)
             return
         self._preemption.on_other_end()
         if was_backpressured and isinstance(error, TransientError):
-            self._back_off(error)  # The blocked reader may have caused the break, so it is not counted (F5).
+            # Not counted, because the connection may have broken since it was not read for long (F5).
+            self._back_off(error)
         else:
             self._plan_retry(error)
 
     def on_reregistered(self, arn: str) -> None:
-        """Remember that the consumer was gone and is registered again.
+        """Note that the registered consumer was gone and was registered again.
 
         Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row.
         """
@@ -561,17 +579,17 @@ class ResubscribePolicy:
         self._reregistrations += 1
         if self._reregistrations > MAX_REREGISTRATIONS:
             raise ConsumerError(
-                f"the consumer of {self._shard.key} vanished {self._reregistrations} times in a row without an event between, last {arn}: "
-                "someone keeps deregistering it"
+                f"the registered consumer of {self._shard.key} was deregistered {self._reregistrations} times in "
+                f"a row without an event in between, last {arn}. Find the program that deregisters it"
             )
 
     def on_unexplained_not_found(self, error: Exception) -> None:
-        """Count a failure, because the service did not find a resource that exists (it is eventually consistent)."""
+        """Count a failure: the service did not find a resource that exists, which is possible because it is eventually consistent."""
         self._preemption.on_other_end()
         self._count(error)
 
     def _plan_retry(self, error: Exception) -> None:
-        """Plan the next call after an error that is not about another caller. Raises: the error if a retry cannot help."""
+        """Decide when to call again after an error that another caller has not caused. Raises: the error if a retry cannot help."""
         if error in self._recoverable:
             self._back_off(error)
         elif isinstance(error, TransientError):
@@ -584,7 +602,7 @@ class ResubscribePolicy:
             raise error
 
     def _count(self, error: Exception) -> None:
-        """Count a failure, and wait before the next call. Raises: RetriesExhaustedError if the retries are used up."""
+        """Count a failure, and wait before the next call. Raises: RetriesExhaustedError if no more retries are allowed."""
         try:
             delay = self._failures.pause_after(error)
         except RetriesExhaustedError as over:
@@ -600,25 +618,29 @@ class ResubscribePolicy:
     def _wait(self, error: Exception, delay: float) -> None:
         self._metrics.count_retry(error)
         self._wait_at_least(delay)
-        log.info("subscribing to %s again in %.1f s: %s", self._shard.key, delay, error)
+        log.info("the next subscription to %s is opened in %.1f s, because of: %s", self._shard.key, delay, error)
 
     def _wait_until_free(self, error: Exception) -> None:
-        """Wait at least 5 s, because the service refuses calls within 5 s of another caller's success."""
-        self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())  # Jitter keeps two callers from colliding.
+        """Wait at least 5 s, because the service refuses calls for 5 s after another caller has opened a subscription."""
+        # The random part keeps two callers from colliding again.
+        self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())
         log.info(
-            "subscription to %s is in use, waiting out %g s: %s", self._shard.key, SECONDS_BETWEEN_SUBSCRIPTIONS, error
+            "the subscription to %s is in use by another caller; the next attempt is in %g s: %s",
+            self._shard.key,
+            SECONDS_BETWEEN_SUBSCRIPTIONS,
+            error,
         )
 
     def _wait_at_least(self, seconds: float) -> None:
-        """Wait at least `seconds` from now. A later time that was set before stays."""
+        """Do not call for at least `seconds` from now. If a later time was set before, it stays."""
         self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
 
 
 class SubscriptionPreemptionDetector:
-    """Owns two counts for one shard: subscriptions taken over in a row, and subscribe calls refused in a row.
+    """Counts, for one shard, subscriptions in a row that another caller took over, and subscribe calls in a row that were refused.
 
-    After a restart a subscription is taken over once or twice, which is normal. A second job with our consumer's name
-    takes over each time.
+    After a restart a subscription is taken over once or twice, which is normal. If a second job uses the same consumer name, that happens
+    each time.
     """
 
     def __init__(self, shard: Shard) -> None:
@@ -631,11 +653,11 @@ class SubscriptionPreemptionDetector:
         self._refusals = 0
 
     def on_other_end(self) -> None:
-        """Reset the count of pre-emptions, because a subscription ended for another reason."""
+        """Reset the count of subscriptions that were taken over, because one ended for another reason."""
         self._preemptions = 0
 
     def on_preempted(self, arn: str) -> None:
-        """Count that another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
+        """Count that another caller took over the subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
         self._preemptions += 1
         error = ConsumerError(
             f"the subscription to {self._shard.key} was taken over {self._preemptions} times in a row: another job uses the "
@@ -644,7 +666,9 @@ class SubscriptionPreemptionDetector:
         _warn_or_raise(error, self._preemptions, MAX_PREEMPTIONS)
 
     def on_in_use(self, arn: str) -> None:
-        """Count that the service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""
+        """Count that the service refused a subscription because the registered consumer is in use. Raises: ConsumerError after
+        MAX_REFUSALS in a row.
+        """
         self._refusals += 1
         error = ConsumerError(
             f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
@@ -654,30 +678,31 @@ class SubscriptionPreemptionDetector:
 
 
 def _warn_or_raise(error: ConsumerError, count: int, most: int) -> None:
-    """Warn once, when the count passes half of `most`. Raises: `error` at `most`."""
+    """Log a warning once, when half of `most` is exceeded. Raises: `error` at `most`."""
     if count >= most:
         raise error
-    # One or two are normal after a restart, so there is no line for them.
+    # After a restart one or two are normal, so they are not logged.
     if count == most // 2 + 1:
-        log.warning("%s; %d more end this one", error, most - count)
+        log.warning("%s. After %d more the job ends", error, most - count)
 
 
 async def resolve_not_found(
     shard: Shard, arn: str, registrar: ConsumerRegistrar, listing: ListingPort, policy: RetryPolicy
 ) -> bool:
-    """Find out what a ResourceNotFoundException is about: stream, shard or consumer. It never means the end of a shard.
+    """Find out what is gone after a ResourceNotFoundException: the stream, the shard or the registered consumer. It never means the end
+    of a shard.
 
     Return True if the consumer was gone and is registered again, False if stream, shard and consumer all exist.
 
-    Raises: StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, ConsumerError if the consumer
-    is gone and the registration is NONE.
+    Raises: StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, ConsumerError if the consumer is gone and the
+    registration is NONE.
     """
-    if registrar.arn(shard.stream) != arn:  # The reader of another shard has registered it already.
+    if registrar.arn(shard.stream) != arn:  # The reader of another shard has already registered the consumer again.
         return True
     is_listed = await call_with_retries(lambda: is_shard_listed(listing, shard), policy)
     was_consumer_gone = await registrar.reregister_if_gone(shard.stream, arn)
-    # A listing may lack a shard that exists. So the shard counts as gone only if the consumer exists: then it was the shard that the
-    # service did not find.
+    # A listing may lack a shard that exists. So the shard counts as gone only if the registered consumer exists, because then it was the
+    # shard that the service did not find.
     if not is_listed and not was_consumer_gone:
-        raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
+        raise DataLossError(f"{shard.key} is gone: it is past the stream's retention, and was not read to its end")
     return was_consumer_gone

@@ -1,7 +1,7 @@
-"""Consumers of enhanced fan-out: registers the consumer of each stream, and deregisters it with its last user (F4, F8).
+"""Registers the consumer of each stream for enhanced fan-out, and deregisters it after its last use (F4, F8).
 
-`ConsumerRegistrar` knows the consumers of one factory, `ConsumerRefCounts` the users in this process, and
-`RegistrationCalls` makes the calls.
+`ConsumerRegistrar` knows the consumers of one factory, `ConsumerRefCounts` counts their uses in this process, and `RegistrationCalls` makes
+the calls. In this file a consumer is always one that is registered with a stream.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ log = logging.getLogger(__name__)
 
 _ACCESS_DENIED = ("AccessDeniedException", "AccessDenied")
 LIMIT_PAUSE_SECONDS = 1.0
-"""Seconds between tries of a registration that was throttled: five are allowed in a second."""
+"""Seconds between two attempts of a registration that was throttled. The service allows five a second."""
 
 
 class ConsumerRegistrar:
-    """Owns the consumer ARN of every stream of one factory, and the factory's references to the consumers.
+    """Keeps the ARN of the consumer of each stream of one factory, and which consumers the factory uses.
 
-    All shards of a stream see a new ARN as soon as one of them has registered the consumer again.
+    If one shard registers the consumer again, all shards of the stream see the new ARN at once.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ConsumerRegistrar:
         return self._arns[stream]
 
     def keep_registered(self) -> None:
-        """Deregister no consumer at the end, because the job continues in other processes, or when it is started again after an error."""
+        """Let `close` deregister no consumer, because the job continues in other processes, or is started again after an error."""
         self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
@@ -92,12 +92,13 @@ class ConsumerRegistrar:
                 self._arns[stream] = await self._ensure_active(stream)
 
     async def reregister_if_gone(self, stream: str, lost_arn: str) -> bool:
-        """Check a consumer that the service did not find, and register it again. Return False if it still exists (F4).
+        """Check a consumer that the service did not find, and register it again if it is gone. Return False if it still exists (F4).
 
         Raises: ConsumerError if the consumer is gone and the registration is NONE.
         """
         async with self._locks[stream]:
-            if self._arns[stream] != lost_arn:  # The reader of another shard has registered it already.
+            # The reader of another shard has already registered the consumer again.
+            if self._arns[stream] != lost_arn:
                 return True
             if await self._is_active(stream):
                 return False
@@ -108,7 +109,7 @@ class ConsumerRegistrar:
             return True
 
     async def close(self) -> None:
-        """Release the consumers. The last user deregisters each consumer that no user keeps.
+        """End the use of all consumers. Each one that no other factory uses is deregistered, unless one of its users wants to keep it.
 
         If a deregistration fails, or if a cancellation cuts this off, the consumers that stay are logged.
         """
@@ -118,7 +119,7 @@ class ConsumerRegistrar:
         await self._release(*self._keys.values())
 
     async def release(self, stream: str) -> None:
-        """Release the consumer of one stream, as `close` does. `ensure` registers it again."""
+        """End the use of the consumer of one stream, as `close` does. `ensure` registers it again."""
         async with self._locks[stream]:
             self._arns.pop(stream, None)
             key = self._keys.pop(stream, None)
@@ -151,7 +152,9 @@ class ConsumerRegistrar:
 
     def _consumer_name(self) -> str:
         if self._config.consumer_name is None:
-            raise ImpossibleStateError("a job that registers its consumer has no consumer name")
+            raise ImpossibleStateError(
+                "internal error: a job that registers its consumer has no consumer name. Please report it"
+            )
         return self._config.consumer_name
 
     async def _is_active(self, stream: str) -> bool:
@@ -160,8 +163,8 @@ class ConsumerRegistrar:
         return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
 
     async def _delay_start(self) -> None:
-        """Wait a little at random if the registration is LAZY."""
-        # Many workers start at once, and 5 registrations a second are allowed. Flink's connector waits in the same way.
+        """Wait a short random time if the registration is LAZY."""
+        # The service allows 5 registrations a second, and many workers may start at once. Flink's connector waits in the same way.
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)
 
@@ -187,10 +190,10 @@ def _message_of_vanished(stream: str, arn: str) -> str:
 
 
 class ConsumerRefCounts:
-    """Owns the reference count of each consumer, across the event loops and threads of one process.
+    """Counts the uses of each consumer in this process, over all its event loops and threads.
 
-    Other processes are not counted. If a process deregisters a consumer that another process still reads, the other
-    process registers it again (F4).
+    Uses in other processes are not counted. If a process deregisters a consumer that another process still uses, the other process
+    registers it again (F4).
     """
 
     def __init__(self) -> None:
@@ -198,12 +201,12 @@ class ConsumerRefCounts:
         self._counts: dict[ConsumerKey, _RefCount] = {}
 
     def acquire(self, key: ConsumerKey) -> None:
-        """Count one more user of the consumer."""
+        """Count one more use of the consumer."""
         with self._lock:
             self._counts.setdefault(key, _RefCount()).count += 1
 
     def release(self, key: ConsumerKey, *, keeps_registered: bool) -> bool:
-        """Count one user less. Return whether it was the last one, and no user keeps the consumer registered."""
+        """Count one use less. Return whether that was the last one, and no user wanted to keep the consumer registered."""
         with self._lock:
             counted = self._counts[key]
             counted.count -= 1
@@ -215,7 +218,7 @@ class ConsumerRefCounts:
 
 
 PROCESS_REF_COUNTS = ConsumerRefCounts()
-"""The users in this process, which all factories share by default."""
+"""The counts of this process, which all factories share by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +237,7 @@ class _RefCount:
 
 
 class RegistrationCalls:
-    """Makes the calls about one consumer, with retries. Keeps no state between calls."""
+    """Makes the calls about consumers, with retries. It keeps nothing between two calls."""
 
     def __init__(
         self, port: RegistrationPort, config: FanOutConfig, clock: Clock, draw: Callable[[], float] = random.random
@@ -269,13 +272,12 @@ class RegistrationCalls:
         )
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
-        """Return the ARN of the ACTIVE consumer; register it if it does not exist.
+        """Return the ARN of the consumer as soon as it is ACTIVE; register it if it does not exist.
 
-        If the consumer is being deleted, wait until it is gone and register it again. If another worker registers it,
-        share it.
+        If the consumer is being deleted, wait until it is gone, and register it again. If another worker registers it, use that one.
 
-        Raises: ConsumerError after the time-out, if the stream has its maximum of consumers, or if `may_register`
-        returns False because the job is stopping.
+        `may_register`: returns False while the job is stopping. Raises: ConsumerError after the time-out, if the stream has its maximum of
+        consumers, or if the consumer is gone while the job is stopping.
         """
         deadline = self._clock.monotonic() + self._config.register_timeout
         attempt = 0
@@ -283,7 +285,8 @@ class RegistrationCalls:
             described = await self.describe(stream_arn, name)
             if described is None:
                 described = await self._register(stream_arn, name, may_register)
-                if described is not None:  # The wait until an old consumer of this name is deleted does not count.
+                # The time-out begins when an old consumer of this name is deleted, so the wait for that does not count.
+                if described is not None:
                     deadline = self._clock.monotonic() + self._config.register_timeout
             if described is not None and _is_active(described):
                 return described.arn
@@ -293,7 +296,7 @@ class RegistrationCalls:
             attempt += 1
 
     async def deregister(self, stream_arn: str, name: str) -> None:
-        """Deregister a consumer, unless it is gone or being deleted."""
+        """Deregister a consumer. Do nothing if it is gone or being deleted."""
         described = await self.describe(stream_arn, name)
         if described is None or described.status == "DELETING":
             return
@@ -309,7 +312,7 @@ class RegistrationCalls:
         """Register the consumer. Return None if another worker registered it first."""
 
         def has_few(error: TransientError) -> bool:
-            # The stream may have its maximum of consumers, which more time cannot fix.
+            # The stream may have its maximum of consumers. More time would not help, so the attempts are limited.
             return isinstance(error, ThrottledError) and self._retries.register.max_outage_ms is not None
 
         async def register() -> ConsumerDescription:
@@ -329,7 +332,8 @@ class RegistrationCalls:
         except ResourceInUseError:
             return None
         except RetriesExhaustedError as error:
-            # The service has one code for a throttle and for a stream with its maximum of consumers. A throttle would have passed.
+            # The service has the same code for throttling and for a stream with its maximum of consumers. Throttling would have ended by
+            # now.
             if isinstance(error.__cause__, ThrottledError):
                 raise ConsumerError(_limit_reached(stream_arn, name)) from error
             raise

@@ -1,13 +1,13 @@
-"""Calls Amazon Kinesis: the only package here that knows the AWS SDK.
+"""Calls Amazon Kinesis. Only this package knows the AWS SDK.
 
 `ports.py` has the calls as the layers above see them, and `client.py` makes them. A call goes through `direct_transport.py`,
 or through `sdk/transport.py` if only the SDK can make it; `access.py` decides. `endpoints.py` says where calls go, and
 `plain_credentials.py` which keys sign them. `codec.py` and `event_subscription.py` decode the responses, and `error_mapping.py`
 their errors.
 
-Public: what a publisher of another AWS service also needs, which is credentials, endpoints, retries and error
-translation. A name whose module loads the AWS SDK (over a second of CPU time) is imported at its first use, so that
-`ports.py` and other light modules stay cheap.
+The public names are what a publisher of another AWS service also needs: credentials, endpoints, retries and the translation of errors. A
+name whose module loads the AWS SDK (over a second of CPU time) is imported at its first use, so that `ports.py` and other light modules
+stay cheap.
 """
 
 import importlib
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # With `__getattr__`, type checkers would accept any name.
+if not TYPE_CHECKING:  # Hidden from type checkers, which would accept any name because of `__getattr__`.
 
     def __getattr__(name: str) -> Any:
         if name not in _LAZY:

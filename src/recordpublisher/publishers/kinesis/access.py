@@ -31,19 +31,21 @@ _PLAIN_VARIABLES = {
     "AWS_DEFAULT_OUTPUT", "AWS_STS_REGIONAL_ENDPOINTS", *_ENDPOINTS,
 }  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"AWS_(ENDPOINT_URL|LAMBDA|XRAY|CONTAINER)_.+")
-"""Endpoints of other services, and variables that Lambda, ECS and EKS set.
+"""Variables that do not change the calls to Kinesis: endpoints of other services, and what Lambda, ECS and EKS set.
 
 A container's credentials are used only if no others are found.
 """
 
 
 def known_access(properties: Properties, region: str, role: str | None) -> KnownAccess | None:
-    """Return the access to a region, or None if the SDK must find it, or is wanted: fan-out needs it to subscribe.
+    """Return the access to a region, or None if the SDK must find it.
+
+    The SDK is also used if a property asks for it, and for enhanced fan-out, because only the SDK can subscribe.
 
     Raises: ConfigurationError if the endpoint is invalid.
     """
     endpoint = endpoint_of(properties, region)
-    # 1. Leave the job to the SDK if it is wanted, or if a setting that we do not know may change the calls.
+    # 1. Use the SDK if a property asks for it, or if a setting that this module does not know may change the calls.
     is_wanted = properties.value(HTTP_CLIENT) == "SDK" or properties.value(HTTP_PROTOCOL) == "HTTP2"
     if is_wanted or uses_fan_out(properties) or role is not None or not _is_plain_environment():
         return None
@@ -53,7 +55,7 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
     if profile is None or keys is None:
         return None
     if not is_header_text(f"{keys.access_key}{keys.secret_key}{keys.token or ''}"):
-        return None  # The SDK's transport checks such keys as well, and its error says what is wrong with them.
+        return None  # The SDK's transport checks these keys too, and its error says what is wrong with them.
     # 3. Find the endpoint. A property takes precedence over the environment, and the environment over the profile.
     if endpoint is None:
         found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
@@ -81,7 +83,7 @@ class KnownAccess(NamedTuple):
             return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"
         arn = None if stream_arn is None else re.fullmatch(_STREAM_ARN, stream_arn)
         for partition, (regions, suffix) in PARTITIONS.items():
-            # An ARN in another form, or of another partition than the region, is left to the SDK's endpoint rules.
+            # If the ARN has another form, or belongs to another partition than the region, the SDK's endpoint rules decide.
             if not re.fullmatch(regions, self.region) or (stream_arn is None) != (arn is None):
                 continue
             if arn is None:
@@ -92,6 +94,8 @@ class KnownAccess(NamedTuple):
 
 
 def _is_plain_environment() -> bool:
-    """Return whether only the usual variables are set, and no proxy or model of the user may change where calls go or who signs them."""
+    """Return whether the environment has only the usual variables: no proxy, and no model of the user, may change where calls go or who
+    signs them.
+    """
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

@@ -1,6 +1,6 @@
 """KinesisClient makes the calls to Kinesis: it implements the ports of `ports.py`.
 
-Below it are the parts that only it needs: how streams and shards are listed, and which transport a call takes.
+Below it are the parts that only it needs: how streams and shards are listed, and through which transport a call goes.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from .ports import (
 log = logging.getLogger("recordpublisher.kinesis")
 
 TRANSPORTS: ContextVar[Callable[[], Transport] | None] = ContextVar("recordpublisher_transports", default=None)
-"""Makes the transports of the clients that are made in a context. Tests set it through `recordpublisher.local.in_memory`."""
+"""Makes the transports of clients in this context. Tests set it through `recordpublisher.local.in_memory`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KinesisClient:
-    """Makes every call to the service for publishers, discovery and the Kinesis sink: the ports of `ports.py`.
+    """Makes every call to the service for publishers, discovery and the Kinesis sink: it implements the ports of `ports.py`.
 
-    It owns its transports, which are opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is
-    sent with every call, as the service recommends, and decides the region. No call is retried here. Errors are classes of
+    It owns its transports, which are opened at the first call and bound to the event loop of that call. Streams are names or ARNs. A known
+    ARN is sent with every call, as the service recommends, and decides the region. The client retries no call. Errors are classes of
     `errors.py`.
 
-    Making a client checks the properties without a call. `streams` (names or ARNs) may give the region; tests pass a `transport`.
+    The constructor checks the properties without a call. `streams` (names or ARNs) may give the region; tests pass a `transport`.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -100,7 +100,7 @@ class KinesisClient:
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """Read at most `limit` records (1..10,000) and 10 MiB from `iterator`."""
-        # An iterator names its stream, so the call takes no stream name. The ARN decides region and role.
+        # The iterator already names the stream, so the call takes no stream name. The ARN decides the region and the role.
         arn = {key: value for key, value in self._parameter_of(shard).items() if key == "StreamARN"}
         response = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
         with reject_malformed("GetRecords"):
@@ -109,7 +109,7 @@ class KinesisClient:
     # --- fan-out ------------------------------------------------------------------------------------------------------------------
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
-        """Open a subscription; the caller sets the deadline and closes it."""
+        """Open a subscription. The caller sets the deadline, and closes the subscription."""
         from .event_subscription import EventSubscription  # Imported here because it loads parts of the SDK.
 
         start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
@@ -159,7 +159,7 @@ class KinesisClient:
         return found
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """Return the largest record that the stream accepts, and whether it distributes records by key."""
+        """Return what a writer must know of the stream: the largest record that it accepts, and whether keys decide the shard."""
         summary = await self._describe_stream(stream)
         with reject_malformed("DescribeStreamSummary"):
             return StreamSummary(largest_record_bytes(summary), summary.get("RecordDistributionStrategy") != "AUTO")
@@ -177,15 +177,15 @@ class KinesisClient:
         return self._arns[stream]
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """Return whether the stream distributes records by key now. With AUTO record distribution it does not (S4)."""
+        """Return whether the key of a record decides its shard now. With AUTO record distribution it does not (S4)."""
         response = await self._describe_stream_response(stream)
         with reject_malformed("DescribeStreamSummary"):
-            # Only a stream in on-demand mode has a strategy.
+            # Only streams in on-demand mode have this strategy.
             strategy = response["StreamDescriptionSummary"].get("RecordDistributionStrategy")
         return RecordDistribution(strategy != "AUTO", server_time_ms_or_none(response), strategy is not None)
 
     async def retention_ms(self, stream: str) -> int:
-        """Return how long the stream keeps its records, ms (24 h to 365 days)."""
+        """Return for how long the stream keeps its records (ms, from 24 h to 365 days)."""
         summary = await self._describe_stream(stream)
         with reject_malformed("DescribeStreamSummary"):
             return int(summary["RetentionPeriodHours"]) * 3_600_000
@@ -209,7 +209,7 @@ class KinesisClient:
             return [parse_shard(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the service's wall clock, epoch ms, from the Date header of a response, cut to whole seconds (P3)."""
+        """Return the time of the service's clock (epoch ms) from the Date header of a response, cut to whole seconds (P3)."""
         try:
             return parse_server_time_ms(await self._call("ListShards", **self._stream_parameter(stream), MaxResults=1))
         except ResourceNotFoundError as error:
@@ -221,7 +221,7 @@ class KinesisClient:
         return await self._transport_for(**parameters).call(api, **parameters)
 
     def _transport_for(self, **parameters: Any) -> Transport:
-        """Return the transport for a call, by the ARN in its parameters: a stream's, or that of a stream's consumer."""
+        """Return the transport for a call. The ARN in its parameters (of a stream or of a stream's consumer) decides."""
         arn: str | None = parameters.get("StreamARN")
         if arn is None and "ConsumerARN" in parameters:
             consumer = ConsumerArn.parse(parameters["ConsumerARN"])
@@ -240,9 +240,9 @@ class KinesisClient:
             raise await self._stream_not_found(stream, "DescribeStreamSummary") from error
 
     async def _stream_not_found(self, stream: str, api: str) -> RecordPublisherError:
-        """Return the error for a stream that `api` did not find. It is a transient one while the stream is being created.
+        """Return the error for a stream that `api` did not find: a transient error while the stream is being created.
 
-        Otherwise it names the existing streams, if this identity may list them.
+        The error names the existing streams, if this identity may list them.
         """
         parameter = self._stream_parameter(stream)
         try:
@@ -251,7 +251,7 @@ class KinesisClient:
                 log.info("stream '%s' is CREATING: %s is tried again until it is ACTIVE", stream, api)
                 return StreamNotActiveError(api, stream)
         except KinesisError:
-            pass  # The stream does not exist, or the identity may not describe it.
+            pass  # Either the stream does not exist, or this identity may not describe it.
         arn = parameter.get("StreamARN")
         place = self._transports.place_of(arn)
         try:
@@ -269,7 +269,7 @@ class KinesisClient:
 
 
 def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
-    """Return the parameters of a starting position. Their names differ between the two APIs."""
+    """Return the parameters of a call for a starting position. GetShardIterator and SubscribeToShard have different names for them."""
     start: dict[str, Any] = {type_key: position.type.value}
     if position.type is PositionType.AT_TIMESTAMP:
         start["Timestamp"] = _EPOCH + timedelta(milliseconds=position.timestamp_ms or 0)
@@ -279,13 +279,13 @@ def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key
 
 
 def largest_record_bytes(summary: Mapping[str, Any]) -> int:
-    """Return the largest record (bytes of data and key) from a stream's description.
+    """Return the size of the largest record that a stream accepts (bytes of data and key), from the stream's description.
 
     Raises: ValueError or TypeError if the description has no valid size.
     """
     size = int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024))
     if size < 1:
-        raise ValueError(f"MaxRecordSizeInKiB is {size}")
+        raise ValueError(f"MaxRecordSizeInKiB is {size!r}, which is not a valid size")
     return size * 1024
 
 
@@ -299,7 +299,7 @@ def require_text(given: Any) -> str:
 # --- lists of streams and shards ----------------------------------------------------------------------------------------------------
 
 MAX_PAGES_WITHOUT_NEWS, MAX_LISTED = 10, 1_000_000
-"""Limits of a listing, far above what the service returns."""
+"""Limits of a listing: pages in a row without a new name, and names. Both are far above what the service returns."""
 MOST_DIGITS = 256
 """The most digits of a sequence number. Kinesis uses 56, and Python cannot parse numbers of more than 4,300."""
 
@@ -322,7 +322,7 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
         try:
             page = await transport.call(
                 "ListShards", NextToken=token
-            )  # The API refuses a token together with a stream.
+            )  # The API refuses a call with both a token and a stream.
         except TransientError as error:
             if error.code != "ExpiredNextTokenException":
                 raise
@@ -364,7 +364,7 @@ def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) 
 
 
 async def list_all_streams(transport: Transport) -> list[str]:
-    """List the names of all streams."""
+    """Return the names of all streams."""
     with reject_malformed("ListStreams"):
         return [name async for page in list_stream_pages(transport) for name in page["StreamNames"]]
 
@@ -383,7 +383,7 @@ async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any
 
 
 class ListingProgress:
-    """Owns the names that a listing has shown. A listing whose pages never end is malformed."""
+    """Makes sure that a listing ends: keeps the names that it has shown."""
 
     def __init__(self, api: str) -> None:
         self._api = api
@@ -391,16 +391,20 @@ class ListingProgress:
         self._pages_without_news = 0
 
     def check(self, page: Iterable[str]) -> None:
-        """Add the names of a page. Raises: TransientError if the pages bring no new names, or too many."""
+        """Add the names of a page. Raises: TransientError if too many pages in a row bring no new names, or if there are too many names."""
         known = len(self._listed)
         self._listed.update(page)
         self._pages_without_news = 0 if len(self._listed) > known else self._pages_without_news + 1
         if self._pages_without_news >= MAX_PAGES_WITHOUT_NEWS or known > MAX_LISTED:
-            raise TransientError(self._api, "MalformedResponse", f"the listing never ends, after {known} names")
+            raise TransientError(
+                self._api,
+                "MalformedResponse",
+                f"the listing does not end: after {known} names its pages bring no new ones, or too many",
+            )
 
 
 def parse_server_time_ms(response: dict[str, Any]) -> int:
-    """Return the service's wall clock at the response, epoch ms, cut to whole seconds: never later than the response (P3).
+    """Return the time of the service's clock when it sent the response (epoch ms), cut to whole seconds, so never later than that (P3).
 
     Raises: FatalKinesisError if the response has no valid Date header.
     """
@@ -411,12 +415,15 @@ def parse_server_time_ms(response: dict[str, Any]) -> int:
         return int(parsedate_to_datetime(date).timestamp()) * 1000
     except ValueError as error:
         raise FatalKinesisError(
-            "ListShards", "NoDate", f"the response's Date header is {date!r}; set a start timestamp"
+            "ListShards",
+            "NoDate",
+            f"the service's time cannot be found, because the response's Date header is {date!r}. Set a start "
+            "timestamp",
         ) from error
 
 
 def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
-    """Return the service's wall clock at the response, epoch ms, or None without a valid Date header."""
+    """Return the time of the service's clock when it sent the response (epoch ms), or None without a valid Date header."""
     try:
         return parse_server_time_ms(response)
     except (FatalKinesisError, KeyError):
@@ -427,12 +434,10 @@ def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
 
 
 class StreamTransports:
-    """Owns a transport for each region and role. Most jobs have one.
+    """Makes and keeps a transport for each region and role. Most jobs have one.
 
-    A stream given by name belongs to the job's region. A stream given by ARN belongs to the region of its ARN, unless
-    all calls go to `aws.endpoint`.
-
-    The constructor checks the properties and makes no call.
+    A stream given by name belongs to the job's region. A stream given by ARN belongs to the region of its ARN, unless all calls go to
+    `aws.endpoint`. The constructor checks the properties without a call.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -440,7 +445,7 @@ class StreamTransports:
     def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
         streams = tuple(streams)
         self._properties = properties
-        # Streams that are given by name are at home: their names say neither a region nor an account.
+        # The home of streams that are given by name is the job's region, because a name says neither a region nor an account.
         region, self._source = region_and_source(properties, streams)
         self._home = Destination(region, None)
         self._roles = properties.with_prefix(STREAM_ROLE_ARN)
@@ -451,7 +456,7 @@ class StreamTransports:
             self.for_stream(arn_of(stream))
 
     def for_stream(self, arn: str | None) -> Transport:
-        """Return the transport for the stream with an ARN, or for streams given by name if `arn` is None.
+        """Return the transport for the stream with this ARN, or, if `arn` is None, for streams that are given by name.
 
         Raises: ConfigurationError if the ARN is invalid, or a property of its region is.
         """
@@ -463,7 +468,9 @@ class StreamTransports:
         return self._transports[destination]
 
     def place_of(self, arn: str | None) -> str:
-        """Return where the stream with an ARN is looked for, or one given by name if `arn` is None, in words for an error."""
+        """Return, for the message of an error, where a stream is looked for: the stream with this ARN or, if it is None, one given by
+        name.
+        """
         region = (self._home if arn is None else self._destination_of(arn)).region
         if arn is None or region != region_of_arn(arn):
             return f"{region} ({self._source})"
@@ -478,7 +485,7 @@ class StreamTransports:
     def _destination_of(self, arn: str) -> Destination:
         region, name, account = region_of_arn(arn), stream_name(arn).lower(), account_of_arn(arn)
         has_own_endpoint = region in self._properties.with_prefix(REGION_ENDPOINT)
-        # A single endpoint (a test server, say) serves the streams of all regions.
+        # A single endpoint, such as a test server, serves the streams of all regions.
         if self._properties.is_set(ENDPOINT) and not has_own_endpoint:
             region = self._home.region
         return Destination(region, self._roles.get(name) or self._roles.get(account))
@@ -491,14 +498,14 @@ class StreamTransports:
 
 
 class Destination(NamedTuple):
-    """The region that calls about a stream go to, and the role that makes them, or None for the provider's credentials."""
+    """Where calls about a stream go: the region, and the role that signs them, or None for the provider's own credentials."""
 
     region: str
     role: str | None
 
 
 def _transport_to(destination: Destination, properties: Properties) -> Transport:
-    """Return the transport that needs no SDK if that is enough to begin with, else the SDK's."""
+    """Return the transport without the SDK if the properties allow it, else the SDK's transport."""
 
     def with_sdk() -> Transport:
         from .sdk.transport import SdkTransport
@@ -510,7 +517,7 @@ def _transport_to(destination: Destination, properties: Properties) -> Transport
 
 
 class OneTransport:
-    """Owns one transport, which is used for every stream."""
+    """Uses one given transport for every stream."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -520,7 +527,7 @@ class OneTransport:
         return self._transport
 
     def place_of(self, arn: str | None) -> str:
-        """Return nothing, because the transport may lead to any place."""
+        """Return an empty text, because the transport may lead to any place."""
         return ""
 
     async def close(self) -> None:

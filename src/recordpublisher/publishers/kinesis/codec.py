@@ -1,4 +1,4 @@
-"""Decodes responses and encodes requests: the JSON of reads becomes records directly, and records become the body of PutRecords."""
+"""Decodes responses and encodes requests. The JSON of a read becomes records in one step, and records become the body of PutRecords."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .ports import PutEntry, PutRecordsResponse, ReadResponse
 
 try:
     from pybase64 import b64decode as simd_decode
-except ImportError:  # Python's own base64 is slower than msgspec's.
+except ImportError:  # Without pybase64, payloads are left to msgspec, because Python's own base64 is slower.
     simd_decode = None
-"""Decodes base64 by SIMD, or None if the extra is not installed."""
+"""The base64 decoder of the package pybase64, which uses SIMD; None if the extra is not installed."""
 
 # --- reads --------------------------------------------------------------------------------------------------------------------------
 
 
 class ReadBody(msgspec.Struct):
-    """A GetRecords response or a SubscribeToShardEvent as sent. The fields of the other one stay None.
+    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that only the other of the two has stay None.
 
-    `Records` is required. Otherwise any JSON object without a continuation would look like the end of a shard.
+    `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
     """
 
     Records: list[UserRecord]
@@ -65,10 +65,11 @@ def decode_read(body: bytes | memoryview) -> ReadBody:
 
 
 def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
-    """Return the port's response. The children belong to the stream of `shard`. A missing or empty continuation ends the shard.
+    """Return a decoded body as a `ReadResponse`.
 
-    Raises: ValueError if a shard id or sequence number is not valid, or a hash key of a child is not a number below
-    2^128.
+    The children belong to the stream of `shard`. A missing or empty continuation means the end of the shard.
+
+    Raises: ValueError if a shard id or sequence number is not valid, or a hash key of a child is not a number below 2^128.
     """
     # Only the first and the last record are checked, because checking each would cost a third of decoding it.
     check_sequence_numbers(*(each.sequence_number for each in body.Records[:1] + body.Records[-1:]))
@@ -112,7 +113,7 @@ def check_sequence_numbers(*given: str) -> None:
 # --- reads while they arrive --------------------------------------------------------------------------------------------------------
 
 MIN_PIECE_BYTES = 32 * 1024
-"""The least bytes that are worth a call of the decoder."""
+"""If fewer bytes have arrived, the decoder is not called yet, because a call is not worthwhile (bytes)."""
 _RECORDS_START = re.compile(rb'"Records": ?\[')
 _MAX_PREFIX_BYTES = 64 * 1024  # The iterator and the child shards may come before the records.
 _SPLIT = re.compile(rb'\}, ?\{"[A-Za-z]')
@@ -123,14 +124,13 @@ _COMMA, _OPEN, _CLOSE, _SPACE = b",[] "
 
 
 class IncrementalReadDecoder:
-    """Decodes whole records of a GetRecords body as their bytes arrive, so that 14 MiB are never buffered or decoded at once.
+    """Decodes the records of a GetRecords body while its bytes arrive, so that 14 MiB are never buffered or decoded at once.
 
     At the end `body` equals `decode_read` of the whole body.
 
-    It splits the list of records at `},{"` followed by a letter, with or without a space after the comma. In JSON this
-    occurs only between two objects: inside a string the quotation mark would be escaped, and after the end of a string
-    no letter follows. A body that cannot be split (line ends between records, no list of records) is buffered and
-    decoded as a whole, so that errors are the same in both cases.
+    It splits the list of records at `},{"` followed by a letter, with or without a space after the comma. In JSON this occurs only between
+    two objects: inside a string the quotation mark would be escaped, and after the end of a string no letter follows. A body that cannot be
+    split (line ends between records, no list of records) is buffered and decoded as a whole, so that errors are the same in both cases.
     """
 
     body: ReadBody | None = None
@@ -142,7 +142,10 @@ class IncrementalReadDecoder:
         self._is_splittable = True
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Consume bytes from the front and return how many. Raises: msgspec.DecodeError if the body is malformed."""
+        """Decode records from the front of the bytes, and return how many bytes were consumed.
+
+        `is_last`: whether no more bytes follow. Raises: msgspec.DecodeError if the body is malformed.
+        """
         if is_last:
             self.body = self._decode_rest(data)
             return len(data)
@@ -154,12 +157,14 @@ class IncrementalReadDecoder:
         return consumed
 
     def _decode_piece(self, data: memoryview) -> int:
-        """Decode up to the last split. The rest begins with the comma of the split, which the next piece replaces by a bracket."""
+        """Decode the records up to the last split. The remaining bytes begin with the comma of the split, which the next call replaces
+        by a bracket.
+        """
         first = 0 if self._prefix else self._records_start(data)
         split = _last_split(data)
         if not self._is_splittable or split <= first:
             return 0
-        # The two commas around the records are replaced by brackets for the time of the call, so that nothing is copied.
+        # While the decoder runs, the two commas around the records are replaced by brackets in the buffer, so that nothing is copied.
         before, data[first], data[split] = data[first], _OPEN, _CLOSE
         try:
             records = decode_json(_RECORDS, _same, data[first : split + 1])
@@ -175,11 +180,11 @@ class IncrementalReadDecoder:
         return split
 
     def _records_start(self, data: memoryview) -> int:
-        """Return where the list of records begins."""
+        """Return the index at which the list of records begins."""
         text = bytes(data[:_MAX_PREFIX_BYTES])
         found = _RECORDS_START.search(text)
         end = len(text) if found is None else found.end()
-        # The list must be a field of the outermost object. It is, if the text up to its begin is a whole body once it is closed.
+        # The list must be a field of the outermost object. That is so if the text before the list, with `]}` added, is a valid body.
         try:
             decode_read(text[:end] + b"]}")
         except msgspec.DecodeError:
@@ -199,7 +204,7 @@ def _same(records: list[UserRecord]) -> list[UserRecord]:
 
 
 def _last_split(data: memoryview) -> int:
-    """Return the index of the comma of the last split, or -1 without a split."""
+    """Return the index of the comma at the last split, or -1 if there is none."""
     # A split is usually near the end, so a small window is searched first.
     for window in (_SEARCH_WINDOW_BYTES, len(data)):
         text = bytes(data[-window:])
@@ -216,7 +221,9 @@ def _last_split(data: memoryview) -> int:
 Decoded = TypeVar("Decoded")
 
 LARGE_PAYLOAD_BYTES = 2_700
-"""Base64 length from which on this costs less than JSON alone: 2 KiB of data. At 10 KiB it costs a third."""
+"""The length of base64 text from which decoding it separately costs less than decoding it with the JSON (characters): 2 KiB of data. At
+10 KiB it costs a third.
+"""
 _SEARCHED_BYTES = 4_096
 _DATA = b'"Data":"'
 _PLACEHOLDER_BYTES = secrets.token_bytes(9)
@@ -230,16 +237,16 @@ def decode_json(
     body: bytes | memoryview,
     base64_decode: Callable[..., bytes] | None = simd_decode,
 ) -> Decoded:
-    """Return the same as `decoder.decode(body)`.
+    """Return the same as `decoder.decode(body)`, at a lower cost for large payloads.
 
-    If the first payload is large and the JSON has the usual form, payloads are cut out and decoded separately.
+    If the first payload is large and the JSON has the usual form, all payloads are cut out and decoded separately.
 
     Raises: msgspec.DecodeError if the body is malformed.
     """
     if base64_decode is not None and _begins_with_large_payload(body):
         try:
             return _decode_apart(decoder, records_of, bytes(body), base64_decode)
-        except ValueError:  # The JSON is unusual or malformed. The decoder finds out which.
+        except ValueError:  # The JSON is unusual or malformed. Decoding it as a whole shows which.
             pass
     return decoder.decode(body)
 
@@ -258,7 +265,7 @@ def _decode_apart(
     body: bytes,
     base64_decode: Callable[..., bytes],
 ) -> Decoded:
-    """Cut out the payloads, decode them and the rest separately, and put them together.
+    """Cut out the payloads, decode them and the remaining JSON separately, and put each payload into its record.
 
     Raises: ValueError if a cut was not the payload of one record.
     """
@@ -274,10 +281,9 @@ def _decode_apart(
         rest.append(body[at:start])
         payloads.append(payload)
         at = end
-    # 2. Decode the rest, and put each payload into its record.
+    # 2. Decode the remaining JSON, and put each payload into its record.
     decoded = decoder.decode(_PLACEHOLDER.join([*rest, body[at:]]))
-    # 3. Check that each cut was one record's payload. Text that only looks like a payload (in another field, or in a name) would
-    # leave a record without a placeholder.
+    # 3. Check that each cut was the payload of one record. If it was other text that looks like a payload, a record has no placeholder.
     for record, payload in zip(records_of(decoded), payloads, strict=True):
         if record.data != _PLACEHOLDER_BYTES:
             raise ValueError("a payload in unusual JSON")
@@ -289,7 +295,9 @@ def _decode_apart(
 
 _BODY: ContextVar[bytes | None] = ContextVar("recordpublisher_body", default=None)
 PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
-"""A record that the SDK serialises instead of the real ones, which would take 7 us each. Our body then replaces it."""
+"""A record that the SDK serialises instead of the real ones, which would cost 7 us each. The body that this module has encoded then
+replaces the SDK's.
+"""
 LARGE_PUT_BYTES = 2**20
 """A larger body is passed to the HTTP client as a file, so that it is written in pieces between which the loop runs (F1)."""
 _ENCODER = msgspec.json.Encoder()
@@ -302,13 +310,13 @@ def encode_put(stream: dict[str, str], entries: Sequence[PutEntry]) -> bytes:
 
 
 def decode_put(body: bytes) -> PutRecordsResponse:
-    """Decode the results, in the order of the records. Raises: msgspec.DecodeError if the body is not as documented."""
+    """Decode the results of PutRecords, in the order of the records. Raises: msgspec.DecodeError if the body is not as documented."""
     return _PUT_DECODER.decode(body)
 
 
 @contextmanager
 def preset_body(body: bytes | None) -> Iterator[None]:
-    """Let calls of this task inside the block send `body`, or the SDK's own body if it is None."""
+    """Make calls of this task inside the `with` block send `body`, or the SDK's own body if it is None."""
     token = _BODY.set(body)
     try:
         yield
@@ -317,7 +325,9 @@ def preset_body(body: bytes | None) -> Iterator[None]:
 
 
 def replace_body(params: dict[str, Any], **_: Any) -> None:
-    """Replace the body in the SDK's event `before-call.kinesis.PutRecords`, before signing, in the task of the caller."""
+    """Replace the body of a call. This handles the SDK's event `before-call.kinesis.PutRecords`, before signing, in the task of the
+    caller.
+    """
     body = _BODY.get()
     if body is not None:
         params["body"] = as_http_body(body)
@@ -364,4 +374,4 @@ RESPONSE_DECODERS: dict[str, Decode] = {
     "SubscribeToShardOutput": lambda body: {RAW_EVENTS: body},
     "GetShardIteratorOutput": decode_object,
 }
-"""Our own decoders for the frequent responses, by the SDK's names of their shapes."""
+"""Decoders for the frequent responses, which replace the SDK's. The keys are the SDK's names of the responses' shapes."""

@@ -1,7 +1,7 @@
 """DirectTransport sends the calls of most jobs without the AWS SDK, which is not even imported.
 
-A call is signed by `SignedPost`, sent by `Http1Pools`, and decoded while its response arrives: `FastPathCalls` does this
-for a tenth of the SDK's CPU. `SdkTransport` uses the same way for the frequent calls.
+A call is signed by `SignedPost`, sent by `Http1Pools`, and decoded while its response arrives. `FastPathCalls` combines these, at a tenth
+of the SDK's CPU. `SdkTransport` uses it too, for the frequent calls.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .trusted_cas import client_tls, environment_ca_bundle
 
 
 class DirectTransport:
-    """Implements the Transport port for `CALLS` and `QUEUE_CALLS`, over our own HTTP/1.1 and signatures.
+    """A Transport that makes the calls of `CALLS` and `QUEUE_CALLS` with this package's own HTTP/1.1 client and signatures.
 
-    It passes every other call to the SDK's transport, which it owns as well, and makes at the first such call. Calls
-    have the same deadline and limit of starts as in `SdkTransport`.
+    Other calls go through the SDK's transport, which it makes at the first such call, and owns. Calls have the same deadline as in
+    `SdkTransport`, and the same limit on how many start at once.
 
     Raises: ConfigurationError if the trusted CAs cannot be used.
     """
@@ -87,7 +87,7 @@ class DirectTransport:
             await self._sdk.close()
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any] | None:
-        """Return the response, or None if the SDK must make this call."""
+        """Make one call. Return None if only the SDK can make it."""
         if api not in self._calls:
             return None
         used = self._access.keys
@@ -96,7 +96,7 @@ class DirectTransport:
         )
 
     async def _has_other_keys(self, used: Keys) -> bool:
-        """Read the environment and the profile again, and return whether they have other keys now."""
+        """Read the environment and the profile again, and return whether they now have other keys than `used`."""
         self._access = known_access(self._properties, self._access.region, None) or self._access
         return self._access.keys != used
 
@@ -130,11 +130,11 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 class FastPathCalls:
-    """Makes the calls of one API with our own signature, HTTP client and decoders.
+    """Makes the calls of one API with this package's own signature, HTTP client and decoders.
 
-    A call without a route or credentials, or through a proxy, is left to the SDK.
+    A call for which no URL or keys are known, or that needs a proxy, is left to the SDK.
 
-    - `credentials`: returns the keys. It is called for each call, so they are renewed as usual.
+    - `credentials`: returns the keys. It is called for each call, so that the keys are renewed as usual.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class FastPathCalls:
         self._route_of = route_of
 
     async def call(self, parameters: dict[str, Any], body: bytes | None = None) -> dict[str, Any] | None:
-        """Return the response as the SDK would, or None if the SDK must make this call.
+        """Make a call and return the response in the form of the SDK. Return None if the SDK must make this call.
 
         `body` is the request body if the caller has encoded it.
 
@@ -159,7 +159,8 @@ class FastPathCalls:
         credentials = await self._credentials()
         if credentials is None:
             return None
-        # 2. Sign and send. Only a write is not repeated over a new connection, because its records might be written twice.
+        # 2. Sign and send. If an idle connection was lost, the request is repeated over a new one, except for a write, because its records
+        #    might be written twice.
         request = route.build(body or _encode(parameters), credentials, time.time())
         head, reader = await pool.exchange(request, self._reader, self._api != "PutRecords")
         # 3. Decode the response. The records of a read were decoded while they arrived.
@@ -176,7 +177,7 @@ class FastPathCalls:
 
 
 def _encode(parameters: dict[str, Any]) -> bytes:
-    """Return the parameters as JSON. A time is epoch seconds, as the SDK sends it."""
+    """Return the parameters as JSON. A time becomes epoch seconds, as the SDK sends it."""
     at = parameters.get("Timestamp")
     if isinstance(at, datetime):
         parameters = {**parameters, "Timestamp": at.timestamp()}
@@ -184,7 +185,7 @@ def _encode(parameters: dict[str, Any]) -> bytes:
 
 
 def error_in_response(api: str, status: int, body: bytes) -> KinesisError:
-    """Return the error in a response, as the SDK reads it: its code is the name in `__type`, else the status."""
+    """Return the error that a response contains, as the SDK reads it: the code is the name in `__type`, or else the HTTP status."""
     text = body.strip()
     if status >= 500 and (not text or text.startswith(b"<html>")):  # A load balancer has answered, not the service.
         return error_for_code(api, str(status), _PHRASES.get(status, ""), status)
@@ -209,10 +210,10 @@ class Credentials(Protocol):
 
 
 class SignedPost:
-    """POST requests to one URL of Kinesis. `build` returns the bytes to send, with the same signature as the SDK's, in a tenth of its time.
+    """Builds POST requests to one URL of Kinesis, with the same signature as the SDK, in a tenth of its time.
 
-    `headers` must have `Content-Type` and `X-Amz-Target`. These are signed, as are host, time and session token. Other
-    headers are sent unsigned. The constant parts of request and signature are made once.
+    `headers` must have `Content-Type` and `X-Amz-Target`. These are signed, as are host, time and session token. Other headers are sent
+    unsigned. The constant parts of request and signature are made once.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], region: str) -> None:
@@ -227,7 +228,7 @@ class SignedPost:
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 
     def build(self, body: bytes, credentials: Credentials, now: float) -> bytes:
-        """Return the request, head and body, signed at `now` (epoch seconds).
+        """Return the bytes of a request, head and body, signed at `now` (epoch seconds).
 
         Raises: ConfigurationError if the access key or the token has control characters.
         """
@@ -258,7 +259,7 @@ class SignedPost:
         return head.encode() + body
 
     def _signing_key(self, secret: str, day: str) -> bytes:
-        # The key is made by four rounds of HMAC, and stays the same for a day and a secret.
+        # The signing key takes four rounds of HMAC, and is the same for a day and a secret.
         if self._key[0] != (secret, day):
             key = f"AWS4{secret}".encode()
             for part in (day, self._region, SERVICE, "aws4_request"):
@@ -268,7 +269,7 @@ class SignedPost:
 
 
 RouteOf = Callable[[dict[str, Any]], SignedPost | None]
-"""Returns the route of a call, from its parameters, or None if the SDK must make the call."""
+"""Returns where a call goes and how it is signed, from its parameters, or None if the SDK must make the call."""
 
 
 def json_headers(api: str) -> dict[str, str]:
@@ -285,14 +286,13 @@ def _normalize(path: str) -> str:
 # --- the start of calls -------------------------------------------------------------------------------------------------------------
 
 MAX_STARTS_PER_LOOP_ITERATION = 32
-"""Most calls that start in one iteration: signing and sending a call takes half a millisecond of CPU.
-
-A thousand at once would block the loop for half a second (F1).
+"""The most calls that start in one iteration of the event loop. Signing and sending a call takes half a millisecond of CPU, so a
+thousand at once would block the loop for half a second (F1).
 """
 
 
 class CallStartLimiter:
-    """Limits how many calls start in one iteration of the event loop. The others start in the next iterations, in order (P7).
+    """Limits how many calls start in one iteration of the event loop. Further calls start in the next iterations, in order (P7).
 
     It does not limit how many calls are open, so a slow call delays no other call.
     """
@@ -305,7 +305,7 @@ class CallStartLimiter:
     async def wait_for_slot(self) -> None:
         """Wait until the call may start."""
         loop = asyncio.get_running_loop()
-        # The first call of an iteration asks for the next one, so that an idle limiter costs nothing.
+        # The first call of an iteration schedules the next iteration, so that an idle limiter costs nothing.
         if self._free == self._at_once:
             loop.call_soon(self._start_iteration, loop)
         if self._free:

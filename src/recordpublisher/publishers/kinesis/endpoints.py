@@ -23,7 +23,7 @@ PARTITIONS = {
     "aws-eusc": (r"eusc-de-[a-z]+-\d+", "amazonaws.eu"),
     "aws-us-gov": (r"us-gov-[a-z]+-\d+", "amazonaws.com"),
 }
-"""The regions of each partition, and the suffix of its hosts."""
+"""The AWS partitions: a pattern of their regions, and the suffix of their hosts."""
 CALLS = {
     "GetRecords": "data",
     "GetShardIterator": "data",
@@ -32,7 +32,7 @@ CALLS = {
     "DescribeStreamSummary": "control",
     "DescribeStreamConsumer": "control",
 }
-"""The calls of most jobs, and the kind of the account's host that serves each for a stream that is given by its ARN."""
+"""The calls of most jobs. If the stream is given by its ARN, a call goes to a host of the account; the value is the kind of that host."""
 
 
 # --- endpoint and region ------------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def endpoint_of(properties: Properties, region: str | None = None) -> str | None:
-    """Return the endpoint set for a region, else the one set for all, else None for the service's own.
+    """Return the endpoint of a region: the one that is set for the region, else the one set for all, else None for the service's own.
 
     Raises: ConfigurationError if it is not an http or https URL with a host.
     """
@@ -61,8 +61,8 @@ def endpoint_of(properties: Properties, region: str | None = None) -> str | None
 def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
     """Return the region of streams that are given by name, and of other services.
 
-    It is the region that is set, else the region that all ARNs share, else that of the environment or the profile, else
-    the first of the ARNs' regions. With `aws.endpoint` any region works.
+    It is the first of these: the region that is set, the region that all ARNs share, the region of the environment or the profile, and the
+    region of the first ARN. With `aws.endpoint` any region works.
 
     Raises: ConfigurationError if there is none, or it is not a valid region.
     """
@@ -70,7 +70,7 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
 
 
 def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tuple[str, str]:
-    """Return the region of `region_of`, and where it was found, in words. Raises: the errors of `region_of`."""
+    """Return the region of `region_of`, and, for messages, where it was found. Raises: the errors of `region_of`."""
     in_arns = sorted({region_of_arn(arn) for stream in streams if (arn := arn_of(stream))})
     region, source = properties.value(REGION), f"from {REGION.key}"
     if region is None and len(in_arns) == 1:
@@ -92,7 +92,7 @@ def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tu
 
 
 def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
-    """Return the region of the environment, else of the profile, or None, and which of them it is."""
+    """Return the region of the environment, else of the profile, or None; and, for messages, where it was found."""
     # As in boto3, the environment takes precedence over any profile, even over one that a property selects.
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if region := os.environ.get(name):
@@ -106,13 +106,13 @@ def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
 
 
 def host_header(url: SplitResult) -> str:
-    """Return the host of a URL as it is signed and sent, without the scheme's default port."""
+    """Return the host and port of a URL as they are signed and sent. The scheme's default port is left out."""
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
     return host if url.port in (None, DEFAULT_PORTS[url.scheme]) else f"{host}:{url.port}"
 
 
 def tls_name(url: SplitResult) -> str:
-    """Return the name that a URL's certificate must have: the host without the final dot that marks a full name in DNS."""
+    """Return the name that a URL's certificate must have: its host without the final dot, which in DNS marks a full name."""
     return (url.hostname or "").removesuffix(".")
 
 
@@ -120,13 +120,13 @@ def is_http_url(text: str) -> bool:
     """Return whether a text is the URL of an http or https server."""
     try:
         parts = urlsplit(text)
-        # The URL may have no credentials, because they would be shown with the endpoint.
+        # A URL with credentials is refused, because they would be shown with the endpoint in messages.
         return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in text and parts.port != 0
     except ValueError:  # The port is not a number, or a bracket is not closed.
         return False
 
 
-# --- the hosts of queues ------------------------------------------------------------------------------------------------------------
+# --- the hosts of Kinesis queues ------------------------------------------------------------------------------------------------------
 
 QUEUE_CALLS = {
     "CreateQueue": "control",
@@ -140,19 +140,20 @@ QUEUE_CALLS = {
     "UpdateDeadLetterQueueRecordsVisibility": "data",
     "RestoreDeadLetterQueueRecords": "data",
 }
-"""The calls about queues, and the kind of a queue's host that serves each."""
+"""The calls about queues, and the kind of host that serves each."""
 WITHOUT_HOSTS = ("aws-iso", "aws-iso-b")
 """Partitions in which a queue has no host of its own."""
 _REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
 
 
 def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool = False) -> str:
-    """Return the URL of a call about a queue, by the rules of botocore 1.44.8, from the URL of the other calls to Kinesis.
+    """Return the URL of a call about a queue, by the rules of botocore 1.44.8.
 
-    It is the same URL if that is not a host of AWS. `is_fips` says that FIPS is set, which in us-gov does not change
-    `kinesis_url`.
+    - `kinesis_url`: the URL of other calls to Kinesis. If it is not a host of AWS, it is also the result.
+    - `is_fips`: whether FIPS is set, which in us-gov does not change `kinesis_url`.
     """
-    # The SDK versions that the constraints allow do not know these calls, so we find their hosts, and sign and send them.
+    # The SDK versions that the constraints allow do not know these calls. So their hosts are found here, and this package signs and sends
+    # them.
     regional = re.fullmatch(_REGIONAL, kinesis_url)
     if regional is None:
         return kinesis_url

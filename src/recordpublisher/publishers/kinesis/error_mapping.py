@@ -1,6 +1,6 @@
 """Maps every error of the service, the network and the AWS SDK to a class of `errors.py`.
 
-`translate_errors` handles errors that were raised, and `error_for_code` error codes in responses.
+`translate_errors` maps errors that were raised, and `error_for_code` maps error codes in responses.
 """
 
 import errno
@@ -33,7 +33,9 @@ T = TypeVar("T")
 
 @contextmanager
 def translate_errors(api: str) -> Iterator[None]:
-    """Raise errors of the block as classes of `errors.py`, with their cause. Programming errors (such as TypeError) pass unchanged."""
+    """Raise the errors of the `with` block as classes of `errors.py`, with their cause. Programming errors (such as TypeError) pass
+    unchanged.
+    """
     try:
         yield
     except RecordPublisherError:
@@ -46,16 +48,16 @@ def translate_errors(api: str) -> Iterator[None]:
 
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
-    """Return the error of `errors.py` for a foreign error, or None for a programming error."""
+    """Return the class of `errors.py` for an error of another library, or None for a programming error."""
     if isinstance(error, (*NETWORK, *BROKEN)):
         return error_of_transport(api, error)
-    # A process that has not imported the SDK has no error of it, and need not load it here.
+    # If the SDK was not imported, the error cannot come from it, and it need not be loaded here.
     return None if "botocore" not in sys.modules else _translate_sdk_error(api, error)
 
 
 @contextmanager
 def reject_malformed(api: str) -> Iterator[None]:
-    """Raise TransientError if a field that the block reads is missing or has a wrong type."""
+    """Raise TransientError if a field that the `with` block reads is missing or has a wrong type."""
     try:
         yield
     except RecordPublisherError:
@@ -67,9 +69,9 @@ def reject_malformed(api: str) -> Iterator[None]:
 
 
 async def with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
-    """Call, and call once more if the service refuses the token as expired and its provider has another token.
+    """Make a call. If the service refuses its token as expired and the provider has another token now, make the call once more.
 
-    - `renew`: asks the provider again, and returns whether the call would be signed with other keys now.
+    - `renew`: asks the provider again, and returns whether the call would now be signed with other keys.
     """
     # A token may be refused although it is valid by its date, for example after a session was revoked.
     try:
@@ -112,14 +114,14 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:
     if code in THROTTLED or http_status == 429:
         return ThrottledError
-    # A load balancer sends 408 before it closes an idle connection.
+    # A load balancer sends 408 before it closes an idle connection, so the call can be repeated.
     if code in TRANSIENT or http_status >= 500 or http_status == 408:
         return TransientError
     return FatalKinesisError
 
 
 def hint_for(code: str, kind: type[KinesisError]) -> str:
-    """Return `; do this` for a fatal error code, and "" for an error that is handled by a retry."""
+    """Return what a person can do about a fatal error code, as the end of a message. Return an empty text for an error that is retried."""
     return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""
 
 
@@ -172,7 +174,7 @@ HINTS = {
     "ValidationException": "check the names and ARNs of streams and consumers in the properties",
     "UnknownOperationException": f"the endpoint is not Kinesis, or does not support this call: check {ENDPOINT.key}",
 }
-"""What a user can do about a fatal error, by error code."""
+"""The advice for a person about a fatal error, by error code."""
 _OF_THE_FUTURE = (
     f"; the start is in the future: set {INITIAL_POSITION.key} to a time that has passed; stored positions are moved by "
     "`recordpublisher positions reset`"
@@ -184,7 +186,7 @@ DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the
 
 
 class TruncatedStreamError(Exception):
-    """An event stream ended inside a frame."""
+    """An event stream ended inside a frame, so a part of an event is missing."""
 
 
 class MalformedResponseError(Exception):
@@ -198,7 +200,9 @@ class StreamLostError(Exception):
 BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 MAX_RESPONSE_BYTES = 32 * 2**20
-"""The most bytes of one response, or of one event of a subscription: 10 MiB of records (service limit) are 14 MiB in JSON, plus keys."""
+"""The most bytes of one response, or of one event of a subscription. 10 MiB of records (service limit) are 14 MiB in JSON, and keys come
+in addition.
+"""
 
 
 def check_response_size(size: int) -> None:
@@ -210,7 +214,7 @@ def check_response_size(size: int) -> None:
 
 
 def error_of_transport(api: str, error: Exception) -> KinesisError:
-    """Return the error for a call without a response, or with a response that cannot be read."""
+    """Return the error for a call that got no response, or a response that cannot be read."""
     if _is_bad_certificate(error):
         return FatalKinesisError(
             api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {_TRUSTED_CAS}"
@@ -225,27 +229,33 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
 
 
 def is_host_unknown(error: object) -> bool:
-    """Return whether DNS does not know the host. False while DNS itself does not answer, and if `error` is not an exception."""
+    """Return whether an error means that DNS does not know the host. False if DNS itself does not answer, or if `error` is not an
+    exception.
+    """
     codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
     return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
 
 
 def speaks_no_tls(error: object) -> bool:
-    """Return whether the server at an `https://` address speaks no TLS, as after a mistyped `http://`."""
+    """Return whether an error means that the server at an `https://` address does not speak TLS: the address should begin with
+    `http://`.
+    """
     return any(
         isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in _causes(error)
     )
 
 
 def is_refused(error: object) -> bool:
-    """Return whether no process listens at the port."""
+    """Return whether an error means that no process listens at the port."""
     # A host with several addresses raises one error, whose text has the error of each address.
     refused = f"[Errno {errno.ECONNREFUSED}]"
     return any(refused in str(cause) for cause in _causes(error))
 
 
 def is_unanswered(error: object) -> bool:
-    """Return whether a call ended without any response: at a closed port, behind a firewall, by a lost connection; False for text."""
+    """Return whether a call got no response at all: the port is closed, a firewall is in between, or the connection was lost. False for
+    a text.
+    """
     return any(isinstance(cause, NETWORK) for cause in _causes(error))
 
 
@@ -265,13 +275,13 @@ def _causes(error: object) -> Iterator[BaseException]:
 
 
 class _SdkErrors(NamedTuple):
-    """Errors of the AWS SDK, and of the HTTP clients that come with it.
+    """The error classes of the AWS SDK, and of the HTTP clients that come with it.
 
     - `no_credentials`: the credentials are missing or incomplete.
-    - `refresh_failed`: a renewal failed. The SDK does not catch the JSONDecodeError of a `credential_process` when it renews
-      credentials.
-    - `transport`: errors of the network, and of responses that cannot be read. They come from the SDK, from aiohttp (which reads
-      event streams), and from urllib3 (in an SDK of the user's own).
+    - `refresh_failed`: a renewal of credentials failed. When a `credential_process` prints malformed JSON at a renewal, the SDK passes on
+      the JSONDecodeError.
+    - `transport`: errors of the network, and of responses that cannot be read. They come from the SDK, from aiohttp (which reads event
+      streams), and from urllib3 (in an SDK of the user's own).
     """
 
     no_credentials: tuple[type[Exception], ...]
@@ -300,7 +310,7 @@ def _sdk_errors() -> _SdkErrors:
 
 
 def _translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | None:
-    """Return the error of `errors.py`, or None for an error that is not the SDK's."""
+    """Return the class of `errors.py` for an error of the SDK, or None for any other error."""
     from botocore import exceptions as sdk
 
     kinds = _sdk_errors()
@@ -322,5 +332,5 @@ def _translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | N
 def _from_sdk_response(api: str, error: Any) -> KinesisError:
     details = error.response.get("Error", {})
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    # A call to STS that our call has caused has its own operation name.
+    # The SDK may have called STS to renew the credentials for this call. Its error then names the operation of STS.
     return error_for_code(error.operation_name or api, details.get("Code", ""), details.get("Message", ""), status)

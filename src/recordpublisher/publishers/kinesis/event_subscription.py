@@ -29,19 +29,19 @@ API = "SubscribeToShard"
 
 
 class EventSubscription:
-    """Implements the Subscription port. Owns one HTTP response, and reads from its socket only while `__anext__` is awaited (F1).
+    """One open subscription (the Subscription port). It reads from its socket only while `__anext__` is awaited (F1).
 
-    A cancelled `__anext__` loses nothing: the bytes stay buffered and the next call continues. It is not for concurrent callers.
+    If `__anext__` is cancelled, nothing is lost: the bytes stay buffered, and the next call continues. Only one caller may await it at a
+    time.
 
-    `read_buffer` receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is read
-    at once.
+    `read_buffer` receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is read at once.
     """
 
     def __init__(self, response: Any, shard: Shard, read_buffer: bytearray) -> None:
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)
-        # The HTTP client alone would read 512 KiB ahead, which is half a gigabyte for a thousand paused shards.
+        # Without this limit the HTTP client would read 512 KiB ahead, which is half a gigabyte for a thousand paused shards.
         if (transport := self._transport) is not None:
             limit_read_ahead(transport, read_buffer)
         self._stop_reading()
@@ -63,7 +63,7 @@ class EventSubscription:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Read the socket during the block. Outside the block the connection's buffers fill up, which stops the sender."""
+        """Read from the socket during the `with` block. Outside the block the connection's buffers fill up, which stops the sender."""
         if (transport := self._transport) is not None:
             transport.resume_reading()
         try:
@@ -77,13 +77,14 @@ class EventSubscription:
 
     @property
     def _transport(self) -> Any:
-        """The transport, or None once the body has ended, and for a response that is not read ahead."""
+        """The transport of the socket. None once the body has ended, and for a response that is not read ahead."""
         connection = self._response.connection
         return None if connection is None else connection.transport
 
     async def _next_event(self) -> ReadResponse | None:
         """Return the next event, or None at the end of the stream."""
-        size = 0  # Frames without an event count for the next event, so that no server can send them without end.
+        # Bytes of frames without an event count towards the next event, so that no server can send such frames without end.
+        size = 0
         while (frame := await self._frames.next()) is not None:
             size += len(frame.payload)
             check_response_size(size)
@@ -92,7 +93,9 @@ class EventSubscription:
         return None
 
     def _event_in(self, frame: Frame) -> ReadResponse | None:
-        """Return the event in a frame, or None if the frame has none. Raises: the error in a frame, as a class of `errors.py`."""
+        """Return the event that a frame contains, or None if it contains none. Raises: the error that the frame contains, as a class of
+        `errors.py`.
+        """
         headers = frame.headers
         kind = headers.get(":message-type")
         if kind == "exception":
@@ -101,11 +104,11 @@ class EventSubscription:
             raise error_for_code(API, str(headers.get(":exception-type", "")), message)
         if kind == "error":
             code, message = str(headers.get(":error-code", "")), str(headers.get(":error-message", ""))
-            # The API documents no such codes. An unknown code is a failure of the server, which had accepted the
-            # subscription.
+            # The API documents no error codes for frames. The server had accepted the subscription, so an unknown code counts as a failure
+            # of the server.
             raise error_for_code(API, code, message, 0 if code in HINTS else 500)
         if headers.get(":event-type") != "SubscribeToShardEvent":
-            return None  # It is the initial response, or an event type for newer clients.
+            return None  # This is the initial response, or a type of event for newer clients.
         body = decode_read(frame.payload)
         with reject_malformed(API):
             return to_read_response(body, self._shard)
@@ -121,16 +124,16 @@ _FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
 _MAX_PAYLOAD_BYTES = 24 * 2**20  # The SDK has the same limit.
 _MAX_HEADERS_BYTES = 128 * 2**10  # The SDK has the same limit.
 _VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""The length of a header's value by its type: true, false, the integers, timestamp, UUID."""
+"""The length of a header's value by its type: true, false, the integers, timestamp, UUID (bytes)."""
 _SIZED_TYPES = (6, 7)
-"""The types bytes and text, whose values begin with two bytes for their length."""
+"""The header types for bytes and text. Their values begin with two bytes for their length."""
 
 
 class FrameReader:
-    """Owns the bytes that were read but not yet returned: at most one read of the socket beyond a frame's end (F1)."""
+    """Splits the bytes of an event stream into frames. It reads at most one read of the socket beyond the end of a frame (F1)."""
 
-    # The SDK's buffer copies everything at each chunk, which is quadratic in the frame's size. It also treats a body that ends inside
-    # a frame as a clean end. Here that is an error.
+    # The SDK's own buffer is not used for two reasons. It copies everything at each chunk, which is quadratic in the frame's size. And it
+    # takes a body that ends inside a frame for a complete one, which here is an error.
 
     def __init__(self, content: Any) -> None:
         self._content = content
@@ -138,10 +141,10 @@ class FrameReader:
         self._buffered_bytes = 0
 
     async def next(self) -> Frame | None:
-        """Return the next frame, or None at the end of the body. A cancelled call loses nothing: the bytes stay buffered.
+        """Return the next frame, or None at the end of the body. If the call is cancelled, the bytes stay buffered for the next one.
 
-        Raises: TruncatedStreamError if the body ends inside a frame; the SDK's errors if a checksum or a length is
-        wrong; MalformedResponseError if the headers are cut or of an unknown type.
+        Raises: TruncatedStreamError if the body ends inside a frame; the SDK's errors if a checksum or a length is wrong;
+        MalformedResponseError if the headers are cut or of an unknown type.
         """
         if not await self._fill(_PRELUDE.size):
             return None
@@ -150,9 +153,9 @@ class FrameReader:
         return _parse_frame(memoryview(self._pop(length)), headers_length)
 
     async def _fill(self, wanted: int) -> bool:
-        """Read until `wanted` bytes are buffered. Return False at the end of the body, between two frames.
+        """Read until `wanted` bytes are buffered. Return False if the body has ended between two frames.
 
-        Raises: TruncatedStreamError if the body ends before.
+        Raises: TruncatedStreamError if the body ends inside a frame.
         """
         while self._buffered_bytes < wanted:
             chunk = await self._content.readany()
@@ -166,7 +169,7 @@ class FrameReader:
 
     def _pop(self, length: int) -> bytes:
         """Remove and return the first `length` bytes."""
-        # Bytes after them are in the last chunk only, because `_fill` stops as soon as there are enough.
+        # Only the last chunk can have bytes after these, because `_fill` stops as soon as there are enough.
         *whole, last = self._chunks
         self._buffered_bytes -= length
         end = len(last) - self._buffered_bytes
@@ -182,7 +185,9 @@ class Frame(NamedTuple):
 
 
 def _parse_prelude(prelude: bytes) -> tuple[int, int]:
-    """Return the lengths of the frame and of its headers. Their own checksum is verified before this many bytes are awaited."""
+    """Return the length of the frame and of its headers. The checksum of the prelude is verified first, because these lengths decide how
+    many bytes are awaited.
+    """
     length, headers_length, checksum = _PRELUDE.unpack(prelude)
     _verify_checksum(prelude[:8], checksum)
     if headers_length > _MAX_HEADERS_BYTES or length < _FRAME_OVERHEAD + headers_length:
@@ -205,7 +210,7 @@ def _verify_checksum(data: bytes | memoryview, checksum: int) -> None:
         raise ChecksumMismatch(checksum, computed)
 
 
-@lru_cache(maxsize=64)  # All events have the same headers.
+@lru_cache(maxsize=64)  # Cached, because all events have the same headers.
 def _headers(packed: bytes) -> Mapping[str, Any]:
     """Return headers as the SDK parses them.
 
@@ -224,7 +229,7 @@ def _verify_complete(packed: bytes) -> None:
 
     Raises: ValueError or IndexError if a header is cut, KeyError if its type is unknown.
     """
-    # The SDK would take the rest of a cut value as the value.
+    # If a value is cut, the SDK would return the cut value without an error.
     at = 0
     while at < len(packed):
         at += 1 + packed[at]

@@ -24,21 +24,21 @@ from .error_mapping import MalformedResponseError, check_response_size
 READ_BUFFER_BYTES = 256 * 1024
 CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 12.0
-"""How long an idle connection is kept, as in the SDK: less than the time after which servers and load balancers close it."""
+"""How long an idle connection is kept (seconds), as in the SDK. Servers and load balancers close it only later."""
 _SILENT_SECONDS = 1.0
-"""If a call is cancelled sooner than this, its silence does not mean that its connection is broken."""
+"""If a call is cancelled after less time than this without a response, its connection does not count as broken (seconds)."""
 _ADDRESSES_SECONDS = 10.0
-"""How long addresses are cached, so that a thousand shards that start at once resolve them once."""
+"""How long the addresses of a host are cached (seconds), so that a thousand shards that start at once look it up once."""
 _SECOND_ADDRESS_SECONDS = 0.25
 
 
 class Http1Pools:
-    """Owns a connection pool for each server.
+    """A connection pool for each server.
 
-    It makes direct connections only. For other connections, such as those through a proxy, `pool` returns None and the SDK makes
-    the call.
+    There are only direct connections. If a call needs another one, for example through a proxy, `pool` returns None and the SDK makes the
+    call.
 
-    `tls_for` returns the context that checks the certificate of a URL, or None if there is no direct connection.
+    `tls_for` returns the TLS context that checks the certificate of a URL, or None if there is no direct connection.
     """
 
     def __init__(self, tls_for: Callable[[str], ssl.SSLContext | None], connect_seconds: float) -> None:
@@ -51,7 +51,7 @@ class Http1Pools:
     def pool(self, url: str) -> Http1ConnectionPool | None:
         """Return the pool for the server of `url`, or None if the SDK must make the call.
 
-        None may also mean that the SDK has not yet connected; then a later call may get a pool.
+        None may also mean that the SDK has not connected yet. Then a later call may return a pool.
         """
         if url not in self._pools and (pool := self._new_pool(url)) is not None:
             self._pools[url] = pool
@@ -73,9 +73,9 @@ class Http1Pools:
 
 
 class Http1ConnectionPool:
-    """Owns its connections. A request never waits for another one (F1): if none is idle, a new connection is opened.
+    """The connections to one server. A request never waits for another one (F1): if no connection is idle, a new one is opened.
 
-    - `tls`: the context that checks the server's certificate, or None for plain http.
+    - `tls`: the TLS context that checks the server's certificate, or None for plain http.
     - `read_buffer`: the buffer that all connections share, see `Http1Connection`.
     """
 
@@ -105,8 +105,8 @@ class Http1ConnectionPool:
     ) -> tuple[ResponseHead, BodyReader]:
         """Send a request and read the response.
 
-        If `may_repeat`, the request changes nothing. Then it is sent once more over a new connection, if the server had
-        already closed the idle one, because this is not a failure of the service.
+        `may_repeat`: whether the request changes nothing. If the server had already closed the idle connection, such a request is sent once
+        more over a new connection, and this does not count as a failure.
 
         Raises: the errors of this module, and the errors of `Http1Connection.exchange` that are not OSErrors.
         """
@@ -118,7 +118,7 @@ class Http1ConnectionPool:
             except ConnectionClosedError:
                 if not may_repeat or not idle.has_received_nothing:
                     raise
-        # 2. Without one, or if the server had closed it, open a new one.
+        # 2. If there is none, or if the server had closed it, open a new one.
         return await self._exchange_over(await self._connect(), request, reader_for)
 
     async def close(self) -> None:
@@ -153,15 +153,15 @@ class Http1ConnectionPool:
             self._return(connection)
 
     def _drop_idle_since(self, began: float) -> None:
-        """Close idle connections that have not been used since `began`, after a connection of that age was lost."""
-        # The cause (a load balancer that dropped the connection, a suspension of this machine) has probably ended them as
-        # well. A call that met them one by one would use up its retries.
+        """Close idle connections that have not been used since `began`, because a connection of that age was lost."""
+        # What has ended that connection (a load balancer, a suspension of this machine) has probably ended the others too. A call that
+        # tried them one by one would use up its retries.
         while self._idle and self._idle[0][0] <= began:
             self._drop(self._idle.popleft()[1])
 
     def _take_idle(self) -> Http1Connection | None:
-        """Return the idle connection that was used last, if the server has not closed it."""
-        # The last one, so that connections that are not needed grow old, and are closed.
+        """Return the idle connection that was used last, or None. Connections that the server has closed are skipped."""
+        # The one that was used last is taken, so that connections that are not needed grow old and are closed.
         oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
         while self._idle:
             since, connection = self._idle.pop()
@@ -215,16 +215,16 @@ class Http1ConnectionPool:
         if self._resolving is None or (self._resolving.done() and (is_old or _has_failed(self._resolving))):
             self._resolved_at = now
             self._resolving = asyncio.create_task(self._resolve())
-            self._resolving.add_done_callback(
-                _has_failed
-            )  # All waiters may be gone. This marks the exception as retrieved.
+            # If all waiters have been cancelled, nothing else would retrieve the exception, and asyncio would log it.
+            self._resolving.add_done_callback(_has_failed)
         resolving = self._resolving
         self._awaiting_addresses += 1
         try:
-            await asyncio.wait([resolving])  # A cancelled waiter does not cancel the task for the others.
+            # The task is shared: a waiter that is cancelled does not cancel it for the others.
+            await asyncio.wait([resolving])
         finally:
             self._awaiting_addresses -= 1
-            # With its last waiter the task is cancelled.
+            # When the last waiter has gone, the task is cancelled.
             if not self._awaiting_addresses and not resolving.done():
                 self._resolving = None
                 resolving.cancel()
@@ -240,7 +240,9 @@ class Http1ConnectionPool:
 
 
 def _rotate(addresses: list[Any], rotation: int) -> list[Any]:
-    """Rotate the addresses, so that connections are spread over the servers. Address families keep the resolver's order."""
+    """Return the addresses in another order, so that connections are spread over the servers. Address families keep the resolver's
+    order.
+    """
     families: dict[int, list[Any]] = {}
     for address in addresses:
         families.setdefault(address[0], []).append(address)
@@ -252,7 +254,7 @@ def _has_failed(task: asyncio.Task[list[Any]]) -> bool:
 
 
 class ConnectionClosedError(OSError):
-    """The connection was lost before the response was complete. Names and texts of these errors are the same as the SDK's."""
+    """The connection was lost before the response was complete. The names and texts of these errors are those of the SDK's errors."""
 
 
 class EndpointConnectionError(OSError):
@@ -273,14 +275,15 @@ _WRITE_BYTES = 256 * 1024  # The loop runs between two pieces of a large request
 
 
 class Http1Connection(asyncio.BufferedProtocol):
-    """Owns a socket and the response that is being received. All work is done in callbacks, so there is no task to leak.
+    """A socket that sends one request at a time, and receives its response. All work is done in callbacks, so there is no task that
+    could leak.
 
-    The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes
-    before another one reads, and copies the rest aside. So bytes are parsed while they are in the CPU's caches, and
-    many responses at once need no memory.
+    The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes before another one
+    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and many responses at once need no
+    memory.
 
-    The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of
-    the body, `_consume_body` feeds it, and `_done` gives the result to `exchange`.
+    The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of the body,
+    `_consume_body` feeds it, and `_done` gives the result to `exchange`.
     """
 
     def __init__(self, read_buffer: bytearray, scheduler: BodyReadScheduler) -> None:
@@ -303,7 +306,7 @@ class Http1Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether another request may be sent."""
+        """Whether the connection is open, and can send another request."""
         return not self._closed.done() and not self._transport.is_closing() and self._response is None
 
     @property
@@ -312,12 +315,12 @@ class Http1Connection(asyncio.BufferedProtocol):
         return self._head is None and not self._filled
 
     async def exchange(self, request: bytes, reader_for: ReaderFactory) -> tuple[ResponseHead, BodyReader]:
-        """Send a request; return the head and body of the response. `reader_for` chooses the reader of the body by the head.
+        """Send a request, and return the head and the body of the response.
 
-        Any error or cancellation closes the connection.
+        `reader_for` chooses the reader of the body from the head. Any error or cancellation closes the connection.
 
-        Raises: ConnectionResetError if the connection is closed, MalformedResponseError if the response is not valid
-        HTTP, the errors of the reader.
+        Raises: ConnectionResetError if the connection is closed, MalformedResponseError if the response is not valid HTTP, the errors of
+        the reader.
         """
         self._response = response = asyncio.get_running_loop().create_future()
         self._reader_for, self._head, self._reader, self._chunks, self._left = reader_for, None, None, None, None
@@ -331,7 +334,8 @@ class Http1Connection(asyncio.BufferedProtocol):
         finally:
             self._response = self._reader_for = self._reader = None
             self._scheduler.finish(self)
-        # Bytes behind the response, or a part of the request that was not sent, would be taken for the next exchange.
+        # If bytes follow the response, or a part of the request was not sent, these would belong to the next exchange, so the connection is
+        # closed.
         if not head.keeps_alive or self._filled or self._transport.get_write_buffer_size():
             self.abort()
         return head, reader
@@ -341,7 +345,8 @@ class Http1Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError("the connection was closed before the request")
         for start in range(0, len(request), _WRITE_BYTES):
             await self._drained.wait()
-            # The server has answered before it had the whole request. It would take the next request for the rest of this one.
+            # The server has answered before it received the whole request, and would take the next request for its rest. So the connection
+            # is closed.
             if response.done():
                 self.abort()
                 return
@@ -381,12 +386,12 @@ class Http1Connection(asyncio.BufferedProtocol):
             self.abort()
         else:
             self._set_aside(consumed, filled)
-            # More than half a buffer at once is the sign of a large body, of which more bytes are waiting.
+            # If one read has filled more than half of the buffer, the body is large, and more bytes are probably waiting.
             if self._reader is not None and 2 * nbytes > len(self._read_buffer):
                 self._scheduler.wait_turn(self)
 
     def eof_received(self) -> None:
-        """End a body of unknown length, because the server closed its side."""
+        """Handle the end of the server's side: it is the end of a body of unknown length."""
         head, reader = self._head, self._reader
         if head is None or reader is None or head.length is not None or head.is_chunked:
             return
@@ -395,7 +400,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         )
         try:
             reader.feed(buffer[: self._filled], True)
-            # no bytes may be left, because the TLS layer calls `get_buffer` once more after the end
+            # No bytes may be left, because the TLS layer calls `get_buffer` once more after the end.
             self._leftover, self._filled = b"", 0
             self._done(head, reader)
         except Exception as error:
@@ -427,7 +432,7 @@ class Http1Connection(asyncio.BufferedProtocol):
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
     def _consume(self, filled: int) -> int:
-        """Consume the complete parts of the buffer's first `filled` bytes; return their number of bytes."""
+        """Consume the complete parts of the buffer's first `filled` bytes. Return how many bytes were consumed."""
         if self._response is None or self._response.done():
             raise MalformedResponseError("bytes without a request")
         at = 0
@@ -455,14 +460,15 @@ class Http1Connection(asyncio.BufferedProtocol):
     def _consume_body(self, head: ResponseHead, data: memoryview) -> int:
         reader = self._reader
         if reader is None:
-            return 0  # These bytes come after the response, so `exchange` closes the connection.
+            # These bytes follow the response. They are kept, so that `exchange` notices them and closes the connection.
+            return 0
         if self._chunks is not None:
             consumed = self._chunks.feed(bytes(data))
             if self._chunks.is_done:
                 reader.feed(memoryview(self._chunks.content), True)
                 self._done(head, reader)
             return consumed
-        if self._left is None:  # The body ends with the connection.
+        if self._left is None:  # The body ends when the server closes the connection.
             return reader.feed(data, False)
         consumed = reader.feed(data[: self._left], len(data) >= self._left)
         self._left -= consumed
@@ -471,7 +477,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         return consumed
 
     def _set_aside(self, consumed: int, filled: int) -> None:
-        """Keep the bytes that were not consumed: a few in `_leftover`, more in a growing buffer of the connection's own."""
+        """Keep the bytes that were not consumed: a few of them in `_leftover`, more in a buffer that belongs to this connection."""
         self._filled = filled - consumed
         if self._filled <= len(self._read_buffer) // 2:
             self._leftover = bytes(memoryview(self._buffer)[consumed:filled])
@@ -495,11 +501,11 @@ class Http1Connection(asyncio.BufferedProtocol):
 
 
 class BodyReadScheduler:
-    """Lets one connection read its body to the end while others are paused, instead of all in small parts at the same time.
+    """Lets one connection read its large body to the end while others wait, instead of all of them in small parts at the same time.
 
-    So the records of one body pass through the pipeline and free their memory before the records of the next body are
-    made. Only a connection with more bytes waiting than it could read at once is queued, so the network stays busy. If
-    the current connection reads nothing in one iteration of the event loop, the next connection replaces it (P7).
+    So the records of one body pass through the pipeline, and free their memory, before the records of the next body are made. Only a
+    connection with more bytes waiting than it could read at once has to wait for its turn, so the network stays busy. If the current
+    connection reads nothing in one iteration of the event loop, the next one gets its turn (P7).
     """
 
     def __init__(self) -> None:
@@ -508,7 +514,7 @@ class BodyReadScheduler:
         self._waiting: deque[Http1Connection] = deque()
 
     def wait_turn(self, read: Http1Connection) -> None:
-        """Make the connection, which has more to read, the current one, or pause it until its turn."""
+        """Give this connection, which has more to read, its turn if no other connection has it, else pause it until then."""
         if self._current is None:
             self._begin(read)
         elif self._current is read:
@@ -518,7 +524,7 @@ class BodyReadScheduler:
             self._waiting.append(read)
 
     def finish(self, read: Http1Connection) -> None:
-        """Let the next connection read, because this body is complete or has failed."""
+        """End the turn of this connection, because its body is complete or has failed, and let the next one read."""
         if self._current is read:
             self._next()
         elif read in self._waiting:
@@ -557,7 +563,10 @@ _LENGTH_DIGITS = 19
 
 
 class ResponseHead(msgspec.Struct, frozen=True):
-    """Status, headers (names in lower case) and the framing of the body: `length` in bytes, chunked, or until the connection closes."""
+    """The head of a response: its status, its headers (names in lower case), and how its body ends.
+
+    The body has `length` bytes, or is chunked, or ends when the connection is closed.
+    """
 
     status: int
     headers: dict[str, str]
@@ -567,19 +576,19 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
     @property
     def is_interim(self) -> bool:
-        """Whether another head follows (100 Continue)."""
+        """Whether this is not the final response, so that another head follows (100 Continue)."""
         return 100 <= self.status < 200
 
 
 def parse_response_head(text: bytes) -> ResponseHead:
-    """Parse the head in `text`, without the empty line.
+    """Parse the head of a response from `text`, which lacks the final empty line.
 
     Raises: MalformedResponseError if the head is malformed, or the body has an encoding that was not requested.
     """
     first, *lines = text.decode("latin-1").split("\r\n")
     status = _STATUS.match(first)
     if status is None:
-        raise MalformedResponseError(f"not an HTTP/1.1 response: {first[:80]!r}")
+        raise MalformedResponseError(f"the response is not HTTP/1.1: it begins with {first[:80]!r}")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -619,13 +628,13 @@ def _length(headers: dict[str, str]) -> int | None:
 
 
 class BodyReader(Protocol):
-    """Consumes the bytes of one body, in order."""
+    """Consumes the bytes of one body, in order, as they arrive."""
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Consume bytes from the front of `data` and return how many. The next call gets the rest again, followed by more bytes.
+        """Consume bytes from the front of `data`, and return how many. Bytes that are not consumed are passed again, followed by more.
 
-        If `is_last`, no more bytes follow, so all must be consumed. An exception closes the connection and is raised to
-        the caller of the request. `data` may be changed during the call, but must be restored.
+        If `is_last`, no more bytes follow, so all must be consumed. An exception closes the connection, and is raised to the caller of the
+        request. `data` may be changed during the call, but must be restored.
         """
 
 
@@ -633,12 +642,12 @@ ReaderFactory = Callable[[ResponseHead], BodyReader]
 
 
 class BufferedBody:
-    """Buffers a whole body in `content`."""
+    """Keeps a whole body in `content`, for responses that are decoded at once."""
 
     content = b""
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Consume nothing until the body is complete."""
+        """Consume nothing until `is_last`, then the whole body."""
         if not is_last:
             return 0
         self.content = bytes(data)
@@ -659,10 +668,9 @@ class ChunkedDecoder:
         self._on_line: Callable[[bytes], None] = self._on_size
 
     def feed(self, data: bytes) -> int:
-        """Consume complete lines and chunks; return their number of bytes.
+        """Decode complete lines and chunks. Return how many bytes were consumed.
 
-        Raises: MalformedResponseError if a line is too long, a chunk's size is invalid, or a chunk is longer than its
-        size.
+        Raises: MalformedResponseError if a line is too long, a chunk's size is invalid, or a chunk is longer than its size.
         """
         at = 0
         while not self.is_done:
@@ -698,17 +706,18 @@ class ChunkedDecoder:
         self.is_done = not line
 
 
-# The read buffers of encrypted connections, which connections share, and their limits.
+# The read buffers of encrypted connections, which all connections of an event loop share, and their limits.
 
 SUBSCRIPTION_BUFFER_BYTES = 64 * 1024
-"""Limit of the bytes that asyncio reads at once (its default is 256 KiB), and of the encrypted bytes that it buffers (512 KiB).
+"""The limit of bytes that asyncio reads at once (its default is 256 KiB), and of encrypted bytes that it buffers (512 KiB).
 
-Bytes after an event stay in memory until the next event is requested (P6).
+Bytes that follow an event stay in memory until the next event is requested (P6).
 """
 
 
 def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
-    """Receive encrypted bytes in `read_buffer`. All connections of an event loop may share it, because asyncio empties it at once.
+    """Make a connection receive encrypted bytes in `read_buffer`. All connections of an event loop may share it, because asyncio empties
+    it at once.
 
     Without TLS, and on event loops other than asyncio's, this changes nothing.
     """
@@ -718,7 +727,7 @@ def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
 
 
 def limit_read_ahead(transport: Any, read_buffer: bytearray) -> None:
-    """Read no more at once than `read_buffer` holds, and stop when as many encrypted bytes are buffered.
+    """Limit what a connection reads at once to the size of `read_buffer`, and stop reading when as many encrypted bytes are buffered.
 
     asyncio would read 256 KiB at once and buffer 512 KiB. On an event loop without these limits this changes nothing.
     """

@@ -1,4 +1,4 @@
-"""SubscribeToShard over HTTP/2 (the extra `http2`): requests that the SDK has signed, sent over a pool of connections.
+"""SubscribeToShard over HTTP/2 (the extra `http2`): requests that the SDK has signed are sent over a pool of HTTP/2 connections.
 
 Only this module imports `h2`, and `sdk/transport.py` imports it only if the properties select HTTP/2.
 """
@@ -42,17 +42,17 @@ _MAX_ERROR_BODY_BYTES = 64 * 1024
 
 
 class Http2Sender:
-    """Owns a connection pool for each server. The SDK still does endpoint rules, signing, user agent and error parsing."""
+    """Sends requests over HTTP/2, with a connection pool for each server. The SDK still finds the endpoint, signs, and parses errors."""
 
     def __init__(self, settings: Http2Settings) -> None:
         self._settings = settings
         self._pools: dict[str, Http2ConnectionPool] = {}
 
     async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Response:
-        """Send a request and return the response: the handler of the SDK's event `before-send`.
+        """Send a request and return the response. This handles the SDK's event `before-send`.
 
-        Raises: ConfigurationError if the SDK would use a proxy, StreamLostError if the stream is lost, OSError if the
-        connection fails, TimeoutError if it takes too long.
+        Raises: ConfigurationError if the SDK would use a proxy, StreamLostError if the stream is lost, OSError if the connection fails,
+        TimeoutError if it takes too long.
         """
         url = urlsplit(request.url)
         connection = await self._pool_of(url).connection()
@@ -79,7 +79,7 @@ class Http2Sender:
 
 
 def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, str]]:
-    """Return the request's headers in HTTP/2 form: names in lower case, the signed host as authority."""
+    """Return the request's headers in the form of HTTP/2: names in lower case, and the signed host as the authority."""
     given = {
         name.lower(): value.decode() if isinstance(value, bytes) else str(value)
         for name, value in request.headers.items()
@@ -112,22 +112,22 @@ class Http2Response:
 # --- connections --------------------------------------------------------------------------------------------------------------------
 
 STREAM_WINDOW_BYTES = 128 * 1024
-"""Flow-control window of a stream: enough for 2 MiB a second over a round trip of 60 ms."""
+"""The flow-control window of a stream (bytes): enough for 2 MiB a second over a round trip of 60 ms."""
 MAX_STREAMS = 100
-"""Most streams of one connection, so that few are lost with it. The server may allow fewer."""
-_LARGEST_WINDOW = 2**31 - 1  # The connection's window is so large that only the streams' windows limit.
+"""The most streams of one connection, so that not too many are lost with it. The server may allow fewer."""
+_LARGEST_WINDOW = 2**31 - 1  # The connection's own window is so large that only the windows of the streams limit.
 _DEFAULT_WINDOW = 65_535
 _STATUS = re.compile(r"[1-9][0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Http2Settings:
-    """Settings of a connection.
+    """The settings of a connection.
 
     - `open_seconds`: the deadline for opening the connection.
-    - `ca_bundle`: a file of trusted CAs, used instead of the SDK's certificates.
-    - `ping_after_seconds`: the silence after which the server is pinged. An open subscription sends an event about
-      every 5 s (F5).
+    - `ca_bundle`: a file of trusted CAs, used instead of the SDK's list.
+    - `ping_after_seconds`: how long nothing must have arrived before the server is pinged. An open subscription sends an event about every
+      5 s (F5).
     - `ping_seconds`: the time in which the server must respond to a ping.
     """
 
@@ -138,9 +138,9 @@ class Http2Settings:
 
 
 class Http2ConnectionPool:
-    """Owns its connections. A request never waits for other streams (F1): if no connection has capacity, another is opened.
+    """The connections to one server. A request never waits for other streams (F1): if no connection has capacity, another one is opened.
 
-    All waiting requests share the connection that is being opened, or its error.
+    Requests that wait for a connection share the one that is being opened, and its error.
     """
 
     def __init__(self, url: SplitResult, settings: Http2Settings) -> None:
@@ -176,10 +176,11 @@ class Http2ConnectionPool:
     async def _open_another(self) -> None:
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._open())
-            # All waiters may be gone. The callback marks the exception as retrieved.
+            # If all waiters have been cancelled, nothing else would retrieve the exception, and asyncio would log it.
             self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         opening = self._opening
-        await asyncio.wait([opening])  # A cancelled waiter does not cancel it for the others.
+        # The task is shared: a waiter that is cancelled does not cancel it for the others.
+        await asyncio.wait([opening])
         if opening.cancelled():
             raise StreamLostError("closed")
         opening.result()
@@ -204,10 +205,10 @@ class Http2ConnectionPool:
 
 
 class Http2Connection(asyncio.Protocol):
-    """Owns a socket, the protocol state and the open streams. All work is done in callbacks, so there is no task to leak.
+    """One HTTP/2 connection: a socket, the protocol state and the open streams. All work is done in callbacks, so there is no task that
+    could leak.
 
-    The reader of a stream gets StreamLostError if the server resets the stream, or if the connection is lost or ended
-    by GOAWAY.
+    The reader of a stream gets StreamLostError if the server resets the stream, or if the connection is lost or ended by GOAWAY.
     """
 
     def __init__(self, settings: Http2Settings) -> None:
@@ -250,7 +251,7 @@ class Http2Connection(asyncio.Protocol):
 
     async def is_alive(self) -> bool:
         """Return whether the server responds. A connection that was silent is pinged."""
-        # A connection without a response gets no new streams. Its open streams continue until their own time-outs (F5).
+        # If a ping was not answered, the connection gets no new streams. Its open streams continue until their own time-outs (F5).
         if self.is_closed or self._is_unresponsive:
             return False
         if self._loop.time() - self._received_at < self._settings.ping_after_seconds:
@@ -267,7 +268,7 @@ class Http2Connection(asyncio.Protocol):
         return not self._is_unresponsive and not self.is_closed
 
     def request(self, headers: Sequence[tuple[str, str]], body: bytes) -> Http2Stream:
-        """Send one request; the response arrives over the returned stream. Raises: StreamLostError if the connection is closed."""
+        """Send one request. The response arrives over the returned stream. Raises: StreamLostError if the connection is closed."""
         if not self.is_closed:
             with self._protocol():
                 stream_id = self._h2.get_next_available_stream_id()
@@ -278,7 +279,7 @@ class Http2Connection(asyncio.Protocol):
         raise StreamLostError(str(self._failure))
 
     def close(self) -> None:
-        """End every stream and the connection at once."""
+        """Close all streams and the connection at once."""
         if not self.is_closed:
             with self._protocol():
                 self._h2.close_connection()
@@ -356,7 +357,7 @@ class Http2Connection(asyncio.Protocol):
 
     @contextmanager
     def _protocol(self) -> Iterator[None]:
-        """Send what the block has queued. A protocol error in the block fails the connection."""
+        """Send what the `with` block has queued. A protocol error in the block fails the connection."""
         try:
             yield
         except H2Error as error:
@@ -387,7 +388,7 @@ class Http2Connection(asyncio.Protocol):
 
 
 def _client_protocol() -> H2Connection:
-    """Return the protocol state of a client, without server push and with our window."""
+    """Return the protocol state of a client: without server push, and with `STREAM_WINDOW_BYTES` for each stream."""
     protocol = H2Connection(H2Configuration(client_side=True, header_encoding=None))
     values = {SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES}
     protocol.local_settings = Settings(client=True, initial_values=values)
@@ -399,14 +400,13 @@ def _not_http2(reason: str) -> ConfigurationError:
 
 
 class Http2Stream:
-    """The open response of an event stream, as `EventSubscription` reads it. Owns the bytes that were received but not read.
+    """The open response of an event stream, as `EventSubscription` reads it. Keeps the bytes that were received and not read.
 
-    `flow_control` is the connection: it lets the server send more bytes, or cancels the stream. A stream is not for concurrent
-    readers.
+    `flow_control` is the connection: it lets the server send more bytes, or cancels the stream. Only one caller may read at a time.
     """
 
-    # Bytes are acknowledged when the reader asks for more, not before. So an unread stream and its reader together hold at most one
-    # window of bytes, and the server stops sending on this stream only (F1).
+    # The server may send more bytes only when the reader asks for more. So an unread stream and its reader together hold at most one window
+    # of bytes, and the server stops sending on this stream only (F1).
 
     connection = None
     """Always None, because a stream has no socket of its own to pause."""
@@ -415,7 +415,7 @@ class Http2Stream:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.unacknowledged_bytes = 0
-        """Received bytes for which the server has no new window yet."""
+        """Received bytes for which the server was not yet allowed to send as many more."""
         self._flow_control = flow_control
         self._id = stream_id
         self._chunks: list[bytes] = []
@@ -426,7 +426,7 @@ class Http2Stream:
 
     @property
     def content(self) -> Http2Stream:
-        """The object with `readany`, which is this stream."""
+        """The object that has `readany`: this stream itself."""
         return self
 
     async def wait_for_headers(self) -> None:
@@ -444,7 +444,8 @@ class Http2Stream:
         while not self._chunks:
             if self._ended:
                 return b""
-            self._acknowledge(self.unacknowledged_bytes)  # The bytes were only padding.
+            # The bytes were only padding, so the server may send as many more at once.
+            self._acknowledge(self.unacknowledged_bytes)
             await self._wait()
         data = b"".join(self._chunks)
         self._chunks.clear()
@@ -474,19 +475,19 @@ class Http2Stream:
             self._flow_control.reset(self._id)
 
     def on_data(self, data: bytes, length: int) -> None:
-        """Store received bytes. `length` is their share of the window, including padding."""
+        """Store received bytes. `length` is how much of the window they use, including padding."""
         if data:
             self._chunks.append(data)
         self.unacknowledged_bytes += length
         self._changed.set()
 
     def on_end(self) -> None:
-        """Remember that the body is complete."""
+        """Mark the body as complete."""
         self._ended = True
         self._changed.set()
 
     def fail(self, why: str) -> None:
-        """Remember that the stream has failed: no more bytes will arrive."""
+        """Mark the stream as failed: no more bytes will arrive."""
         self._failure = self._failure or why
         self._changed.set()
 

@@ -1,7 +1,4 @@
-"""ManagementClient: a KinesisClient with the calls of people and tools, which list, describe, create and reshard streams.
-
-A job needs none of them.
-"""
+"""ManagementClient: the calls that people and tools make to list, describe, create and reshard streams. A job needs none of them."""
 
 from __future__ import annotations
 
@@ -22,11 +19,11 @@ from .error_mapping import reject_malformed
 from .ports import ConsumerDescription
 
 ACTIVE_TIMEOUT_SECONDS = 600.0
-"""How long to wait for a stream. A new stream takes about ten seconds, a split or merge about thirty."""
+"""How long to wait until a stream is ACTIVE (seconds). A new stream takes about ten seconds, a split or merge about thirty."""
 
 
 class ManagementClient(KinesisClient):
-    """Makes the calls of people and tools, in addition to the calls of jobs. It retries no call."""
+    """A KinesisClient with the calls of people and tools in addition. It retries no call."""
 
     async def listed_streams(self) -> list[ListedStream]:
         """Return all streams of the account in this region."""
@@ -108,7 +105,9 @@ class ManagementClient(KinesisClient):
             if error.code != "DryRunOperationException":
                 raise
             return
-        raise FatalKinesisError(api, "DryRunIgnored", "the endpoint does not know the parameter DryRun")
+        raise FatalKinesisError(
+            api, "DryRunIgnored", "the endpoint ignored the parameter DryRun, and carried the call out"
+        )
 
     async def wait_until_active(self, stream: str, retries: RetryPolicy, clock: Clock) -> None:
         """Wait until the stream is ACTIVE. Ask again after the delays of `retries`. Raises: RecordPublisherError after ten minutes."""
@@ -153,7 +152,7 @@ def _as_time(given: Any) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class StreamDescription:
-    """A stream with its settings, consumers and listed shards. `encryption_key` is None without encryption at rest."""
+    """A stream with its settings, consumers and listed shards. `encryption_key` is None if the stream is not encrypted at rest."""
 
     stream: ListedStream
     retention_hours: int
@@ -166,7 +165,7 @@ class StreamDescription:
 
     @property
     def open_shards(self) -> int:
-        """Number of shards that take records."""
+        """Number of shards that accept records."""
         return sum(not shard.closed for shard in self.shards)
 
     @classmethod

@@ -20,7 +20,7 @@ from ..properties.reading_properties import (
 
 
 class Keys(msgspec.Struct):
-    """Credentials that stay the same."""
+    """Credentials that do not expire."""
 
     access_key: str
     secret_key: str
@@ -28,7 +28,9 @@ class Keys(msgspec.Struct):
 
 
 def provider_name(properties: Properties) -> str:
-    """Return the provider's name: as set, else BASIC if one of the basic keys is set (it then needs the other), else AUTO."""
+    """Return the name of the credentials provider: the one that is set, else BASIC if one of the basic keys is set (the other is then
+    required), else AUTO.
+    """
     has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
     return (
         "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
@@ -56,13 +58,15 @@ def keys_of(properties: Properties, profile: dict[str, str]) -> Keys | None:
 _PROFILE_KEYS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 _PROFILE_SETTINGS = _PROFILE_KEYS | {"region", "output", "endpoint_url"}
 _SECTION_NAME = re.compile(r"((profile|sso-session|services) )?[\w.@+-]+", re.ASCII)
-"""Plain names of sections. The SDK splits other names as a shell does, and takes any section that begins with `profile` as a profile."""
+"""Section names that are read in the same way here and by the SDK. The SDK splits other names as a shell does, and takes any section
+that begins with `profile` as a profile.
+"""
 
 
 def plain_profile(properties: Properties) -> dict[str, str] | None:
-    """Return the settings of the profile, or None if only the SDK can tell what the profile means.
+    """Return the settings of the profile, or None if only the SDK can find out what the profile means.
 
-    The keys are those of the credentials file if it has keys, else of the configuration file.
+    Keys come from the credentials file if it has any for the profile, else from the configuration file.
     """
     chosen = properties.value(PROFILE_NAME) or os.environ.get("AWS_PROFILE")
     name = "default" if chosen is None else chosen
@@ -81,13 +85,14 @@ def plain_profile(properties: Properties) -> dict[str, str] | None:
 
 
 def _section(path: str, *names: str) -> dict[str, str] | None:
-    """Return the settings of the section that has one of the names, or None if there is no such section.
+    """Return the settings of the section with one of these names, or None if there is no such section.
 
-    Raises: ValueError if the SDK could read the file in another way, OSError if it cannot be read.
+    Raises: ValueError if the SDK could read the file in another way; OSError if it cannot be read.
     """
     if os.path.expandvars(path) != path:
         raise ValueError(path)
-    file = Path(os.path.expanduser(path))  # Path.expanduser raises an error if there is no home, as in some containers
+    # `Path.expanduser` is not used, because it raises an error if there is no home, as in some containers.
+    file = Path(os.path.expanduser(path))
     if not file.is_file():
         return None
     from configparser import Error, RawConfigParser

@@ -15,11 +15,11 @@ from ..shards import Shard, is_listing_older_than
 
 
 class ReadResponse(msgspec.Struct, frozen=True):
-    """One GetRecords response, or one SubscribeToShardEvent.
+    """One GetRecords response, or one event of SubscribeToShard.
 
-    - `records`: raw Kinesis records, not yet de-aggregated.
-    - `next_iterator` (polling), `continuation` (fan-out): None at the end of the shard, together with `child_shards`.
-    - `millis_behind_latest`: ms behind the tip.
+    - `records`: records of Kinesis. Aggregates are not expanded yet.
+    - `next_iterator` (polling), `continuation` (enhanced fan-out): None at the end of the shard, together with `child_shards`.
+    - `millis_behind_latest`: how far the read is behind the shard's tip (ms).
     - `wire_bytes`: the size of the body in bytes.
     """
 
@@ -42,10 +42,10 @@ class PollingPort(Protocol):
 
 
 class Subscription(Protocol):
-    """One open SubscribeToShard call: an async iterator of events, read from the socket one at a time (F1)."""
+    """One open SubscribeToShard call: an async iterator of events, each read from the socket only when it is requested (F1)."""
 
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
-        """Yield events in order. The iterator ends cleanly at expiry.
+        """Yield events in order. The iterator ends without an error when the subscription expires.
 
         Raises: the errors of `errors.py`, even for errors inside the stream.
         """
@@ -55,10 +55,10 @@ class Subscription(Protocol):
 
 
 class SubscriptionPort(Protocol):
-    """The call that fan-out needs to read."""
+    """The call that enhanced fan-out needs to read."""
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
-        """Open a subscription. Raises: ResourceInUseError within 5 s of the last success (service limit)."""
+        """Open a subscription. Raises: ResourceInUseError within 5 s after the last one was opened (service limit)."""
 
 
 class ConsumerDescription(
@@ -72,7 +72,7 @@ class ConsumerDescription(
 
 
 class RegistrationPort(Protocol):
-    """The calls that fan-out needs to register its consumer. Synchronous code uses them through `run_sync`."""
+    """The calls that enhanced fan-out needs to register its consumer. Synchronous code uses them through `run_sync`."""
 
     async def stream_arn(self, stream: str) -> str:
         """Return the ARN of a stream (DescribeStreamSummary). Raises: StreamNotFoundError if it does not exist."""
@@ -94,17 +94,17 @@ class RegistrationPort(Protocol):
 
 
 class ListingPort(Protocol):
-    """The calls that discovery needs."""
+    """The calls that the discovery of shards needs."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Return every shard of the stream that is still listed, or the shards after the shard id `after` (paged to the end)."""
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the service's wall clock, epoch ms, from the Date header of a response (P3)."""
+        """Return the time of the service's clock (epoch ms), from the Date header of a response (P3)."""
 
 
 class PutEntry(msgspec.Struct, gc=False, omit_defaults=True, rename="pascal"):
-    """One Kinesis record to put, as it is sent. An explicit hash key is a decimal number."""
+    """One Kinesis record to put, as it is sent. Its explicit hash key is a decimal number as text."""
 
     data: bytes
     partition_key: str
@@ -128,10 +128,10 @@ class PutRecordsResponse(msgspec.Struct, rename={"failed": "FailedRecordCount", 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """The properties of a stream that a writer needs.
+    """The properties of a stream that a writer must know.
 
     - `max_record_bytes`: the largest record, in bytes of data and key.
-    - `distributes_by_key`: whether keys decide the shard (S4).
+    - `distributes_by_key`: whether the key of a record decides its shard (S4).
     """
 
     max_record_bytes: int
@@ -139,9 +139,10 @@ class StreamSummary:
 
 
 class RecordDistribution(msgspec.Struct, frozen=True):
-    """How a stream distributed its records at the time of the response (S4).
+    """How a stream distributes its records over its shards, at the time of the response (S4).
 
-    - `server_ms`: the service's time of the response, or None if it is not known.
+    - `distributes_by_key`: whether the key of a record decides its shard.
+    - `server_ms`: the service's time of the response (epoch ms), or None if it is not known.
     - `is_switchable`: whether the stream can be switched to AUTO and back, which only streams in on-demand mode can.
     """
 
@@ -169,10 +170,9 @@ class WritingPort(Protocol):
 class Transport(Protocol):
     """Sends the calls of a `KinesisClient`, which owns it. Every method raises the errors of `errors.py` and does not retry.
 
-    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec.py`:
-    GetRecords has a `ReadBody` under `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an
-    open HTTP response under `RAW_EVENTS`. This open response has `content.readany()`, `close()` and `connection`, which
-    is None if nothing is read ahead.
+    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec.py`: GetRecords has a `ReadBody` under
+    `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an open HTTP response under `RAW_EVENTS`. This open response
+    has `content.readany()`, `close()` and `connection`, which is None if nothing is read ahead.
     """
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -189,18 +189,20 @@ class Transport(Protocol):
 
 
 async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
-    """Return whether the stream still lists a shard.
+    """Return whether a listing of the stream still shows a shard.
 
     Raises: TransientError if the listing is older than the shard; the errors of the port.
     """
     listed = await listing.list_shards(shard.stream_arn or shard.stream)
     if is_listing_older_than(shard, listed):
-        raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
+        raise TransientError(
+            "ListShards", "NotListedYet", f"{shard.key} is not found, and the listing is too old to show it"
+        )
     return any(one.shard_id == shard.shard_id for one in listed)
 
 
 def is_header_text(value: str) -> bool:
-    """Return whether a key or token can be sent in a header: it has no control characters, such as the end of a line."""
+    """Return whether a key or token can be sent in an HTTP header: it has no control characters, such as the end of a line."""
     return value.isascii() and value.isprintable()
 
 

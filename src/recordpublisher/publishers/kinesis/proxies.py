@@ -24,7 +24,9 @@ def has_proxies() -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the URL of the proxy through which the SDK calls `url`, or None if it calls `url` directly, as with NO_PROXY."""
+    """Return the URL of the proxy through which the SDK calls `url`, or None if it calls `url` directly, for example because of
+    NO_PROXY.
+    """
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)

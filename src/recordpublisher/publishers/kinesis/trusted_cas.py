@@ -15,9 +15,10 @@ CA_BUNDLE = "AWS_CA_BUNDLE"
 
 
 def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> ssl.SSLContext:
-    """Return the context that checks the certificate of `url`, by this file, else by the SDK's list. For http no file is read.
+    """Return the TLS context with which a client checks the certificate of `url`.
 
-    `protocol` is the protocol to agree on in the handshake.
+    - `ca_bundle`: the file of trusted CAs, or None for the SDK's list. For an http URL no file is read.
+    - `protocol`: the protocol that the handshake must agree on (ALPN).
     """
     # Since Python 3.13, Python's default context rejects certificates that boto3 accepts.
     if not _is_tls(url):
@@ -26,16 +27,17 @@ def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> 
 
 
 def ca_bundle_path(session: Any) -> str | None:
-    """Return the trusted CA file of an SDK session, or None for the SDK's own list.
+    """Return the path of the trusted CA file of an SDK session, or None for the SDK's own list.
 
     Raises: ConfigurationError if the file cannot be used.
     """
-    # The SDK reads the file at the first call. Its error neither names the file nor says that a retry cannot help.
+    # The file is checked here, because the SDK reads it only at the first call, and its error neither names the file nor says that a retry
+    # cannot help.
     return _check_ca_bundle(session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE"))
 
 
 def environment_ca_bundle(url: str) -> str | None:
-    """Return the trusted CA file that the environment sets for calls to `url`, or None. No profile is read.
+    """Return the path of the trusted CA file that the environment sets for calls to `url`, or None. Profiles are not considered.
 
     For an http URL the file must exist, but is not read.
 
@@ -61,7 +63,9 @@ def _is_tls(url: str) -> bool:
 
 @functools.cache
 def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
-    """Return the context that trusts the CAs of a file. It is made once for each process: a system's list takes 20 ms of CPU."""
+    """Return the TLS context that trusts the CAs of a file. One is made for each file and process, because reading a system's list takes
+    20 ms of CPU.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_TICKET
     context.load_verify_locations(path)
@@ -71,9 +75,9 @@ def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
 
 
 def _sdk_list() -> str:
-    """Return the path of the CA file of the package certifi, else of the SDK's.
+    """Return the path of the CA file of the package certifi, or else of the SDK.
 
-    Neither package is imported if its file is found next to it.
+    If the file is found next to one of these packages, the package is not imported.
     """
     specs = [spec for spec in map(find_spec, ("certifi", "botocore")) if spec is not None and spec.origin is not None]
     beside = Path(specs[0].origin or "").with_name("cacert.pem")

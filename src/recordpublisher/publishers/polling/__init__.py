@@ -1,7 +1,7 @@
 """Reads one shard by polling, with GetRecords. Start at `publisher.py`.
 
-Public: wrap `PollingRecordPublisherFactory` to change what polling reads or where it reads it from. The factory loads
-the AWS SDK only when it makes a client.
+Public: wrap `PollingRecordPublisherFactory` to change what polling reads, or from where. The factory loads the AWS SDK only when it makes a
+client.
 """
 
 import importlib
@@ -20,7 +20,7 @@ _LAZY = {
 __all__ = ["PollingConfig", "PollingRecordPublisher", "PollingRecordPublisherFactory", "PollingService"]
 
 
-if not TYPE_CHECKING:  # With `__getattr__`, type checkers would accept any name.
+if not TYPE_CHECKING:  # Hidden from type checkers, which would accept any name because of `__getattr__`.
 
     def __getattr__(name: str) -> Any:
         if name not in _LAZY:

@@ -60,13 +60,13 @@ class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
 
 
 class PollingRecordPublisher(RecordPublisher):
-    """Owns the read position of one shard and the rate of its reads. State, order and time belong to the consumer.
+    """Reads one shard by GetRecords. Keeps the read position and decides when the next read may start; the callback has everything else.
 
-    `run` reads to the shard's end and returns COMPLETE, and returns it again if it is called again. It never returns
-    INCOMPLETE. Cancel its task to stop it. A later `run` resumes from the last position that the consumer returned.
+    `run` reads to the shard's end and returns COMPLETE, and returns it again if it is called again. It never returns INCOMPLETE. Cancel its
+    task to stop it. A later `run` resumes from the last position that the callback returned.
 
-    `carried_states` has the states of earlier publishers in this process, by `Shard.key`. The publisher resumes from
-    its shard's entry.
+    `carried_states` has what earlier publishers in this process have left, by `Shard.key`. The publisher continues with the entry of its
+    shard.
     """
 
     def __init__(
@@ -100,31 +100,32 @@ class PollingRecordPublisher(RecordPublisher):
             self._resume(carried)
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Request no more records than fit into `held_bytes` from now on, but at least one (P6)."""
+        """Set how many bytes of memory the next reads may bring (P6). At least one record is requested."""
         self._read_budget = held_bytes
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
-        """Publish batches, empty ones included, until the shard's end.
+        """Pass every response to `consumer` as batches, even an empty one, until the shard's end.
 
-        Raises: RetriesExhaustedError if the retries are used up, FatalKinesisError if no retry can help,
-        StreamNotFoundError if the stream is gone, DataLossError if the shard vanished before its end.
+        Raises: RetriesExhaustedError if the retries are used up, FatalKinesisError if no retry can help, StreamNotFoundError if the stream
+        is gone, DataLossError if the shard vanished before its end.
         """
         try:
             while not self._is_complete:
                 # 1. Wait until the limits of the shard allow a read (R1).
                 await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
-                # 2. Read a response from the position; 3. to 5. are in `_publish`. The response is handed over without a name here,
-                # because a name would keep its records in memory until the next read.
+                # 2. Read a response from the position; steps 3 to 5 are in `_publish`. The response has no name here, because a name would
+                #    keep its records in memory until the next read.
                 await self._publish(await self._read(), consumer)
         except Exception:
-            self._iterator.discard()  # The iterator may be the cause, so the next run takes a new one.
+            # The iterator may be the cause of the error, so the next run requests a new one.
+            self._iterator.discard()
             raise
         finally:
             self._carry_state()
         return RunResult.COMPLETE
 
     async def _publish(self, response: ReadResponse, consumer: BatchConsumer) -> None:
-        """Hand the response's batches to the consumer. Resume only from the position that it returns (P1)."""
+        """Pass the response's batches to `consumer`. Continue only from the position that it returns (P1)."""
         # 3. Expand aggregates, and compute when the next read may start.
         batches = self._deaggregator.batches(response, _position_after(response), self._position)
         size, next_iterator = self._size, response.next_iterator
@@ -132,16 +133,18 @@ class PollingRecordPublisher(RecordPublisher):
         interval = interval_after(response, self._config)
         self._next_read_at = next_read_at(self._read_at, self._responded_at, interval, read_bytes)
         del response
-        # 4. Hand over batch after batch. Each moves the position to where the consumer wants to continue.
+        # 4. Pass batch after batch. Each moves the position to where the callback wants to continue.
         async for batch in batches:
             self._size = size.after(batches.raw_count, read_bytes, batches.held_bytes)
             position = batch.read_position
             consuming = consumer(batch)
-            del batch  # Free the records as soon as the consumer does, before the next batch (P6).
+            # The records must be freed as soon as the callback frees them, before the next batch is made (P6).
+            del batch
             returned = await consuming
             self._position = next_position(self._position, returned)
             if returned != position:
-                return  # The next read starts at an earlier record, so the other batches and the iterator are of no use.
+                # The next read starts at an earlier record, so neither the other batches nor the iterator can be used.
+                return
         # 5. Keep the next iterator, or end with the shard.
         if next_iterator is None:
             self._is_complete = True
@@ -149,7 +152,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._iterator.set(next_iterator, self._responded_at)
 
     def _resume(self, carried: CarriedReaderState) -> None:
-        """Continue from the state of an earlier publisher of the shard. Its iterator is valid only for the same position."""
+        """Continue with what an earlier publisher of the shard has left. Its iterator is used only if it is for the same position."""
         self._size, self._lost_read_at = carried.size, carried.lost_read_at
         self._next_read_at = max(carried.next_read_at, carried.lost_read_at + MIN_CALL_INTERVAL_SECONDS)
         if carried.iterator is not None and carried.position == self._position:
@@ -163,9 +166,9 @@ class PollingRecordPublisher(RecordPublisher):
             )
 
     async def _read(self) -> ReadResponse:
-        """Read the next response.
+        """Return the next response.
 
-        The iterator is discarded first, so that after a cancellation the same records are read from the position.
+        The iterator is discarded before the call, so that if this is cancelled, the next read starts again from the position.
         """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
@@ -176,10 +179,9 @@ class PollingRecordPublisher(RecordPublisher):
         return response
 
     async def _read_once(self) -> ReadResponse:
-        """Read once, with a new iterator each time one expires (R2).
+        """Make one read. If an iterator expires, request another one (R2).
 
-        Raises: TransientError if a retry may help; the error of `explain_not_found` if the service does not find the
-        shard.
+        Raises: TransientError if a retry may help; the error of `explain_not_found` if the service does not find the shard.
         """
         while True:
             try:
@@ -197,7 +199,8 @@ class PollingRecordPublisher(RecordPublisher):
         earlier, self._lost_read_at = self._lost_read_at, self._read_at
         try:
             response = await self._service.get_records(self._shard, iterator, self._limit())
-        except (ThrottledError, ExpiredIteratorError):  # The service does not charge a refused read to the quota.
+        except (ThrottledError, ExpiredIteratorError):
+            # A refused read does not count, because the service does not charge it to the quota.
             self._lost_read_at = earlier
             raise
         self._lost_read_at = -math.inf
@@ -218,11 +221,12 @@ def _position_after(response: ReadResponse) -> SequenceNumber | None:
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The state that a publisher leaves for the next one of its shard, so that iterators, quotas and sizes survive it.
+    """The values that a publisher leaves for the next one of its shard, so that these need not begin again.
 
-    - `iterator`: valid at `position`, taken at `since`; None if there is none.
-    - `next_read_at`: no read may start before (R1).
+    - `iterator`: valid at `position`, requested at `since`; None if there is none.
+    - `next_read_at`: when the next read may start (R1).
     - `lost_read_at`: the start of a read whose response was lost, else -inf.
+    - `size`: the measured size of records.
 
     All times are monotonic seconds.
     """
@@ -238,15 +242,15 @@ class CarriedReaderState(msgspec.Struct, frozen=True):
 class PollingRecordPublisherFactory(RecordPublisherFactory):
     """Makes polling publishers. Owns one client for all shards, made by `prepare` or with the first publisher.
 
-    A given `service` is used instead of a client, and is not closed. The factory keeps each shard's reader state from
-    one publisher to the next, because a Spark worker makes new publishers for every batch.
+    A given `service` is used instead of a client, and is not closed. The factory keeps what each publisher leaves for the next one of its
+    shard (`CarriedReaderState`), because a Spark worker makes new publishers for every batch.
 
     Raises: ConfigurationError if a property is invalid.
     """
 
     keyless = True
     ends_open_shards = True
-    """A missing next iterator is the end of a shard (R4). DescribeStream of DynamoDB Streams may show it later."""
+    """A missing next iterator means the end of a shard (R4). A listing of DynamoDB Streams may show this end only later."""
 
     def __init__(
         self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
@@ -296,7 +300,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         return self._own_client
 
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
-        """Turn LATEST into a time, because a new iterator at LATEST would skip records.
+        """Return LATEST as a time, because each new iterator at LATEST would skip the records before it.
 
         A job has done this before. It is needed for callers that use the factory directly.
         """
@@ -311,7 +315,7 @@ class PollingConfig:
     """The settings of polling.
 
     - `max_records`: the Limit of one call (1..10,000).
-    - `interval_seconds`: time from the start of one read to the next.
+    - `interval_seconds`: time from the start of one read to the start of the next.
     - `tip_interval_seconds`: the same after an empty read at the tip, never shorter than `interval_seconds`.
     - `adaptive`: whether the Limit follows the measured size of records.
     - `get_records`, `get_iterator`, `list_shards`: the retry policy of each call.
@@ -333,11 +337,11 @@ class PollingConfig:
 
 
 MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
-"""The age (seconds) from which on an iterator is replaced before use (R2)."""
+"""An iterator of this age is replaced before it is used (seconds, R2)."""
 
 
 class ShardIterator:
-    """Owns one shard's iterator and its age. It is requested at its first use, so a paused shard makes no call (W11)."""
+    """The shard iterator of one shard, and its age. It is requested only when it is used, so a paused shard makes no call (W11)."""
 
     def __init__(
         self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
@@ -379,7 +383,7 @@ class ShardIterator:
         self._value = None
 
     def discard_expired(self) -> None:
-        """Forget the iterator because it is too old, and count that."""
+        """Forget the iterator, because the service says that it has expired, and count that."""
         self._value = None
         self._metrics.add("iterator_refreshes")
 
@@ -387,10 +391,9 @@ class ShardIterator:
 async def explain_not_found(
     listing: ListingPort, shard: Shard, error: ResourceNotFoundError, policy: RetryPolicy
 ) -> RecordPublisherError:
-    """Return the error to raise for a shard that the service did not find. A shard that vanished is never marked complete.
+    """Return the error to raise if the service did not find a shard. Such a shard never counts as read to its end.
 
-    It is a TransientError if the shard is still listed, and a DataLossError if it is not, because its unread records
-    are lost.
+    It is a TransientError if the shard is still listed, and a DataLossError if it is not, because its unread records are lost.
 
     Raises: StreamNotFoundError if the whole stream is gone.
     """
@@ -398,23 +401,25 @@ async def explain_not_found(
     async def still_listed() -> bool:
         try:
             return await is_shard_listed(listing, shard)
-        except ResourceInUseError as busy:  # The stream is being created or deleted, so list again.
+        except ResourceInUseError as busy:  # The stream is being created or deleted, so it is listed again.
             raise TransientError(busy.api, busy.code, str(busy)) from busy
 
     if await call_with_retries(still_listed, policy):
         return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")
     return DataLossError(
         f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again; "
-        f"to continue without the lost records, start without its state ({error})"
+        f"to continue without the lost records, start without its stored state ({error})"
     )
 
 
 MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
-"""Least time between two calls on a shard (seconds)."""
+"""The shortest time between two calls on a shard (seconds)."""
 
 
 def interval_after(response: ReadResponse, config: PollingConfig) -> float:
-    """Return the interval (seconds) to the next read: the tip's interval after an empty response at the tip, else the usual one."""
+    """Return the time from the start of the last read to the next (seconds): the longer interval of the tip after an empty read there,
+    else the usual one.
+    """
     is_empty_at_tip = not response.records and response.millis_behind_latest == 0
     return config.tip_interval_seconds if is_empty_at_tip else config.interval_seconds
 
@@ -422,9 +427,8 @@ def interval_after(response: ReadResponse, config: PollingConfig) -> float:
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
     """Return when the next read may start (R1). All times are in seconds of one monotonic clock.
 
-    The interval and the limit of five calls a second count from start to start. Bytes count from the response on,
-    because the time at which the service charged them is unknown, and a read that comes a little early is refused for a
-    second.
+    The interval, and the limit of five calls a second, count from start to start. The limit of bytes counts from the response, because it
+    is unknown when the service charged them, and a read that comes a little too early is refused for a whole second.
     """
     return max(
         started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / READ_BYTES_PER_SECOND
@@ -432,10 +436,10 @@ def next_read_at(started: float, responded: float, interval_seconds: float, read
 
 
 def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf) -> float:
-    """Return the least wait (seconds) before a failed call is tried again, to which the backoff's jitter is added.
+    """Return how long to wait at least before a failed call is repeated (seconds). The backoff with its jitter comes in addition.
 
-    `since_lost_read` is the time (seconds) since a read whose response was lost. The service may have charged this read
-    with 10 MiB, and then refuses reads for 5 s. Without the longer wait the retries would be used up in that time.
+    `since_lost_read` is the time (seconds) since a read whose response was lost. The service may have charged that read with 10 MiB, and
+    then refuses reads for 5 s. Without the longer wait the retries would be used up in that time.
     """
     if isinstance(error, ThrottledError):
         return max(REFUSED_SECONDS, REFUSED_SECONDS_AFTER_LARGEST_RESPONSE - since_lost_read)
@@ -443,14 +447,15 @@ def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf
 
 
 FIRST_READ_BUDGET_BYTES = 2**20
-"""Budget of the first read if none was set. This read measures the records, so that a thousand shards may start at once (P6)."""
+"""The memory budget of the first read if none was set (bytes). That read measures the size of records, so it is small, because a
+thousand shards may start at once (P6).
+"""
 
 
 class RecordSize(msgspec.Struct, frozen=True):
-    """Mean bytes of a Kinesis record: `read` as the service counts them, `held` in memory after de-aggregation.
+    """The mean size of a Kinesis record (bytes): `read` as the service counts it, `held` in memory after de-aggregation.
 
-    The defaults, used before the first response, are larger than usual records, so that the first read stays within its
-    budget.
+    The defaults, for the first read, are larger than usual records, so that this read stays within its budget.
     """
 
     read: float = 10_240.0
@@ -458,7 +463,7 @@ class RecordSize(msgspec.Struct, frozen=True):
     is_measured: bool = False
 
     def after(self, raw_count: int, read_bytes: int, held_bytes: int) -> RecordSize:
-        """Return the means of a response with `raw_count` Kinesis records, or this size unchanged if there are none."""
+        """Return the mean sizes of the records of a response, or this size unchanged if it had no records."""
         if raw_count == 0:
             return self
         return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)
@@ -467,7 +472,7 @@ class RecordSize(msgspec.Struct, frozen=True):
 def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | None, loop_seconds: float | None) -> int:
     """Return the Limit of the next read, 1 to 10,000.
 
-    With adaptive reads (`loop_seconds` is given) it is what the shard yields in one loop, which may be more than
+    With adaptive reads (`loop_seconds` is given) it is the number of records that the shard can deliver in one loop, which may be more than
     `max_records` (R1). It is lowered to what fits into `budget_bytes` (P6), but never below one record.
     """
     limit = max_records
@@ -480,16 +485,16 @@ def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | N
     return max(1, min(limit, GET_RECORDS_RECORDS))
 
 
-# Probes a shard with one small read: how far a position is behind its tip (A2), and which record is its oldest (S5).
+# Small reads that find out how far a position is behind the shard's tip (A2), and which record is the oldest (S5).
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
-"""Responses may be empty on the way to a record (service documentation). A probe ends after this many reads."""
+"""The most reads of such a search. Responses may be empty on the way to a record (service documentation)."""
 PAUSE_SECONDS = 0.25
-"""Seconds between two reads, because the shard's readers share its 5 calls a second."""
+"""Seconds between two of these reads, because they share the shard's 5 calls a second with its readers."""
 
 
 class TipDistance(msgspec.Struct, frozen=True):
-    """The result of one probe.
+    """The distance of a position from the shard's tip.
 
     - `has_unread`: whether there is a record after the position.
     - `oldest_ms`: the arrival of that record (epoch ms).
@@ -529,10 +534,9 @@ def _distance_from(response: ReadResponse) -> TipDistance | None:
 
 
 async def read_oldest_record(port: PollingPort, shard: Shard) -> OldestRecord:
-    """Return the oldest record that the shard still has, by a read from TRIM_HORIZON.
+    """Return the oldest record that the shard still has, by reading from TRIM_HORIZON.
 
-    Raises: TransientError if many empty responses in a row did not reach the tip; KinesisError if a call fails. No call
-    is retried.
+    Raises: TransientError if many empty responses in a row did not reach the tip; KinesisError if a call fails. No call is retried.
     """
     iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.trim_horizon())
     for _ in range(MAX_READS_OF_OLDEST):

@@ -124,7 +124,7 @@ def test_every_row_exactly_once(tmp_path, sink, share, workers):
         found = rows.close()
 
     judge(found, producer.count)
-    seconds, fenced = time.monotonic() - began, told.count("must stop") + told.count("has taken its place")
+    seconds, fenced = time.monotonic() - began, told.count("This process stops") + told.count("now owns the shards")
     print(
         f"{sink}: {len(found)} rows, {len(struck)} rounds in {seconds:.0f} s, {fenced} fenced, {job.restarts} gave up"
     )

@@ -228,7 +228,7 @@ async def test_a_start_that_was_replaced_before_it_published_is_fenced_also_when
     for name in visible(tmp_path):
         (tmp_path / name).unlink()
 
-    with pytest.raises(rp.FencedError, match="must stop"):
+    with pytest.raises(rp.FencedError, match="This process stops"):
         await sleeper.alone.publish()
 
 
@@ -237,7 +237,7 @@ async def test_a_start_that_was_replaced_adds_no_file(tmp_path, kind):  # S6
     await sleeper.sink.write(batch(b"old"))
     successor = await started(sink_in(tmp_path, kind))
 
-    with pytest.raises(rp.FencedError, match="must stop"):
+    with pytest.raises(rp.FencedError, match="This process stops"):
         await sleeper.checkpoint(state(1))
     await successor.sink.write(batch(b"new"))
     await successor.checkpoint(state(1))

@@ -1,1 +1,1 @@
-"""Modules that need the AWS SDK, imported at their first use: credentials, subscriptions, other services. Start at `transport.py`."""
+"""Modules that need the AWS SDK, each imported at its first use: credentials, subscriptions, other services. Start at `transport.py`."""

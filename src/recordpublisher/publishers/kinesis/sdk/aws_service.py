@@ -1,6 +1,7 @@
-"""Calls AWS services other than Kinesis: AwsService for S3, DynamoDB, DynamoDB Streams and Glue; AwsAccess for clients of others.
+"""Calls AWS services other than Kinesis: S3, DynamoDB, DynamoDB Streams, Glue.
 
-`AwsService` maps the errors of each call. `AwsAccess` finds endpoint, region and keys for a client that is not the SDK's.
+`AwsService` makes calls through the SDK, and maps their errors. `AwsAccess` finds endpoint, region and keys for a client that is not the
+SDK's.
 """
 
 import asyncio
@@ -33,10 +34,10 @@ _CHUNK_BYTES = 2**18
 
 
 class AwsService:
-    """Owns a client of the SDK, which the first call opens on its event loop. The client's credentials are renewed.
+    """A client of the SDK for one AWS service, opened at the first call, on that call's event loop. Its credentials are renewed.
 
-    Every call raises the same KinesisErrors as a call to Kinesis, or ConfigurationError if there are no credentials. A
-    response that is not as documented is a TransientError, because a proxy wrote or truncated it.
+    Every call raises the same KinesisErrors as a call to Kinesis, or ConfigurationError if there are no credentials. If a response is not
+    as documented, that is a TransientError, because a proxy has written or truncated it.
 
     - `service`: the SDK's name of the service.
     - `endpoint`: the URL to call, or None for the service's own.
@@ -66,7 +67,7 @@ class AwsService:
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
-        """Make one call; return the result of `parse` for the response. The response's `Body`, if any, was read before."""
+        """Make one call, and return what `parse` returns for the response. If the response has a `Body`, it was read before."""
         call_once = partial(self._call_once, api, parse, parameters)
         return (
             await call_once() if self._session is None else await with_new_token(call_once, renewal_of(self._session))
@@ -86,8 +87,7 @@ class AwsService:
     ) -> AsyncIterator[T]:
         """Yield the pages of a listing.
 
-        `parse` returns a page of a response, with the parameters that request the next page, or None after the last
-        page.
+        `parse` returns a page of a response, and the parameters that request the next page, or None after the last page.
         """
         asked: list[Response | None] = []
         following: Response | None = {}
@@ -95,18 +95,20 @@ class AwsService:
             asked.append(following)
             page, following = await self.call(api, parse, **{**parameters, **following})
             if following in asked:
-                raise TransientError(api, "MalformedResponse", f"the same page comes again and again: {following}")
+                raise TransientError(
+                    api, "MalformedResponse", f"the service returns the same page again and again: {following}"
+                )
             yield page
 
     async def endpoint_url(self) -> str:
-        """Return the URL that calls go to: as set, else by the environment and the rules of the SDK."""
+        """Return the URL that calls go to: the one that is set, else the one that the environment and the SDK's rules give."""
         return str((await self._get_client()).meta.endpoint_url)
 
     async def close(self) -> None:
         """Close the client. The next call opens a new one."""
         async with self._opening:
             closing, self._exit_stack, self._client = self._exit_stack, AsyncExitStack(), None
-        await closing.aclose()  # A call during this wait has a client of its own, which stays open.
+        await closing.aclose()  # A call that is made during this wait opens a client of its own, which stays open.
 
     async def _send(self, api: str, parameters: dict[str, Any]) -> Response:
         try:
@@ -115,7 +117,7 @@ class AwsService:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if error.response.get("Error", {}).get("Code", "") not in ("", str(status)):
                 raise
-            # Every error of AWS has a code. The SDK fills in the status as code if a proxy or another server has answered.
+            # Every error of AWS has a code. If a proxy or another server has answered, the SDK uses the HTTP status as the code.
             words = f"HTTP {status} without an error code, from {mask_passwords(await self.endpoint_url())}"
             raise TransientError(api, "MalformedResponse", words) from error
         return response
@@ -132,7 +134,7 @@ def _sdk_client(session: Any, service: str, properties: Properties, endpoint: st
         read_timeout=properties.value(REQUEST_TIMEOUT) / 1000,
         max_pool_connections=CONCURRENCY,
         retries={"total_max_attempts": attempts, "mode": "standard"},
-        warm_up_loader_caches=True,  # This reads the service model outside the event loop.
+        warm_up_loader_caches=True,  # The service model is read outside the event loop.
     )
     return partial(
         session.create_client, service, region_name=region_of(properties), endpoint_url=endpoint, config=config
@@ -140,7 +142,7 @@ def _sdk_client(session: Any, service: str, properties: Properties, endpoint: st
 
 
 class AwsSettings(NamedTuple):
-    """The settings with which a client makes the same calls as the SDK.
+    """The settings with which another client makes the same calls as the SDK.
 
     - `ca_bundle`: the file of trusted CAs, or None for the client's own list.
     - `found_by`: the SDK's name of the provider that has given the keys.
@@ -156,12 +158,13 @@ class AwsSettings(NamedTuple):
 
 
 class AwsAccess:
-    """Asks an SDK client of the service, which knows every way to configure AWS. Owns the session, which renews the credentials.
+    """Finds the settings for a client that is not the SDK's, through an SDK client, which knows every way to configure AWS.
 
-    It keeps the settings that it found last. A client may ask for them in a thread without an event loop, as obstore does.
+    It keeps the settings that it found last, because a client may ask for them in a thread without an event loop, as obstore does. Its
+    session renews the credentials.
 
     - `endpoint`, `region`: the ones set for this service, if any.
-    - `needs_keys`: whether to find keys; otherwise the client has keys already.
+    - `needs_keys`: whether to find keys; if not, the client has keys already.
 
     Raises: ConfigurationError if the credentials are invalid or there is no region.
     """
@@ -185,14 +188,16 @@ class AwsAccess:
     def found(self) -> AwsSettings:
         """The settings that were found last."""
         if self._found is None:
-            raise AssertionError("AwsAccess was not refreshed")
+            raise AssertionError(
+                "internal error: settings were requested before `refresh` was called. Please report it"
+            )
         return self._found
 
     async def refresh(self) -> AwsSettings:
-        """Return the settings that apply now, with valid credentials. Call this before each use of a client.
+        """Find the settings that apply now, with valid credentials, and return them. Call this before each use of a client.
 
-        Raises: KinesisError if a call fails, ConfigurationError if there are no credentials, StoreUnavailableError if
-        the provider of the credentials cannot be reached.
+        Raises: KinesisError if a call fails, ConfigurationError if there are no credentials, StoreUnavailableError if the provider of the
+        credentials cannot be reached.
         """
         try:
             self._found = await self._settings()
@@ -204,7 +209,7 @@ class AwsAccess:
         ca_bundle = ca_bundle_path(self._session)
         keys = await credentials_of(self._session) if self._needs_keys else None
         if self._client is None:
-            # This client sends nothing, so if no keys are needed, any keys will do.
+            # This client sends nothing. So if keys are not needed, it is made with invalid ones.
             given = {} if self._needs_keys else {"aws_access_key_id": "-", "aws_secret_access_key": "-"}
             with translate_errors("CreateClient"):
                 opened = self._session.create_client(

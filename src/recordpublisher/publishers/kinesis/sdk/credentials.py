@@ -1,4 +1,4 @@
-"""Makes SDK sessions that sign with the credentials provider that the properties name."""
+"""Makes sessions of the SDK that sign calls with the credentials provider that the properties name."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from .session import SdkSession, profile_session
 
 
 def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> SdkSession:
-    """Make an SDK session that signs with the provider that the properties name.
+    """Make an SDK session that signs calls with the provider that the properties name.
 
-    If `role` is given, the session signs with this role, which the provider's credentials assume.
+    If `role` is given, calls are signed with this role, which the provider's credentials assume.
 
     Raises: ConfigurationError if the provider needs a property that is not set.
     """
@@ -51,7 +51,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return the function `renew` of `with_new_token`, for a call that begins now and is signed by a client of this session."""
+    """Return the function `renew` of `with_new_token`, for a call that begins now and is signed by this session."""
     began = time.monotonic()
 
     async def renew() -> bool:
@@ -62,7 +62,7 @@ def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
 
 
 async def credentials_of(session: Any) -> Any:
-    """Return the credentials of a session that are valid now (`access_key`, `secret_key`, `token`), for a client that is not the SDK's.
+    """Return the keys of a session that are valid now (`access_key`, `secret_key`, `token`), for a client that is not the SDK's.
 
     Raises: KinesisError if the provider fails, ConfigurationError if there are no credentials.
     """
@@ -76,7 +76,7 @@ async def credentials_of(session: Any) -> Any:
 
 
 def _auto(session: SdkSession, properties: Properties, region: str) -> None:
-    """Keep the SDK's own chain of providers."""
+    """Leave the SDK's own chain of providers in place. (Provider AUTO.)"""
 
 
 def _basic(session: SdkSession, properties: Properties, region: str) -> None:
@@ -91,11 +91,14 @@ def _env_var(session: SdkSession, properties: Properties, region: str) -> None:
 
 
 def _profile(session: SdkSession, properties: Properties, region: str) -> None:
-    _required(properties, PROFILE_NAME)  # The SDK's own chain begins with the session's profile.
+    # The profile must be set. Nothing else is needed, because the SDK's own chain begins with the session's profile.
+    _required(properties, PROFILE_NAME)
 
 
 def _assume_role(session: SdkSession, properties: Properties, region: str) -> None:
-    """Assume the role with basic keys if they are set, else with the profile, else with the SDK's chain."""
+    """Assume the role with the basic keys if they are set, else with the profile if one is set, else with the credentials of the SDK's
+    chain.
+    """
     source = profile_session(properties)
     if properties.is_set(ACCESS_KEY_ID):
         _basic(source, properties, region)
@@ -104,7 +107,7 @@ def _assume_role(session: SdkSession, properties: Properties, region: str) -> No
 
 def _web_identity(session: SdkSession, properties: Properties, region: str) -> None:
     if not properties.is_set(WEB_IDENTITY_FILE) and not properties.is_set(ROLE_ARN):
-        return  # The SDK's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN.
+        return  # The SDK's own chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN.
     fetcher = aio.AioAssumeRoleWithWebIdentityCredentialFetcher(
         _sts_clients(properties, region),
         _token_loader(_required(properties, WEB_IDENTITY_FILE)),
@@ -125,7 +128,7 @@ _CONFIGURE = {
 
 
 def _use_role(session: SdkSession, source: _SourceCredentials, role: str, properties: Properties, region: str) -> None:
-    """Let `session` sign with a role, which the credentials of `source` assume."""
+    """Make `session` sign calls with a role, which the credentials of `source` assume."""
     fetcher = aio.AioAssumeRoleCredentialFetcher(
         _sts_clients(properties, region), source, role, extra_args=_role_arguments(properties)
     )
@@ -152,7 +155,7 @@ def _use_refreshable(session: SdkSession, fetcher: Any, method: str) -> None:
 
 
 class _FixedProvider:
-    """The session component `credential_provider`, which always returns the same credentials."""
+    """A provider that always returns the same credentials: the session's component `credential_provider`."""
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials
@@ -163,7 +166,7 @@ class _FixedProvider:
 
 def _sts_clients(properties: Properties, region: str) -> Any:
     endpoint = properties.value(ROLE_STS_ENDPOINT)
-    session = profile_session(properties)  # The profile may set an endpoint, CAs and FIPS for STS.
+    session = profile_session(properties)  # The profile may set the endpoint, trusted CAs and FIPS for calls to STS.
     return partial(session.create_client, region_name=region, endpoint_url=endpoint)
 
 
@@ -199,7 +202,7 @@ def _required(properties: Properties, declared: Property[str | None]) -> str:
 
 
 def _check_header_text(properties: Properties, declared: Property[str | None]) -> None:
-    """Check that a property can be sent in a header. Raises: ConfigurationError if it has a character such as the end of a line."""
+    """Check that a property can be sent in an HTTP header. Raises: ConfigurationError if it has a character such as the end of a line."""
     value = properties.value(declared)
     if value is not None and not is_header_text(value):
         raise ConfigurationError(declared.key, MASK, "printable ASCII, without control characters")

@@ -30,7 +30,7 @@ from ..codec import RESPONSE_DECODERS, decode_error
 from ..error_mapping import MalformedResponseError, check_response_size
 
 PROCESS_SECONDS = 60.0
-"""Time limit of one `credential_process`, as in the AWS SDK for Go. The Python SDK would wait for ever."""
+"""The time limit of one `credential_process` (seconds), as in the AWS SDK for Go. The Python SDK would wait for ever."""
 
 
 def http_session_of(client: Any) -> Any | None:
@@ -39,7 +39,7 @@ def http_session_of(client: Any) -> Any | None:
 
 
 def tls_context_for(http_session: Any, url: str) -> ssl.SSLContext | None:
-    """Return the context by which the SDK's HTTP session checks the certificate of `url`.
+    """Return the TLS context with which the SDK's HTTP session checks the certificate of `url`.
 
     Return None if the session uses a proxy, or has not connected yet.
     """
@@ -52,12 +52,14 @@ def tls_context_for(http_session: Any, url: str) -> ssl.SSLContext | None:
 
 
 def forget_credentials(session: Any) -> None:
-    """Let an SDK session load its credentials again at the next call."""
+    """Make an SDK session load its credentials again at the next call."""
     session._credentials = None
 
 
 def expire_credentials(credentials: Any) -> None:
-    """Let credentials that the SDK renews be renewed at their next use, without its cache of an assumed role."""
+    """Make credentials that the SDK renews count as expired, so that their next use renews them, and does not take an assumed role from
+    the SDK's cache.
+    """
     credentials._expiry_time = credentials._time_fetcher()
     cache = getattr(getattr(credentials._refresh_using, "__self__", None), "_cache", None)
     if isinstance(cache, dict):
@@ -65,7 +67,7 @@ def expire_credentials(credentials: Any) -> None:
 
 
 def bound_credential_processes(resolver: Any) -> None:
-    """Let the SDK's credential chain start each `credential_process` as `CredentialProcess`, even that of a role's source profile."""
+    """Make the SDK's chain of providers start each `credential_process` as `CredentialProcess`, even the one of a role's source profile."""
     for provider in getattr(resolver, "providers", ()):
         if isinstance(provider, AioProcessProvider):
             provider._popen = CredentialProcess.start
@@ -82,7 +84,7 @@ def _bound(provider: Any) -> Any:
 class CredentialProcess:
     """A `credential_process` in a process group of its own, so that the processes that it starts are killed with it.
 
-    The group is killed when the wait for it fails or is cancelled. Otherwise these processes would be left behind.
+    The group is killed if the wait for it fails or is cancelled. Without that, these processes would continue to run.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -90,7 +92,7 @@ class CredentialProcess:
 
     @classmethod
     async def start(cls, *command: str, **pipes: Any) -> CredentialProcess:
-        """Start a command. If this is cancelled, it waits until the command has started, and ends it."""
+        """Start a command. If this call is cancelled, it waits until the command has started, and then kills it."""
         starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True))
         try:
             return cls(await asyncio.shield(starting))
@@ -126,11 +128,12 @@ class CredentialProcess:
 
 
 class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
-    """Reads bodies itself. The SDK would read a body without an end until the deadline, however large it is."""
+    """Reads the bodies of responses with a limit. The SDK itself would read a body without an end until the deadline."""
 
     async def send(self, request: Any) -> Any:
         """Send a request of the SDK. Raises: the errors of the SDK's client; MalformedResponseError if a body is too long."""
-        is_stream, request.stream_output = request.stream_output, True  # Otherwise the SDK would read the body.
+        # The SDK must not read the body, because `read_body` does so with a limit.
+        is_stream, request.stream_output = request.stream_output, True
         response = await super().send(request)
         bounded = _BoundedResponse(response.url, response.status_code, response.headers, response.raw)
         if not is_stream:
@@ -155,8 +158,7 @@ class _BoundedResponse(AioAWSResponse):  # type: ignore[misc] # the SDK is untyp
 async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
     """Return a whole body.
 
-    Raises: MalformedResponseError if it is too long; the SDK's errors if the network fails, so that the SDK tries
-    again.
+    Raises: MalformedResponseError if it is too long; the SDK's errors if the network fails, so that the SDK tries again.
     """
     read: list[bytes] = []
     size = 0
@@ -173,11 +175,11 @@ async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
 
 
 class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
-    """The SDK's JSON parser, with our own decoders for the most frequent responses.
+    """The SDK's JSON parser, but with this package's decoders for the most frequent responses.
 
-    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6-1.0 us here. Error
-    responses, headers and all other operations are left to the SDK, as are signing and credentials. One difference: a
-    malformed or truncated JSON body is an error here, while the SDK takes it for an empty response.
+    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6 to 1.0 us here. Error responses, headers and
+    all other operations are left to the SDK, as are signing and credentials. There is one difference: a malformed or truncated JSON body is
+    an error here, while the SDK takes it for an empty response.
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
@@ -192,7 +194,8 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
         body = msgspec.json.decode(raw_body, type=dict) if raw_body else {}
         try:
             parsed: dict[str, Any] = self._parse_shape(shape, body)
-        except Exception as error:  # The SDK does not check the types of values, so any error may follow.
+        except Exception as error:
+            # Any error may be raised here, because the SDK does not check the types of values.
             raise MalformedResponseError(f"not a {shape.name}: {error}") from error
         return parsed
 
@@ -202,12 +205,12 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
-    """The session component `response_parser_factory`. Parsers have no state, so one is enough."""
+    """The session's component `response_parser_factory`. Parsers have no state, so one of each is enough."""
 
     def __init__(self) -> None:
         super().__init__()
         self._parser = RecordParser()
 
     def create_parser(self, protocol_name: str) -> Any:
-        """Return the parser of a protocol: ours for JSON, the SDK's own otherwise (STS)."""
+        """Return the parser of a protocol: `RecordParser` for JSON, the SDK's own for other protocols (STS)."""
         return self._parser if protocol_name == "json" else super().create_parser(protocol_name)

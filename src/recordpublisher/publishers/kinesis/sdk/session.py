@@ -1,4 +1,4 @@
-"""SdkSession: every session of the AWS SDK, with the HTTP settings of all its clients, and with credentials that are checked."""
+"""SdkSession: the session of the AWS SDK that all clients use, with their HTTP settings, and with credentials that are checked."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def profile_session(properties: Properties) -> SdkSession:
     session = SdkSession(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
         session.set_config_variable("credentials_file", path)
-    # The SDK would report a missing profile only later, at its first look-up.
+    # Checked here, because the SDK would report a missing profile only at its first look-up.
     try:
         session.get_scoped_config()
     except ProfileNotFound as error:
@@ -53,10 +53,10 @@ def profile_session(properties: Properties) -> SdkSession:
 
 
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose clients read bounded responses, including the clients of the SDK's credential chain.
+    """A session whose clients read responses of limited size only. That includes the clients with which the SDK finds credentials.
 
-    Every error about credentials is one of the SDK's error classes. The SDK itself does not catch the errors of a
-    malformed `credential_process`.
+    Every error about credentials is one of the SDK's error classes, even if a `credential_process` is malformed, for which the SDK itself
+    raises other errors.
     """
 
     def __init__(self, profile: str | None = None) -> None:
@@ -72,16 +72,16 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return resolver
 
     def create_client(self, *arguments: Any, **settings: Any) -> Any:
-        """Return a client, as a context manager."""
+        """Return a client, as an async context manager."""
         self.register_component("data_loader", _loader(self.get_config_variable("data_path")))
         return super().create_client(*arguments, **settings)
 
     def renew_first(self, source: SdkSession) -> None:
-        """Renew the credentials of `source`, which assume this session's role, before those of this session."""
+        """Make renewals begin with the credentials of `source`, because these assume the role of this session."""
         self._source = source
 
     async def get_credentials(self) -> Any:
-        """Return the SDK's credentials, checked. Credentials that are renewed are checked at each renewal.
+        """Return the SDK's credentials after a check of the keys. If they are renewed, they are checked again.
 
         Raises: the SDK's errors if the credentials cannot be found or used.
         """
@@ -93,7 +93,8 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
             try:
                 check_keys(credentials)
             except CredentialRetrievalError:
-                forget_credentials(self)  # Otherwise the SDK would return the same keys without this check.
+                # The SDK must forget the keys, or else its next call would return them without this check.
+                forget_credentials(self)
                 raise
         if self._checked is None:
             self._checked = CheckedCredentials(credentials)
@@ -101,20 +102,22 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return self._checked
 
     async def renew_credentials(self, began: float) -> bool:
-        """Ask the provider again, because the service refuses a token that is valid by its date. Return whether it has other keys.
+        """Ask the provider for other keys, because the service refuses a token that is valid by its date. Return whether it has other
+        keys.
 
-        - `began`: when the refused call began (`time.monotonic`). A renewal since then is enough.
+        - `began`: when the refused call began (`time.monotonic`). If the keys were renewed after that, they are not renewed again.
 
         Raises: the SDK's errors if the provider fails.
         """
         if self._renewed_at >= began:
             return True
-        if (checked := self._checked) is None or checked.method == "explicit":  # The keys of properties stay the same.
+        # Keys that are set as properties cannot be renewed.
+        if (checked := self._checked) is None or checked.method == "explicit":
             return False
         # 1. Renew the credentials that assume the role.
         if self._source is not None:
             await self._source.renew_credentials(began)
-        # 2. Forget the keys: here, and in the SDK.
+        # 2. Forget the keys, here and in the SDK.
         used = checked.forget()
         if isinstance(checked.sdk_credentials, RefreshableCredentials):
             expire_credentials(checked.sdk_credentials)
@@ -129,16 +132,15 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
 
 @functools.cache
 def _loader(data_path: str | None) -> Any:
-    """Return the SDK's loader of models and endpoint rules.
-
-    All clients of the process share it, which saves 60 to 250 ms of CPU for each.
+    """Return the SDK's loader of models and endpoint rules. All clients of the process share it, which saves 60 to 250 ms of CPU for
+    each.
     """
     return create_loader(data_path)
 
 
 @functools.cache
 def _event_handlers() -> Any:
-    """Return the SDK's own event handlers. Registered once for all sessions of the process, they save each 20 ms of CPU."""
+    """Return the SDK's own event handlers. All sessions of the process share them, which saves 20 ms of CPU for each."""
     handlers = AioHierarchicalEmitter()
     AioSession(event_hooks=handlers)
     return handlers
@@ -147,24 +149,24 @@ def _event_handlers() -> Any:
 # --- checked credentials ------------------------------------------------------------------------------------------------------------
 
 RENEWAL_SECONDS = 5.0
-"""The least time between two renewals."""
+"""The shortest time between two renewals (seconds)."""
 _PROVIDERS = "credential_process or files"
 
 
 class CheckedCredentials:
-    """Delegates to the SDK's credentials. Renewed keys are checked before a request is signed with them."""
+    """The SDK's credentials, with a check of renewed keys before a request is signed with them."""
 
     def __init__(self, credentials: Any) -> None:
         self.sdk_credentials = credentials
         self._asked: tuple[float, Any] | None = None
 
     def use(self, credentials: Any) -> None:
-        """Delegate to these credentials of the SDK from now on. Clients that were made before keep this object."""
+        """Use these credentials of the SDK from now on. Clients that were made before keep this object, and so get them too."""
         if credentials is not self.sdk_credentials:
             self.sdk_credentials, self._asked = credentials, None
 
     def forget(self) -> Any:
-        """Ask the SDK's credentials again at the next signature. Return the access key and token that were used last, or None."""
+        """Make the next signature ask the SDK's credentials again. Return the access key and token that were used last, or None."""
         asked, self._asked = self._asked, None
         return None if asked is None else (asked[1].access_key, asked[1].token)
 
@@ -176,8 +178,8 @@ class CheckedCredentials:
 
         Raises: CredentialRetrievalError if the keys cannot be used; the SDK's errors.
         """
-        # The SDK renews keys that expire within 15 minutes at each call: a `credential_process` that takes a minute would run
-        # for each request.
+        # The SDK would renew keys that expire within 15 minutes at each call. With a `credential_process` that takes a minute, each request
+        # would run it. So renewals have a shortest interval here.
         now = asyncio.get_running_loop().time()
         expires_within = getattr(self.sdk_credentials, "refresh_needed", None)
         is_valid = expires_within is None or not expires_within(RENEWAL_SECONDS)
@@ -190,14 +192,14 @@ class CheckedCredentials:
         return frozen
 
     async def get_account_id(self) -> Any:
-        """Return the account, for the SDK's endpoint rules. This may also renew the credentials."""
+        """Return the account id, which the SDK's endpoint rules need. This may also renew the credentials."""
         with sdk_errors():
             account = self.sdk_credentials.get_account_id()
             return await account if inspect.isawaitable(account) else account
 
 
 def check_keys(credentials: Any) -> None:
-    """Check the keys. Raises: CredentialRetrievalError if no request can be signed with them."""
+    """Check that a request can be signed with these keys. Raises: CredentialRetrievalError if not."""
     given = {
         "access key": credentials.access_key,
         "secret key": credentials.secret_key,
@@ -210,11 +212,11 @@ def check_keys(credentials: Any) -> None:
 
 @contextmanager
 def sdk_errors() -> Iterator[None]:
-    """Raise errors that the SDK does not catch as CredentialRetrievalError. Our own errors pass unchanged."""
+    """Raise errors that the SDK does not turn into its own as CredentialRetrievalError. This library's errors pass unchanged."""
     try:
         yield
-    # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested
-    # too deeply, or that the credentials have expired already.
+    # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested too
+    # deeply, or that the credentials have expired already.
     except (ValueError, AttributeError, TypeError, RuntimeError) as error:
         if isinstance(error, RecordPublisherError):
             raise

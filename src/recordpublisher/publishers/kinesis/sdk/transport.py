@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 0
 FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
-"""The frequent calls, and the calls that a thousand shards make at once."""
+"""The frequent calls, and the calls that a thousand shards make at once. They are sent without the SDK, after it has sent the first one."""
 
 
 class SdkTransport:
-    """Implements the Transport port. Owns an SDK session and two clients, which the first call opens on its event loop.
+    """A Transport that uses the SDK: a session, and two clients, which the first call opens on its event loop.
 
-    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count: a response
-    that arrived in that time is read, and a write is not repeated needlessly.
+    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count: a response that arrived in
+    that time is read, and a write is not repeated needlessly.
 
-    Subscriptions have their own client without a read time-out: `fanout` decides how long a subscription may be silent,
-    because it can tell silence from back-pressure (F5). With `aws.http.protocol.version=HTTP2` the client still builds
-    and signs subscribe requests, and `http2.py` sends them.
+    Subscriptions have their own client without a read time-out: `fanout` decides how long a subscription may be silent, because it can
+    distinguish silence from back-pressure (F5). With `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe
+    requests, and `http2.py` sends them.
 
     - `region`: the region to call, instead of the region of properties and streams.
     - `role`: the ARN of a role that the provider's credentials assume.
@@ -107,11 +107,11 @@ class SdkTransport:
         return await with_new_token(subscribe_once, renewal_of(self._session))
 
     async def endpoint_url(self) -> str:
-        """Return the URL that calls go to: as set, else by the environment and the rules of the SDK."""
+        """Return the URL that calls go to: the one that is set, else the one that the environment and the SDK's rules give."""
         return str((await self._client("calls")).meta.endpoint_url)
 
     async def close(self) -> None:
-        """Close both clients; open subscriptions end. A call that starts during the close has a client of its own, which stays open."""
+        """Close both clients; open subscriptions end. A call that starts in the meantime opens a client of its own, which stays open."""
         async with self._lock:
             closing, self._open = self._open, AsyncExitStack()
             self._clients.clear()
@@ -132,17 +132,17 @@ class SdkTransport:
                 response: dict[str, Any] | None = None
                 if api in QUEUE_CALLS:
                     return await self._call_queue(client, api, parameters)
-                # 1. Send a frequent call ourselves, if the SDK has shown how.
+                # 1. Send a frequent call without the SDK, if the SDK has sent one for this stream before.
                 if api in self._fast_path:
                     response = await self._fast_path[api].call(parameters, body)
-                # 2. Let the SDK make any other call. The first one for a stream shows its route.
+                # 2. Let the SDK make any other call. The first call for a stream shows the route of later ones.
                 if response is None:
                     with preset_body(body):
                         response = await getattr(client, xform_name(api))(**parameters)
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Make a call that the SDK does not know. The SDK's HTTP session sends it if we cannot, as through a proxy."""
+        """Make a call about a queue, which the SDK does not know. If it needs a proxy, the SDK's HTTP session sends it."""
         is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
         url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
         region = client.meta.region_name
@@ -182,7 +182,7 @@ class SdkTransport:
             )
 
     async def _frozen_credentials(self) -> Any | None:
-        """Read the credentials from the SDK at each call, so that they are renewed as usual."""
+        """Return the SDK's credentials. They are asked for at each call, so that they are renewed as usual."""
         credentials = await self._session.get_credentials()
         return None if credentials is None else await credentials.get_frozen_credentials()
 
@@ -190,10 +190,11 @@ class SdkTransport:
         config = AioConfig(
             connect_timeout=CONNECT_SECONDS,
             read_timeout=None,  # `_call_once` sets the deadline.
-            # With a limit, calls could wait behind subscriptions for ever (F1). A shard needs at most one connection of each.
+            # With a limit, calls could wait behind subscriptions for ever (F1). No more connections are opened than one call and one
+            # subscription for each shard need.
             max_pool_connections=_UNLIMITED,
             retries={"total_max_attempts": 1, "mode": "standard"},  # Our policies own the retries.
-            warm_up_loader_caches=True,  # This reads the service model outside the event loop.
+            warm_up_loader_caches=True,  # The service model is read outside the event loop.
         )
         return self._session.create_client(
             "kinesis", region_name=self._region, endpoint_url=self._endpoint, config=config
@@ -216,7 +217,7 @@ def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sen
 
 
 class _StreamParameter(msgspec.Struct):
-    """The stream that a body names. Other fields are ignored."""
+    """The name of the stream in a request body. Other fields are ignored."""
 
     StreamARN: str = ""
     StreamName: str = ""
@@ -227,9 +228,9 @@ _ROUTE_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
 
 
 class RememberedRoutes:
-    """Owns the routes by which the SDK has sent the calls of one API, for each stream.
+    """Remembers, for the calls of one API, the URL and headers with which the SDK has sent a call for each stream.
 
-    The first call for a stream goes through the SDK, so that its endpoint rules, hooks and user agent apply to all calls.
+    So the first call for a stream goes through the SDK, whose endpoint rules, hooks and user agent then apply to all later calls.
     """
 
     def __init__(self, client: Any, api: str) -> None:
@@ -242,7 +243,7 @@ class RememberedRoutes:
         return self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
 
     def remember(self, request: AWSPreparedRequest, **_: Any) -> None:
-        """Store URL and headers of a call for its stream. This handles the SDK's event `before-send`."""
+        """Remember the URL and headers of a call for its stream. This handles the SDK's event `before-send`."""
         body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
         named = _STREAM_PARAMETER.decode(body)
         headers = {name: _text(request.headers[name]) for name in _ROUTE_HEADERS if name in request.headers}
