@@ -55,8 +55,7 @@ def list_letters(
     ] = 100,
     every: Annotated[bool, typer.Option("--all", help="List every dead letter.")] = False,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="One JSON line for each dead letter, with its payload as `show` has it."),
+        bool, typer.Option("--json", help="One JSON line for each dead letter, with its payload as `show` has it.")
     ] = False,
     queue: OfQueue = False,
 ) -> None:
