@@ -133,8 +133,8 @@ def _area_page(area: str) -> str:
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
-AREA_WORDS = """Names of `import recordpublisher as rp`; of each member the first sentence. `help(rp.Sink.flush)` has the rest, and what is
-raised. Without `->` nothing is returned. What a class implements for its base class is explained there."""
+AREA_WORDS = """The names of `import recordpublisher as rp`. Of each member this page has the first sentence; `help(rp.Sink.flush)` has
+the rest, and the errors raised. A member without `->` returns nothing. What a class implements for its base class is explained there."""
 
 READ_FIRST = "How to read it: [reading](reading.md)."
 
@@ -147,7 +147,9 @@ FIXTURES_WORDS = """## Fixtures
 pytest has them with the extra `pytest`. A test is annotated with these types
 ([example](../../how-to/test-your-job.md#annotate-the-tests))."""
 
-HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets a [`Registrar`](#registrar)."
+HOOKS_WORDS = (
+    "## Hooks\n\nA plugin implements the hook of each thing that it adds. Each hook gets a [`Registrar`](#registrar)."
+)
 
 
 WORKER_SUBJECTS = {
