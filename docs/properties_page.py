@@ -20,7 +20,7 @@ Some defaults that you should know:
 | `flink.state.uri` | not set | With the sinks `callback`, `map` and `kinesis` each start begins at `flink.stream.initpos` again. |
 | `flink.deserializer.error` | FAIL | A bad record ends the job, and every start after it. |
 | `flink.shard.idle.interval` | -1 | A shard without records holds back the watermark, and with alignment all other shards. |
-| `flink.state.checkpoint.interval` | 10 s | Positions, rows and files are stored this often; tables and files in object stores each minute. |
+| `flink.state.checkpoint.interval` | 10 s | How often positions, rows and files are stored; tables and object stores: each minute. |
 
 Where properties come from:
 
