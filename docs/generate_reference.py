@@ -218,7 +218,7 @@ The [Kinesis sink](kinesis-sink-metrics.md) and [Spark](../spark/monitor.md#what
 - Null means: not known yet. Counters start at 0 with each start.
 - Gauges of time (`lagMs`, `lastEmitAgeMs` ...) keep growing while a shard is silent or held.
 - Each process has its own values. Counters, records, bytes and shards add up over the processes of a job, and so does `workersWanted`.
-  Of watermarks, lags and ages, `unownedShards` and `unownedMs` take the worst process.
+  Take the worst process for watermarks, lags and ages, and for `unownedShards` and `unownedMs`.
 - Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard` ([export](../operate/export-metrics.md)). A text
   becomes a label of a metric that is always 1: `recordpublisher_shard_stage_info{...,stage="READING"} 1`.
 - Names are Flink's where Flink has them."""
