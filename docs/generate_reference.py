@@ -258,12 +258,15 @@ def _spark_option_row(option: PeerOption) -> str:
 
 
 SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, and of Spark for Kafka, by their keys and values,
-compared without case. One that has no equal here is an error that says what to use instead. Where a default of theirs differs, ours
-holds, and a warning names both. An endpoint of AWS also sets the region. Move a job:
-[from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
+compared without case. Move a job [from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md),
+[Databricks](../migrate/from-databricks.md).
 
-The keys are those of that version; Databricks' list was seen in a copy. To write, name the columns `value` and `key` of Kafka `data`
-and `partitionKey`."""
+- An option that has no equal here is an error, which says what to use instead.
+- Where the default of another connector differs, ours holds, and a warning names both.
+- An endpoint of AWS also sets the region.
+- To write, name the columns `value` and `key` of Kafka `data` and `partitionKey`.
+
+The keys are those of the version in the heading; Databricks' list was seen in a copy."""
 
 
 def _command_line_page() -> str:
@@ -365,13 +368,15 @@ def _page_of(path: str) -> Any:
 ENTRIES = _page_of("docs/reference_entries.py")
 
 
-COMMAND_LINE_WORDS = """What each command does, with its options. Needs the extra `cli`; `python -m recordpublisher` is the same.
-Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. An error is one line;
-`--debug` shows the traceback.
+COMMAND_LINE_WORDS = """What each command does, with its options. The command needs the extra `cli`; `python -m recordpublisher` is the same.
 
-Below stands what a command has of its own: arguments, which are needed unless they are in brackets, and options. `STREAM` is a name or
-an ARN, `JOB.properties` the file of a job, `MODULE:NAME` a program's `DataFetcher` ([run](#recordpublisher-run)). Every command has `-h`
-and the first three of these options. The others belong to all commands except {local}; {job} have no `--properties`."""
+- Results go to stdout, everything else to stderr. An error is one line; `--debug` shows the traceback.
+- Exit codes: 0 finished, 1 failed, 2 bad configuration, 3 alarm.
+- `STREAM` is a name or an ARN, `JOB.properties` the file of a job, `MODULE:NAME` a program's `DataFetcher`
+  ([run](#recordpublisher-run)). An argument in brackets may be left out.
+
+Each section has a command's own arguments and options. Every command also has `-h` and the first three of these options. The others
+belong to all commands except {local}; {job} have no `--properties`."""
 
 
 def main() -> None:
