@@ -368,7 +368,7 @@ def _page_of(path: str) -> Any:
 ENTRIES = _page_of("docs/reference_entries.py")
 
 
-COMMAND_LINE_WORDS = """What each command does, with its options. The command needs the extra `cli`; `python -m recordpublisher` is the same.
+COMMAND_LINE_WORDS = """What each command does, with its options. They need the extra `cli`; `python -m recordpublisher` is the same.
 
 - Results go to stdout, everything else to stderr. An error is one line; `--debug` shows the traceback.
 - Exit codes: 0 finished, 1 failed, 2 bad configuration, 3 alarm.
