@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.log_fields import with_notes
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
@@ -125,9 +126,9 @@ class SnapshotCheckpointer(Checkpointer):
                 raise
             if (running_ms := self.times.running_ms) >= settings.max_outage_ms:
                 lasted = duration_words(running_ms / 1000)
-                words = f"{error}; no checkpoint could be stored for {lasted} ({MAX_OUTAGE.key} decides)"
+                words = f"{with_notes(error)}; no checkpoint could be stored for {lasted} ({MAX_OUTAGE.key} decides)"
                 raise StoreUnavailableError(words) from error
-            log.warning("a checkpoint was not stored, the next one tries again: %s", error)
+            log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store the records that the sink has finished, repeatedly, while it works on the rest, which may never finish or may fail.

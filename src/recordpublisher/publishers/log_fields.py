@@ -92,6 +92,11 @@ def notes_of(error: BaseException) -> list[str]:
         return []
 
 
+def with_notes(error: BaseException) -> str:
+    """Return the message of an error with its notes, which name what has failed."""
+    return "; ".join([text_of(error), *notes_of(error)])
+
+
 # Masks passwords in URIs and connection strings, so that no error, log or repr shows them (C3).
 
 MASK = "******"

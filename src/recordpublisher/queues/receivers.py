@@ -18,7 +18,7 @@ from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals
 from ..consumer.shard_consumer import BatchDecorator
-from ..fetcher.pipeline.dead_letters import DeadLetterHandler, naming_writes
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler, has_room, naming_writes
 from ..fetcher.pipeline.emitter import Bounds, EndReason, tell_user_error
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
@@ -243,7 +243,7 @@ class Receivers:
             if (reason := self._end_reason()) is not None:
                 complete(reason)
                 return
-            if not self._queue or not self._sink.has_room():
+            if not self._queue or not has_room(self._sink):
                 self._wake_writer.clear()
                 await self._wake_writer.wait()
                 continue

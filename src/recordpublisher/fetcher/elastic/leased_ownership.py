@@ -19,7 +19,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import about, with_notes
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
@@ -234,7 +234,7 @@ class LeasedOwnership(ShardOwnership):
         except RecordPublisherError as error:
             if is_fault_of_plugin(error):
                 raise
-            raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
+            raise StoreUnavailableError(f"the shards cannot be listed: {with_notes(error)}") from error
 
 
 class GroupTracker(WatermarkTracker):
@@ -313,9 +313,11 @@ class LeaseCheckpointer(Checkpointer):
         try:
             await self._lives.checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
-            log.warning("a checkpoint was not stored: %s", error)
+            log.warning("a checkpoint was not stored: %s", with_notes(error))
         except FencedError as error:
-            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
+            log.warning(
+                "a checkpoint was not stored, the worker starts again under another name: %s", with_notes(error)
+            )
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.

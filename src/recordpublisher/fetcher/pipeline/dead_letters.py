@@ -22,7 +22,7 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shard_metrics import DEAD_LETTER, SkippedRecordsLog
 from recordpublisher.publishers.shards import Shard, is_valid_name
-from recordpublisher.publishers.user_code import PluginCall, close_or_leave
+from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave
 
 from ..checkpoints.snapshot import checked_snapshot
 from ..conditional_store import SequenceText, check_document, read_document, unreadable
@@ -277,6 +277,21 @@ def naming_writes(sink: Sink) -> PluginCall:
     `tell_user_error` says at which record an error was raised.
     """
     return PluginCall(sink, "write", note="")
+
+
+def has_room(sink: Sink) -> bool:
+    """Return whether the sink takes a batch now.
+
+    Raises: PluginError if it does not say so: the job would wait for it without an end; its own error, with a note that names the method.
+    """
+    try:
+        found: Any = sink.has_room()
+    except Exception as error:
+        add_note(error, _note(sink, "has_room", "sink"))
+        raise
+    if found is None:
+        raise PluginError(f"`{type(sink).__name__}.has_room` returned None: return True or False")
+    return bool(found)
 
 
 def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:

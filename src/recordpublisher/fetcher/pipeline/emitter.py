@@ -25,7 +25,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_reading import ShardState
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks import Alignment, LocalWatermark
-from .dead_letters import naming_sink, naming_writes
+from .dead_letters import has_room, naming_sink, naming_writes
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
 from .retention_gaps import ShardObservation
@@ -177,7 +177,7 @@ class Emitter:
 
         Alignment and the bounds choose it. Return None if there is no such shard, or the sink has no room.
         """
-        selected = self._alignment.select_next() if self._sink.has_room() else None
+        selected = self._alignment.select_next() if has_room(self._sink) else None
         if selected is None:
             return None
         entry, count = selected

@@ -11,13 +11,11 @@ from typing import Protocol, overload
 from recordpublisher.publishers.base import is_fault_of_plugin
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
-    ConfigurationError,
     FatalKinesisError,
-    PluginError,
     RecordPublisherError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import about, with_notes
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
@@ -354,23 +352,13 @@ class ShardDiscovery:
         except StreamNotFoundError:
             log.warning("stream %s was deleted", stream, extra=about(stream))
             self.on_deleted(stream)
-        except (ConfigurationError, PluginError) as error:
+        except RecordPublisherError as error:
             if is_fault_of_plugin(error):
                 raise
-            self._log_failure(stream, error)
-        except FatalKinesisError as error:
-            log.warning(
-                "shards of %s may not be listed, reshards are found by ChildShards only: %s",
-                stream,
-                error,
-                extra=about(stream),
-            )
-        except RecordPublisherError as error:
-            self._log_failure(stream, error)
-
-    def _log_failure(self, stream: str, error: RecordPublisherError) -> None:
-        line = "listing the shards of %s failed, next attempt in %g s: %s"
-        log.warning(line, stream, self._interval, error, extra=about(stream))
+            line = "listing the shards of %s failed, next attempt in %g s: %s"
+            if isinstance(error, FatalKinesisError):
+                line = "the shards of %s may not be listed, reshards are found by ChildShards only, next attempt in %g s: %s"
+            log.warning(line, stream, self._interval, with_notes(error), extra=about(stream))
 
 
 # Finds parents, ancestors and children of shards.
