@@ -190,6 +190,20 @@ async def test_shards_that_name_each_other_as_parents_are_refused():
         await shards_listed_by(Listing(*shards), "orders", None)
 
 
+@pytest.mark.parametrize(
+    ("shard", "words"),
+    [
+        (Shard("orders", "a/b"), r"a shard of orders with the id 'a/b': an id is a text without `/`"),
+        (Shard("orders", ""), r"a shard of orders with the id ''"),
+        (Shard("orders", 7), r"a shard of orders with the id 7"),
+        (Shard("orders", "a", "b"), r"orders/a with `parents='b'`: write `parents=\('b',\)`"),
+    ],
+)
+async def test_a_shard_whose_names_would_be_misread_is_refused(shard, words):
+    with pytest.raises(PluginError, match=rf"Listing\.discover returned {words}"):
+        await shards_listed_by(Listing(shard), "orders", None)
+
+
 def test_the_default_order_of_other_sequence_numbers_says_what_to_override():
     with pytest.raises(
         ValueError, match="'abc' is not a whole number, so it cannot be ordered: override `order_of` of Listing"

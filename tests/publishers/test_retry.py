@@ -168,3 +168,12 @@ def test_a_call_within_one_whose_retries_are_counted_is_retried_for_its_own_time
 )
 def test_a_duration_is_shown_in_a_unit_in_which_it_is_not_zero(seconds, words):
     assert duration_words(seconds) == words
+
+
+def test_a_plugin_that_gives_the_message_of_its_error_alone_is_named():
+    async def fail():
+        raise TransientError("the archive is away")
+
+    words = r"^Lines\.discover failed 3 times in a row, for .*; the last error: the archive is away$"
+    with pytest.raises(RetriesExhaustedError, match=words):
+        run_virtual(call_with_retries(fail, RetryPolicy(2, 10, 10, 1.0), service="Lines.discover"))

@@ -17,9 +17,11 @@ from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, V, V_co
 from ..publishers.user_code import (
     PluginCall,
+    add_note,
     as_plugin_error,
     check_user_function,
     describe_error,
+    is_raised_in_user_code,
     refuse_unrun_results,
 )
 from .typed_values import Json, is_type
@@ -149,7 +151,9 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
     """
     try:  # A `PluginCall` does the same, and took a tenth of the time of a batch with one record.
         result = getattr(plugin, method)(batch)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, ConfigurationError) and is_raised_in_user_code(error, or_installed=True):
+            add_note(error, f"{PluginCall(plugin, method).name} failed")
         raise
     except BaseException as error:
         if (replaced := as_plugin_error(error, PluginCall(plugin, method).name)) is None:

@@ -13,7 +13,7 @@ from operator import lt
 from typing import Any, Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
-from recordpublisher.publishers.errors import DeserializationError, PluginError
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, PluginError
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
@@ -379,7 +379,7 @@ class PoisonPolicy:
         """Decorate a batch, without the records for which that fails. Raises: DeserializationError if one fails and the action is FAIL."""
         try:
             return decorate(batch)
-        except PluginError:  # The plugin is wrong, and no record is.
+        except (ConfigurationError, PluginError):  # The plugin or its settings are wrong, and no record is.
             raise
         except Exception:  # `_decorate_one_by_one` finds the records.
             log.debug("a batch of %s could not be decorated as a whole", batch.shard.key, exc_info=True)
@@ -391,7 +391,7 @@ class PoisonPolicy:
         for index, record in enumerate(batch.records):
             try:
                 parts.append(decorate(batch.slice(index, index + 1)))
-            except PluginError:
+            except (ConfigurationError, PluginError):
                 raise
             except Exception as error:
                 reason = describe_error(error)
@@ -557,6 +557,8 @@ def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> No
     if batch.read_position is not None:
         sequence = batch.read_position.sequence
         _check(publisher, batch, "a batch with `read_position.sequence`", sequence, (str,))
+    for child in batch.child_shards:
+        _check(publisher, batch, "a batch with `child_shards`", child, (Shard,))
     records: Iterable[Any] = batch.records
     if isinstance(records, RecordColumns):
         records = [records[0], records[-1]] if len(records) else []

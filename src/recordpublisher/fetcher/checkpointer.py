@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.log_fields import with_notes
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
@@ -132,9 +133,9 @@ class SnapshotCheckpointer(Checkpointer):
                 raise
             if (running_ms := self.times.running_ms) >= settings.max_outage_ms:
                 lasted = duration_words(running_ms / 1000)
-                words = f"{error}; no checkpoint could be stored for {lasted}. To wait longer, raise {MAX_OUTAGE.key}"
+                words = f"{with_notes(error)}; no checkpoint could be stored for {lasted}. To wait longer, raise {MAX_OUTAGE.key}"
                 raise StoreUnavailableError(words) from error
-            log.warning("a checkpoint was not stored, the next one tries again: %s", error)
+            log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store what the sink has finished again and again, while it works on the rest, because the rest may fail or never finish.

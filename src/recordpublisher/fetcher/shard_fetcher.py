@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
+from ..publishers.log_fields import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
@@ -275,7 +276,7 @@ class ShardFetcher:
             reason = "the state store or the sink raised CancelledError" if ending.cancelled() else late
             log.warning("no last checkpoint could be stored after the error: %s", reason)
         except Exception as failure:
-            log.warning("no last checkpoint could be stored after the error: %s", failure)
+            log.warning("no last checkpoint could be stored after the error: %s", with_notes(failure))
         finally:
             ending.cancel()
             await end_or_leave([ending], GRACE_SECONDS)

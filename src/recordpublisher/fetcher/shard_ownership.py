@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..publishers.errors import RecordPublisherError
-from ..publishers.log_fields import about
+from ..publishers.log_fields import about, with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import describe_error
 from .checkpoints.snapshot import RestoredState
@@ -172,8 +172,10 @@ class FixedOwnership(ShardOwnership):
         list_stream = partial(job.discovery.list_stream, stream)
         try:
             listed = await list_restored(list_stream, (stream,), known, self._missing, job.is_ours)
-        except Exception as error:  # Every error is caught, because a plugin's `discover` may raise any.
-            self._log_failure(stream, str(error) if isinstance(error, RecordPublisherError) else describe_error(error))
+        except Exception as error:  # It may be an error of a plugin's `discover`.
+            self._log_failure(
+                stream, with_notes(error) if isinstance(error, RecordPublisherError) else describe_error(error)
+            )
             return
         await check_for_data_loss(listed, known, (stream,), job, self._missing)
         if stream in job.discovery.deleted:

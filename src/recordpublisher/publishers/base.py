@@ -16,7 +16,19 @@ from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import ConfigurationError, PluginError, RecordPublisherError
+from .errors import (
+    ConfigurationError,
+    ConsumerError,
+    DeserializationError,
+    FatalKinesisError,
+    FencedError,
+    ImpossibleStateError,
+    PluginError,
+    RecordPublisherError,
+    SinkError,
+    StateError,
+    StoreUnavailableError,
+)
 from .log_fields import repr_of
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
@@ -218,7 +230,8 @@ class RecordPublisherFactory(RecordSource):
 
         - A TransientError, and any error that is not of this library, is retried for `flink.job.max.outage`; then an error that is not of
           this library ends the job.
-        - A ConfigurationError, and a result that is not a list of shards, ends the job at once, because no retry can help.
+        - A ConfigurationError, FatalKinesisError or StateError, and a result that is not a list of shards, ends the job at once, because no
+          retry can help.
         - StreamNotFoundError means that the stream was deleted, once `discover` has raised it for a minute. Until then it is retried, and
           the job reads on. A job whose streams were all deleted ends.
 
@@ -361,6 +374,15 @@ async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Se
 def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
         raise PluginError(f"{what} returned {repr_of(listed)} for {stream}: return a list of Shard, and [] for none")
+    for shard in listed:
+        if not isinstance(shard.shard_id, str) or not shard.shard_id or "/" in shard.shard_id:
+            raise PluginError(
+                f"{what} returned a shard of {stream} with the id {repr_of(shard.shard_id)}: an id is a text without `/`"
+            )
+        if isinstance(shard.parents, str):
+            raise PluginError(
+                f"{what} returned {shard.key} with `parents={shard.parents!r}`: write `parents=({shard.parents!r},)`"
+            )
     twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
     other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
     if twice or other:
@@ -409,5 +431,19 @@ nothing is lost by waiting.
 def is_fault_of_plugin(error: Exception) -> bool:
     """Return whether an error of a listing shows that the plugin's code or its properties are wrong, so that no retry can help."""
     # Missing credentials are a subclass of ConfigurationError, and may be there again soon.
-    is_its_own = type(error) is ConfigurationError and is_raised_in_user_code(error, or_installed=True)
+    is_final = type(error) is ConfigurationError or isinstance(error, _NO_RETRY_HELPS)
+    is_its_own = (
+        is_final and not isinstance(error, StoreUnavailableError) and is_raised_in_user_code(error, or_installed=True)
+    )
     return is_its_own or isinstance(error, PluginError)
+
+
+_NO_RETRY_HELPS = (
+    ConsumerError,
+    DeserializationError,
+    FatalKinesisError,
+    FencedError,
+    ImpossibleStateError,
+    SinkError,
+    StateError,
+)

@@ -159,3 +159,8 @@ def notes_of(error: BaseException) -> list[str]:
         return [text_of(note) for note in getattr(error, "__notes__", ())]
     except Exception:
         return []
+
+
+def with_notes(error: BaseException) -> str:
+    """Return the message of an error with its notes, which name what has failed."""
+    return "; ".join([text_of(error), *notes_of(error)])

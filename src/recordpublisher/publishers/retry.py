@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .errors import KinesisError, RetriesExhaustedError, StreamNotActiveError, TransientError
+from .errors import RetriesExhaustedError, StreamNotActiveError, TransientError
 from .log_fields import text_of
 
 log = logging.getLogger("recordpublisher.outages")
@@ -210,7 +210,7 @@ class Failures:
     def _exhausted_error(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
         if not self.count:
             return RetriesExhaustedError(text_of(error))
-        what = error.api if isinstance(error, KinesisError) else self._service
+        what = getattr(error, "api", "") or self._service  # A plugin may give the message of its error alone.
         limit = "" if is_few or not self._policy.decided_by else f" ({self._policy.decided_by} decides)"
         return RetriesExhaustedError(
             f"{what} failed {self.count + 1} times in a row, for {duration_words(lasted)}{limit}; the last error: {text_of(error)}"

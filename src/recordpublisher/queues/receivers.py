@@ -21,7 +21,7 @@ from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
-from ..fetcher.pipeline.sink_errors import naming_writes
+from ..fetcher.pipeline.sink_errors import has_room, naming_writes
 from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
@@ -251,7 +251,7 @@ class Receivers:
             if (reason := self._end_reason()) is not None:
                 complete(reason)
                 return
-            if not self._queue or not self._sink.has_room():
+            if not self._queue or not has_room(self._sink):
                 self._wake_writer.clear()
                 await self._wake_writer.wait()
                 continue

@@ -5,12 +5,15 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.publishers import base
 from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
     PluginError,
     RetriesExhaustedError,
+    StateError,
+    StoreUnavailableError,
     StreamNotFoundError,
     ThrottledError,
 )
@@ -72,7 +75,8 @@ def test_shards_are_listed_in_the_interval():
         RetriesExhaustedError("ListShards"),
     ],
 )
-def test_a_failed_listing_is_logged_and_repeated(error, caplog):
+def test_a_failed_listing_is_logged_and_repeated(error, caplog, monkeypatch):
+    monkeypatch.setattr(base, "is_raised_in_user_code", lambda error, or_installed: False)  # as if Kinesis were listed
     over, found, _ = discover_for(2.5, Lister(error, [shard()]))
 
     assert not over
@@ -123,6 +127,8 @@ class Plugin(RecordPublisherFactory):
     [
         (7, PluginError, r"Plugin\.discover returned 7"),
         (ConfigurationError("a.b", 1, "2"), ConfigurationError, "property 'a.b' is 1"),
+        (FatalKinesisError("the key is refused"), FatalKinesisError, "the key is refused"),
+        (StateError("the index is broken"), StateError, "the index is broken"),
     ],
 )
 def test_a_plugin_that_is_wrong_ends_the_job_at_once(result, error, words):
@@ -136,3 +142,10 @@ def test_credentials_that_are_missing_now_do_not_end_the_job():
 
     assert not over
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("error", [RetriesExhaustedError("away"), StoreUnavailableError("away")])
+def test_an_outage_that_a_plugin_tells_is_logged_with_its_method(error, caplog):
+    assert not discover_for(2.5, Plugin(error))[0]
+    line = "listing the shards of s failed, next attempt in 1 s: away; `Plugin.discover` for s failed"
+    assert caplog.messages == [line] * 2

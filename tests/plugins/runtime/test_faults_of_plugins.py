@@ -5,6 +5,7 @@ import copy
 import logging
 import re
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -404,3 +405,83 @@ async def test_a_deserializer_of_one_stream_is_named_itself(monkeypatch):
     install(monkeypatch, {"a": [b"1", b"2"]})
     with pytest.raises(rp.PluginError, match=r"`TooMany\.values` returned 3 items"):
         await run(rp.MemorySink(), deserializer={"orders": TooMany()})
+
+
+@pytest.mark.parametrize("error", ["FAIL", "SKIP"])
+async def test_a_setting_that_a_deserializer_refuses_ends_the_job_and_skips_no_record(error, monkeypatch):
+    class Refuses:
+        def values(self, batch):
+            raise rp.ConfigurationError("a.b", 1, "2")
+
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    with pytest.raises(rp.ConfigurationError, match=r"property 'a\.b' is 1") as raised:
+        await run(rp.MemorySink(), deserializer=Refuses(), deserializer_error=error)
+    assert raised.value.__notes__ == ["`Refuses.values` failed"]
+
+
+class Room(rp.MemorySink):
+    def __init__(self, room):
+        super().__init__()
+        self.room = room
+
+    def has_room(self):
+        return self.room()
+
+
+async def test_a_sink_that_does_not_say_whether_it_has_room_is_named(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    with pytest.raises(rp.PluginError, match=r"`Room\.has_room` returned None: return True or False"):
+        await run(Room(lambda: None))
+
+
+async def test_an_error_of_has_room_names_the_method(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    with pytest.raises(KeyError) as raised:
+        await run(Room(lambda: {}["room"]))
+    assert raised.value.__notes__ == ["the sink Room failed in `has_room`"]
+
+
+async def test_an_error_of_prepare_names_the_method(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    monkeypatch.setattr(MemoryFactory, "prepare", lambda self, streams: {}["stream"])
+    with pytest.raises(KeyError) as raised:
+        await run(rp.MemorySink())
+    assert raised.value.__notes__ == ["`MemoryFactory.prepare` failed"]
+
+
+async def test_children_that_are_no_shards_are_refused(monkeypatch):
+    class Publisher(rp.RecordPublisher):
+        async def run(self, consumer):
+            await consumer(rp.RecordBatch(rp.Shard("orders", "a"), [], 0, None, ("b",)))
+
+    async def create(self, shard, start, metrics):
+        return Publisher()
+
+    install(monkeypatch, {"a": [b"1"]})
+    monkeypatch.setattr(MemoryFactory, "create", create)
+    with pytest.raises(
+        rp.PluginError, match=r"Publisher gave a batch with `child_shards` .* 'b', of the type str: it must be Shard"
+    ):
+        await run(rp.MemorySink())
+
+
+def test_a_checkpoint_that_is_not_stored_names_the_sink(caplog):
+    class Away(RecordingSink):
+        async def flush(self, checkpoint=None):
+            if checkpoint is not None and checkpoint.may_be_partial:
+                raise rp.StoreUnavailableError("database away")
+
+    async def main():
+        source = ScriptedSource()
+        source.add("a", 1)
+        fetcher = make_fetcher(source, Away(), {"flink.state.checkpoint.interval": 1_000})
+        await fetcher.open()
+        with suppress(rp.StoreUnavailableError):
+            await fetcher.run_bounded(Bounds(max_time=3))
+        await fetcher.close()
+
+    run_virtual(main())
+    assert (
+        "a checkpoint was not stored, the next one tries again: database away; the sink Away failed in `flush`"
+        in caplog.messages
+    )

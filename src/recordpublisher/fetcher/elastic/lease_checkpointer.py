@@ -10,6 +10,7 @@ from recordpublisher.publishers.errors import (
     FencedError,
     StoreUnavailableError,
 )
+from recordpublisher.publishers.log_fields import with_notes
 
 from ..checkpointer import Checkpointer, Snapshotter
 from ..checkpoints.commits import CommitCounts
@@ -54,9 +55,9 @@ class LeaseCheckpointer(Checkpointer):
         try:
             await self._lives.checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
-            log.warning("a checkpoint was not stored: %s", error)
+            log.warning("a checkpoint was not stored: %s", with_notes(error))
         except FencedError as error:
-            log.warning("a checkpoint was not stored; the process continues as a new worker: %s", error)
+            log.warning("a checkpoint was not stored; the process continues as a new worker: %s", with_notes(error))
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.

@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import about, with_notes
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
@@ -231,7 +231,7 @@ class LeasedOwnership(ShardOwnership):
         except RecordPublisherError as error:
             if is_fault_of_plugin(error):
                 raise
-            raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
+            raise StoreUnavailableError(f"the shards cannot be listed: {with_notes(error)}") from error
 
 
 class GroupWatermarkTracker(WatermarkTracker):

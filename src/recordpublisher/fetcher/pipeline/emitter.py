@@ -21,7 +21,7 @@ from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
-from .sink_errors import naming_sink, naming_writes
+from .sink_errors import has_room, naming_sink, naming_writes
 from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -180,7 +180,7 @@ class Emitter:
 
         Return None if no shard may emit, or if the sink has no room.
         """
-        selected = self._alignment.select_next() if self._sink.has_room() else None
+        selected = self._alignment.select_next() if has_room(self._sink) else None
         if selected is None:
             return None
         entry, count = selected

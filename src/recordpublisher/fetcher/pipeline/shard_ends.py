@@ -74,7 +74,7 @@ class ShardEnds:
                     missing_since = now if missing_since is None else missing_since
                     if now - missing_since >= DELETED_SECONDS:
                         raise ListedAsGoneError(error.stream) from error
-                line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
+                line = "%s was read to its end, and the listing that must confirm this failed; it is repeated: %s"
                 discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
             if shown == LISTINGS_OF_AN_END:
                 name = type(factory).__name__

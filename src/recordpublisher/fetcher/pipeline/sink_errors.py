@@ -7,7 +7,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import PluginError, StateError
 from recordpublisher.publishers.log_fields import repr_of
-from recordpublisher.publishers.user_code import PluginCall, close_or_leave
+from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave
 
 from ..checkpoints.snapshot import checked_snapshot
 from ..sink import Sink, State
@@ -54,6 +54,21 @@ async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
     Raises: the error of its `close`, with a note that names the sink.
     """
     await close_or_leave(sink, seconds, _note(sink, "close", kind))
+
+
+def has_room(sink: Sink) -> bool:
+    """Return whether the sink takes a batch now.
+
+    Raises: PluginError if it does not say so: the job would wait for it without an end; its own error, with a note that names the method.
+    """
+    try:
+        found: Any = sink.has_room()
+    except Exception as error:
+        add_note(error, _note(sink, "has_room", "sink"))
+        raise
+    if found is None:
+        raise PluginError(f"`{type(sink).__name__}.has_room` returned None: return True or False")
+    return bool(found)
 
 
 def _note(sink: Sink, method: str, kind: str) -> str:

@@ -12,13 +12,11 @@ from typing import Protocol, overload
 from recordpublisher.publishers.base import is_fault_of_plugin
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
-    ConfigurationError,
     FatalKinesisError,
-    PluginError,
     RecordPublisherError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import about, with_notes
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
 
@@ -124,24 +122,16 @@ class ShardDiscovery:
                 extra=about(stream),
             )
             self.on_deleted(stream)
-        except (ConfigurationError, PluginError) as error:
+        except RecordPublisherError as error:
             if is_fault_of_plugin(error):
                 raise
-            self._log_failure(stream, error)
-        except FatalKinesisError as error:
-            log.warning(
-                "shards of %s cannot be listed, so new shards are found only when the last read of their parent "
-                "names them (ChildShards): %s",
-                stream,
-                error,
-                extra=about(stream),
-            )
-        except RecordPublisherError as error:
-            self._log_failure(stream, error)
-
-    def _log_failure(self, stream: str, error: RecordPublisherError) -> None:
-        line = "listing the shards of %s failed, next attempt in %g s: %s"
-        log.warning(line, stream, self._interval, error, extra=about(stream))
+            line = "listing the shards of %s failed, next attempt in %g s: %s"
+            if isinstance(error, FatalKinesisError):
+                line = (
+                    "the shards of %s cannot be listed, so new shards are found only when the last read of their parent names them "
+                    "(ChildShards); next attempt in %g s: %s"
+                )
+            log.warning(line, stream, self._interval, with_notes(error), extra=about(stream))
 
 
 Look = Callable[[], Awaitable[Iterable[str]]]

@@ -31,7 +31,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
-from recordpublisher.publishers.user_code import add_note
+from recordpublisher.publishers.user_code import add_note, describe_error
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
@@ -336,7 +336,9 @@ class DataFetcher(Generic[V]):
         except Exception as error:
             if ended_by is None:
                 raise
-            log.warning("an error while closing, after the error that ended the job: %s", error, exc_info=error)
+            log.warning(
+                "an error while closing, after the error that ended the job: %s", describe_error(error), exc_info=error
+            )
         finally:
             RUNS_IN_THREADS.remove(self)
 

@@ -37,6 +37,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.start_from_properties import passed_initial_position
+from recordpublisher.publishers.user_code import PluginCall
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import (
@@ -159,7 +160,8 @@ def build_job(
         value_type=made_type(values),
     )
     fetcher = build_fetcher(dependencies, group)
-    factory.prepare(list(names.given.values()))
+    with PluginCall(factory, "prepare", is_watched=False):
+        factory.prepare(list(names.given.values()))
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
@@ -248,7 +250,8 @@ def build_queue_job(
     _check_without_positions(given, streams=names.function, **refused)
     (stream,) = names.given or ("",)
     made = build_source(registry, given, source)
-    made.prepare(list(names.given.values()))
+    with PluginCall(made, "prepare", is_watched=False):
+        made.prepare(list(names.given.values()))
     return QueueJob(
         QueueJobParts(
             source=made,

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
-from ..log_fields import names_a_secret
+from ..log_fields import names_a_secret, text_of
 
 _MILLISECONDS = {
     "ms": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
@@ -220,12 +220,17 @@ class PropertyGroup:
         parse: Callable[[str], Any],
         **more: Any,
     ) -> Property[Any]:
+        if default is not None and type(default) not in _DEFAULTS.get(type_name, (type(default),)):
+            valid = f"a default of the type {_DEFAULTS[type_name][0].__name__}, or None"
+            raise ConfigurationError(text_of(key), default, valid, reason="that is its default, which is not parsed")
         fields = {"group": self.name, "type_name": type_name, **more}
         declared = declare(Property(key, parse, default, valid, sentence, **fields))
         self.properties.append(declared)
         return declared
 
 
+_DEFAULTS: dict[str, tuple[type, ...]] = {"int": (int,), "double": (float, int), "boolean": (bool,)}
+"""The types that the default of a property of each type may have. Only given values are parsed."""
 _of_plugins = PropertyGroup("")
 
 
@@ -369,9 +374,8 @@ def declare(declared: Property[T]) -> Property[T]:
     """
     for key in (declared.key, *declared.aliases):
         if not isinstance(key, str) or not _KEY.fullmatch(key):
-            raise ConfigurationError(
-                repr(key), valid="a key of letters, digits, dots and hyphens, such as line-log.file"
-            )
+            valid = "a key of letters, digits, dots and hyphens, such as line-log.file"
+            raise ConfigurationError(text_of(key), valid=valid, statement="cannot be a key")
         known = _declared.get(key.lower())
         if known is not None and (known.type_name, known.sentence) != (declared.type_name, declared.sentence):
             raise ConfigurationError(
