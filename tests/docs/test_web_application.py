@@ -231,10 +231,12 @@ def test_a_server_that_starts_in_an_outage_has_its_port_and_ends_at_once(folder,
         away = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with running(UVICORN, folder, served, AWS_ENDPOINT_URL=away) as server:
         assert server.get("/readyz")[0] == 503
+        wait_until(lambda: "it is not open: DescribeStreamSummary failed" in server.get("/readyz")[1], server)
         assert server.post("/orders/customer-1", b'{"order":1}')[0] == 503
         began = time.monotonic()
-        server.stop()
+        output = server.stop()
         assert time.monotonic() - began < 10
+    assert "Traceback" not in output
 
 
 def test_the_pages_test_of_the_application_passes(folder):

@@ -61,7 +61,10 @@ def test_an_error_of_on_failure_is_logged_with_its_place_and_the_sink_continues(
 
     assert run_virtual(job()) == [b"2", b"3", b"4"]
     first = caplog.records[0]
-    text = "on_failure raised an error for a record with the partition key 'k', not put into out: " + told
+    text = (
+        "on_failure raised an error for a record with the partition key 'k', not put into out (InternalFailure): "
+        + told
+    )
     place = f"{__file__}:{callback.__code__.co_firstlineno + 1}"
     assert first.getMessage().startswith(text.format(place=place))
     assert first.levelname == "ERROR"

@@ -281,7 +281,8 @@ class FailedRecords:
     def _on_callback_error(self, failed: FailedRecord, error: BaseException) -> None:
         """Log and count an error of the callback. In a job it ends the sink, so that a restart puts the record again."""
         self._metrics.add("callbackErrors")
-        record = f"a record with the partition key {short_key(failed.partition_key)}, not put into {self._stream}"
+        why = f"not put into {self._stream} ({failed.error_code})"
+        record = f"a record with the partition key {short_key(failed.partition_key)}, {why}"
         what = f"{describe_error(error)}, at {raised_line(error)}"
         self._callback_errors.skipped(record, what, error, how="on_failure raised an error for")
         if not self.continues:
