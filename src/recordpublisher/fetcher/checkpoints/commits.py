@@ -85,8 +85,8 @@ class Commits:
     async def stage(self, records: int = 0) -> None:
         """Let the sink stage the written records, so that the next commit names them. `records`: number of records written so far.
 
-        Raises: StoreUnavailableError if the destination cannot be reached now, which is no failure of the sink: its rows stay; the other
-        errors of the sink.
+        Raises: StoreUnavailableError if the destination cannot be reached now, in which case the rows stay in the sink; the other errors
+        of the sink.
         """
         self._number += 1
         self._records = records
