@@ -86,11 +86,15 @@ class Commits:
     async def stage(self, records: int = 0) -> None:
         """Let the sink stage the written records, so that the next commit names them. `records`: number of records written so far.
 
-        Raises: the errors of the sink.
+        Raises: StoreUnavailableError if the destination cannot be reached now, in which case the rows stay in the sink; the other errors
+        of the sink.
         """
         self._number += 1
         self._records = records
-        staged = await self._sink.stage(CommitNumber(self._writer, self._number))
+        try:
+            staged = await self._sink.stage(CommitNumber(self._writer, self._number))
+        except RetriesExhaustedError as error:
+            raise StoreUnavailableError(str(error)) from error
         if staged is not None:
             self._staged.append(staged)
 
