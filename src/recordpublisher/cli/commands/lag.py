@@ -272,7 +272,7 @@ async def probes_opened(
 ) -> AsyncIterator[list[LagProbe]]:
     """Open a probe for each stream while the block runs. `positions` is closed at the end.
 
-    Raises: ConfigurationError if the streams are not those of Kinesis and the job stores no positions.
+    Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
     """
     # Imported with the code that follows, because it loads the AWS SDK.
     from recordpublisher.plugins.lag.probe import LagProbe

@@ -216,7 +216,7 @@ _MOST_NAMED = 5
 
 
 async def examine_archive(archive: Archive, stream: str) -> str:
-    """Return how much the archive has of a stream, and from when on all of its shards.
+    """Return in words how much the archive has of a stream, and from when on it has all shards.
 
     Raises: StateError if files are missing between others, at the beginning of a shard whose parents were archived, at the end of a
     shard, or between the last file and the live stream; ConfigurationError if files have no ranges; the errors of the catalogue.

@@ -106,9 +106,12 @@ def first_row_after(rows: RecordColumns, place: Place | None, order_of: OrderOf)
 
 
 def rows_in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
-    """Return the rows in the order of their sequence numbers, each once. Sinks write them in it unless `flink.sink.parquet.sort` is set."""
+    """Return the rows in the order of their sequence numbers, each once.
+
+    Files have this order already unless `flink.sink.parquet.sort` was set.
+    """
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
-    # Texts of decimal numbers of one length sort as the numbers.
+    # Decimal numbers with equally many digits have the same order as their texts, and comparing texts is faster.
     is_text_enough = order_of is int and len(set(map(len, numbers))) <= 1
     keys: Sequence[Any] = numbers if is_text_enough else list(map(order_of, numbers))
     if all(map(lt, keys, islice(keys, 1, None))):

@@ -68,7 +68,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
 
 
 class RowPiece(NamedTuple):
-    """The rows of one shard in a row group of a file that no proof names."""
+    """The rows of one shard in a row group of a file without a proof (the record in the table of what a file contains)."""
 
     path: str
     group: int
@@ -78,7 +78,7 @@ class RowPiece(NamedTuple):
 
 
 class FileOfPieces(NamedTuple):
-    """A file of `ranges_of` that is made of pieces: its name, and the pieces; `is_proven` if no row between them is missing."""
+    """A group of pieces under a name that `ranges_of` accepts as a file. `is_proven`: whether no row between the pieces is missing."""
 
     name: str
     pieces: Sequence[RowPiece]
@@ -118,9 +118,11 @@ class _TableFiles:
             try:
                 return await self._called(lambda: self._list(prefix.rstrip("/")))
             except FileNotFoundError as error:
-                log.info("a file of %s has gone, the table is loaded again: %s", self.place, error)
+                log.info("a file of %s has disappeared, so the table is loaded again: %s", self.place, error)
             await pause_after_conflict(attempt)
-        raise StoreUnavailableError(f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it")
+        raise StoreUnavailableError(
+            f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it; try again"
+        )
 
     async def opened(self, path: str) -> ArchivedRows:
         """Open a file, or the row groups of the files that stand for it."""

@@ -138,7 +138,7 @@ class NameTable(Generic[T]):
         return sorted(claim.name for claim in self._claims.values())
 
     def claims(self) -> list[NameClaim[T]]:
-        """Return every claim, sorted by name."""
+        """Return every registered name with its plugin and class, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
     def why_absent(self) -> str:
@@ -176,7 +176,7 @@ class Registrar(Protocol[T_contra]):
 
 
 class NameClaim(msgspec.Struct, Generic[T], frozen=True):
-    """One name that a plugin registers."""
+    """One name that a plugin registers (a claim), the plugin, and the class."""
 
     name: str
     provided: type[T] | str
@@ -184,13 +184,13 @@ class NameClaim(msgspec.Struct, Generic[T], frozen=True):
 
 
 class NameOwner(msgspec.Struct, frozen=True):
-    """The plugin that claims a name: its entry-point name and its distribution."""
+    """The plugin that registers a name: its entry-point name and its distribution."""
 
     plugin: str
     distribution: str
 
     def __str__(self) -> str:
-        """Return the distribution, with its version if it is installed. A plugin given as an argument, or a checkout, may not be."""
+        """Return the distribution, with its version if it is installed. A plugin that is given as an argument may not be installed."""
         from importlib.metadata import PackageNotFoundError, version
 
         try:

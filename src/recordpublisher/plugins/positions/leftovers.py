@@ -26,7 +26,7 @@ from .job_positions import end_group
 
 
 class UnpublishedCommits(NamedTuple):
-    """The commits of an entry that are not published."""
+    """The commits that a worker's stored positions (its entry) name and that are not published."""
 
     sink: CommittingSink
     store: ConditionalStore

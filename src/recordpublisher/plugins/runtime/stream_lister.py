@@ -119,7 +119,7 @@ class StreamLister:
 
         A StreamNotFoundError is retried too, until the stream counts as deleted.
 
-        Raises: the error itself after that.
+        Raises: the plugin's error, when the retries are exhausted.
         """
         foreign: list[Exception] = []
 

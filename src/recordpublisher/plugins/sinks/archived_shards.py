@@ -77,7 +77,7 @@ class ArchivedShards:
             self._reached[shard.key] = after
 
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Remember that the next document of the shard must have its end."""
+        """Remember that the next document of the shard must name its end."""
         end = ArchivedShardEnd("", tuple(child.shard_id for child in children))
         self._ended[shard.key] = msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end)
 
@@ -95,7 +95,7 @@ class ArchivedShards:
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
     def passed(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
-        """Return the range of records that are all left out, and begin the next range there.
+        """Return the range of records that are all left out, and begin the next range at its end.
 
         Return None if it is not known where the range begins.
 
@@ -246,7 +246,7 @@ class ArchivingSink(CommittingSink):
 
 
 def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches of each file: those of one shard, in an archive without a gap between them."""
+    """Return the batches of each file. They are of one shard, and in an archive there is no gap between them."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:

@@ -127,7 +127,7 @@ SETTLED_MS = 1_000
 A record may become readable a moment after its arrival.
 """
 LONGEST_WAIT_MS = 10_000
-"""Longest wait until the end has passed by the service's clock: for an end at NOW, and for a driver whose clock is ahead."""
+"""How long to wait for an end that the service's clock has not passed, such as NOW, or a time by a driver whose clock is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +278,9 @@ class _Window(NamedTuple):
 class RangeRead:
     """Reads the parts of one task in windows. Each part is read to its end position, to the end of the shard, or to the tip.
 
-    Spark handles the rows of a window while the next window is read. Each of the two windows holds at most half of `bounds` and the rest of
-    one response, regardless of the number of shards. The rows of one shard keep their order; rows of several shards mix.
+    A window is one read of all parts that are not finished. Spark handles the rows of a window while the next window is read. Each of these
+    two windows holds at most half of `bounds` and the rest of one response, regardless of the number of shards. The rows of one shard keep
+    their order; rows of several shards mix.
 
     - `settles_in`: seconds after which every record before the end can be read. A tip counts if its window began after that, so the task
       waits for that time while it reads.
@@ -444,7 +445,10 @@ def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None
 
 
 def background_reads(reader: BoundedReader) -> BeginRead:
-    """Return a function that reads on the worker's loop. Call both only in the thread that runs Spark's tasks."""
+    """Return a function that reads on the worker's loop.
+
+    Call this function, and the one that it returns, only in the thread that runs Spark's tasks.
+    """
     loop = worker_loop()
 
     def begin(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows) -> Future[BoundedResult]:

@@ -64,14 +64,14 @@ class RowColumns:
 
 
 class ColumnsAndDeserializer(NamedTuple):
-    """The columns of the schema's fields, then the metadata; and the deserialiser that makes their values."""
+    """The columns for the fields of `flink.deserializer.schema`, followed by the metadata, and the deserialiser that makes their values."""
 
     columns: FrameColumns
     values: Deserializer[Any]
 
 
 def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer | None:
-    """Return the columns of `flink.deserializer.schema`, which are those of a frame; None without a schema.
+    """Return the columns of `flink.deserializer.schema`, the same as in this library's data frames; None without a schema.
 
     Raises: ConfigurationError if the schema is not valid, or if Spark cannot have one of its columns.
     """
@@ -95,7 +95,7 @@ def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer |
     for path in (path for field in columns.schema for path in _times_in(field.type, field.name)):
         valid = f"{path} STRING, or a schema without this column"
         raise ConfigurationError(SCHEMA.key, f"{path} TIME", valid, reason="Spark cannot read a column of type TIME")
-    # By the policy FAIL the columns find a misfit themselves, which costs less.
+    # With the policy FAIL, values are not checked one by one: building the columns raises the same error at less cost.
     is_checked = properties.value(ON_BAD_RECORD) != "FAIL"
     return ColumnsAndDeserializer(columns, CheckedValues(values, columns) if is_checked else values)
 

@@ -205,7 +205,7 @@ class Properties(Mapping[str, str]):
         An unknown key that resembles no known one is logged. A key of another name space (`my.own.key`) is not, nor is a
         key for which `is_checked` is false, because the caller checks it.
 
-        Raises: ConfigurationError if a value is invalid, or if a key is nearly that of a property.
+        Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
         """
         for declared in declared_properties():
             if not declared.is_prefix:

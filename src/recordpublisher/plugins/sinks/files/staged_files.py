@@ -159,10 +159,7 @@ class StagedFiles:
 
 
 def name_after_clash(staged: str, name: str) -> str:
-    """Return the name for a staged file whose own name is taken by a file with other content.
-
-    This happens if records from other positions were read here before.
-    """
+    """Return the name for a staged file whose own name is taken by a file with other content, as after a reset of positions."""
     stem, dot, suffix = name.rpartition(".")
     return f"{stem}.{hashlib.sha256(staged.encode()).hexdigest()[:12]}{dot}{suffix}"
 

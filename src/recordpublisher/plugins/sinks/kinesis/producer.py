@@ -339,7 +339,7 @@ def _flush_or_say_so(producer: Producer) -> None:
     try:
         producer.flush(timeout=1)
     except TimeoutError as error:
-        log.warning("the exit waits until all records are put: %s", error)
+        log.warning("the exit of the process waits until all records are put: %s", error)
         producer._run(lambda thread: thread.flush_or_give_up())
         producer.flush()  # Raises the error of records that were given up.
 

@@ -365,7 +365,7 @@ class RecordSending:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
 
     def _note_failing(self) -> None:
-        """Remember since when a shard has failed. It is kept, because other threads ask."""
+        """Remember since when a shard has failed. The value is stored, because other threads read it."""
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:

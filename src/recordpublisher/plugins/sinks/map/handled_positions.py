@@ -84,7 +84,7 @@ class HandledPositions:
         return any(self._shards[key].batches for key in self._shards.keys() & keys)
 
     def has_dropped_the_rest(self, key: str) -> bool:
-        """Return whether records of the shard were dropped, and all records before them are handled."""
+        """Return whether records of the shard were dropped here, and all records before them are handled."""
         shard = self._shards.get(key)
         return shard is not None and shard.has_dropped and not shard.batches
 

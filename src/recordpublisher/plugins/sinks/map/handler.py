@@ -187,7 +187,7 @@ def make_handler(
         is_open = annotation in (None, Any, object) or isinstance(annotation, typing.TypeVar)
         if batch_size > 1 and not is_of_list and not is_open:
             reason = f"the handler takes one {type_name(annotation)}, and would get a list"
-            raise ConfigurationError("batch_size", batch_size, "1, or a handler of a list", reason=reason)
+            raise ConfigurationError("batch_size", batch_size, "1, or a handler that takes a list", reason=reason)
         return Handler(function, threads, timeout, clock, batch_size)
 
     if not isinstance(given, Mapping):

@@ -57,7 +57,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def mark(self) -> str:
-        """The path of the mark, which exists until the files are published."""
+        """The path of the mark: an empty file that exists until the files are published."""
         return stage_mark_path(self.life, self.stage)
 
     def name(self, file: DataFile) -> str:
@@ -214,7 +214,7 @@ class OpenFiles:
         return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
 
     def _cover(self, shard: str, covered: FileRange) -> None:
-        """Extend the newest range of a shard. After a gap the files are ended, so that no file is of two ranges."""
+        """Extend the newest range of a shard. After a gap end its files, so that no file has records of two ranges."""
         if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
             newest.through = covered.through
             return
@@ -251,7 +251,10 @@ class OpenFiles:
         if self._folder is None:
             folder = self._open_folder()
             if self._stage == 1 and folder.names(f"{DATA}/{self._life}"):
-                raise FileExistsError(f"{DATA}/{self._life} has files of another process under the name of this one")
+                raise FileExistsError(
+                    f"{DATA}/{self._life} has files of another process that writes under the same name; restart this "
+                    "process, which then gets a new name"
+                )
             folder.mark(stage_mark_path(self._life, self._stage))
             self._folder = folder
         self._count += 1
@@ -347,7 +350,7 @@ def _id_of(*names: str) -> str:
 
 
 def stage_mark_path(life: str, stage: int | str) -> str:
-    """Return the path of the mark of a stage."""
+    """Return the path of the mark of a stage: the empty file which says that its files are not published."""
     return f"{STAGED}/{life}/{stage}"
 
 

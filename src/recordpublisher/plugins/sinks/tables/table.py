@@ -169,7 +169,7 @@ def is_column_or_part(column: str, path: str) -> bool:
 
 
 def difference_in_words(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
-    """Return how the columns of rows differ from those of a table, or None if they do not. The table may have more columns.
+    """Return how the columns of rows differ from the columns of a table, or None if they do not. The table may have more columns.
 
     `wanted`, `there`: the types by path (see `types_by_path`).
     """

@@ -71,8 +71,8 @@ def shard_reader(
 ) -> ReadShards:
     """Return the function with which a task reads: a fetcher on this process's event loop, whose clients stay open from batch to batch.
 
-    - `values`: the deserialiser; None for the one that the properties name. The properties decide it in both cases, so equal properties
-      share a fetcher.
+    - `values`: the deserialiser; None for the one that the properties name. It is made from the properties in both cases, so reads with
+      equal properties can share a fetcher.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.streaming import BoundedReader
