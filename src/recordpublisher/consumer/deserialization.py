@@ -1,4 +1,4 @@
-"""Deserializers, which turn bytes into values, one batch at a time."""
+"""Deserializers, which turn the payloads of a batch into values."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ class Deserializer(Protocol[V_co]):
     def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
         """Return one value for each record, in their order, or None for the bytes themselves.
 
-        A plain method, called in the event loop. If it raises, it is called again with each record of the batch alone: an exception then
-        makes that record a bad one, and `flink.deserializer.error` says what happens to it. A value must depend on nothing but its record.
+        This is a plain method, called in the event loop. If it raises, it is called again with each record of the batch alone. A record for
+        which it then raises is a bad record, and `flink.deserializer.error` decides what happens to it. A value must depend on nothing but
+        its record.
 
-        A result that is not a sequence with one value for each record ends the job.
+        If the result is not a sequence with one value for each record, the job ends.
         """
 
 
@@ -59,21 +60,21 @@ class PreparedDeserializer(Protocol):
     async def prepare(self, batch: RecordBatch) -> None:
         """Wait for everything that the batch needs. Any exception ends the job.
 
-        `values` may be called for parts of the batch, which is decompressed step by step. Batches of other shards are
-        prepared between these calls. Keep what the batch needs as long as the batch exists.
+        `values` may be called for parts of the batch, because it is decompressed step by step. In between, this is called for batches of
+        other shards. Keep what the batch needs as long as the batch exists.
         """
 
 
 class Decompressor(Protocol):
     """Decompresses the payloads of a batch.
 
-    `replaces_data` says whether users see the decompressed payload. Otherwise only the deserialiser gets it.
+    `replaces_data`: whether users see the decompressed payload. If not, only the deserializer receives it.
     """
 
     replaces_data: bool
 
     def decompress(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
-        """Return one decompressed payload for each payload. Any exception makes the record a poisoned record."""
+        """Return one decompressed payload for each payload. If this raises for a record, it is a bad (poisoned) record."""
 
 
 class BytesDeserializer:
@@ -85,7 +86,7 @@ class BytesDeserializer:
         pass
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return None, which stands for the bytes themselves."""
+        """Return None, because the values are the bytes themselves."""
         return None
 
 
@@ -119,7 +120,8 @@ _GOT_A_RECORD = 'the function got a Record: use deserializer="json", or lambda r
 
 
 class CallableDeserializer:
-    """Calls a user's function from a record to a value. It must be a plain function, because it is called on the event loop.
+    """Calls a function of the user, which returns the value of a record. It must be a plain function, because it is called in the event
+    loop.
 
     Raises: ConfigurationError if the function is async or a generator.
     """
@@ -131,7 +133,7 @@ class CallableDeserializer:
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the function's result for each record. Raises: TypeError if a result is a coroutine or a generator."""
         try:
-            # with `map`, a StopIteration of the function would look like the end of the batch
+            # `map` is not used, because a StopIteration of the function would look like the end of the batch.
             values = [self._function(record) for record in batch]
         except TypeError as error:
             if "Record" not in (reason := describe_error(error)):
@@ -142,17 +144,21 @@ class CallableDeserializer:
 
 
 def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] | None:
-    """Return the values of a batch. Raises: the errors of the deserializer; PluginError if it is wrong itself, which no record causes."""
+    """Return the values of a batch.
+
+    Raises: the errors of the deserializer; PluginError if the deserializer itself is wrong, whatever the record.
+    """
     values: Sequence[V] | None = one_for_each(deserializer, "values", "value", batch, or_none=True)
     return values
 
 
 def one_for_each(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
-    """Return what a method makes of a batch: a sequence with one item, a `what`, for each record; None as well if `or_none`.
+    """Return what a plugin's method returns for a batch: a sequence with one item for each record; also None if `or_none`.
 
-    Raises: the errors of the method; PluginError if it returns something else, or raises an exception that is not an error.
+    `what` names an item, for messages. Raises: the errors of the method; PluginError if it returns something else, or raises an exception
+    that is not an Exception.
     """
-    try:  # A `PluginCall` does the same, and took a tenth of the time of a batch with one record.
+    try:  # A `PluginCall` would do the same, but it took a tenth of the time for a batch with one record.
         result = getattr(plugin, method)(batch)
     except Exception:
         raise
@@ -166,7 +172,7 @@ def one_for_each(plugin: object, method: str, what: str, batch: RecordBatch, *, 
     if has_length and len(result) == len(batch):
         return result
     if isinstance(result, types.CoroutineType):
-        result.close()  # Otherwise Python would warn as well.
+        result.close()  # Closed, because Python would also warn of a coroutine that never ran.
     returned = f"{len(result)} items" if has_length else f"a {type(result).__name__}"
     raise PluginError(
         f"`{type(plugin).__name__}.{method}` returned {returned} for {counted(len(batch), 'record')}: return a sequence with one "
@@ -175,43 +181,43 @@ def one_for_each(plugin: object, method: str, what: str, batch: RecordBatch, *, 
 
 
 class StreamDeserializer:
-    """Has a deserialiser for each stream, by the stream's name."""
+    """Uses another deserializer for each stream, by the stream's name."""
 
     def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
         self._by_stream = by_stream
 
     def check(self, streams: Iterable[str]) -> None:
-        """Check that each stream of a job has a deserialiser. Raises: ConfigurationError if one has none."""
+        """Check that each stream of a job has a deserializer. Raises: ConfigurationError if one has none."""
         if missing := sorted(set(streams) - self._by_stream.keys()):
             valid = f"a deserializer for each stream, also {missing}"
             raise ConfigurationError("deserializer", sorted(self._by_stream), valid)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the values of the stream's deserialiser. Raises: ValueError if the stream has none."""
+        """Return the values, made by the deserializer of the batch's stream. Raises: ValueError if the stream has none."""
         if batch.stream not in self._by_stream:
             raise ValueError(f"there is no deserializer for the stream {batch.stream}")
         return values_of(self._by_stream[batch.stream], batch)
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the stream's deserialiser needs."""
+        """Wait for what the deserializer of the batch's stream needs."""
         deserializer: object = self._by_stream.get(batch.stream)
         if isinstance(deserializer, PreparedDeserializer):
             await deserializer.prepare(batch)
 
 
 DeserializerArgument = type[V] | types.UnionType | Deserializer[V] | Callable[[Record], V] | str | Mapping[str, Any]
-"""What the argument `deserializer` accepts.
+"""The values of the argument `deserializer`.
 
-It is a type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for
-`flink.deserializer`; or a mapping with one of them for each stream.
+It may be a type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for `flink.deserializer`;
+or a mapping with one of these for each stream.
 """
 
 
 def deserializer_of(given: Any) -> Deserializer:
-    """Return the deserialiser for the argument `deserializer`.
+    """Return the deserializer for the argument `deserializer`.
 
-    The argument is a type that JSON is decoded into, an object with a method `values`, a function, or a mapping with
-    one for each stream.
+    The argument is a type that JSON is decoded into, an object with a method `values`, a function, or a mapping with one of these for each
+    stream.
 
     Raises: ConfigurationError if it is none of these.
     """
@@ -223,12 +229,12 @@ def deserializer_of(given: Any) -> Deserializer:
     return given if has_values else CallableDeserializer(given)
 
 
-# Decodes JSON into dataclasses, msgspec Structs, pydantic models and others, with checks; and turns values back into
-# plain ones.
+# Json decodes JSON into dataclasses, msgspec Structs, pydantic models and other classes, and checks the types. Functions turn such values
+# back into plain ones.
 
 VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
 
-# TypeAliasType exists since Python 3.12.
+# typing has TypeAliasType since Python 3.12.
 _NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))
 _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
 
@@ -249,13 +255,14 @@ class Json(Generic[V]):
         self._decode = _decoder(into, strict)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
-        """Return the decoded documents. Raises: ValueError that says where a record differs from the type."""
+        """Return the decoded documents. Raises: ValueError that says in which field a record differs from the type."""
         with _explained(self._name):
             return list(map(self._decode, batch.data))
 
 
 def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
-    """Return a function from plain values, such as Avro's, to `into`. It raises ValueError if a value differs from the type.
+    """Return a function that turns plain values, such as Avro's, into `into`. The function raises ValueError if a value differs from the
+    type.
 
     Raises: ConfigurationError if JSON cannot be decoded into the type.
     """
@@ -277,7 +284,7 @@ def is_type(given: object) -> bool:
 
 
 def without_name(given: Any) -> Any:
-    """Return the type that a `NewType` or a `type` statement names, and anything else unchanged."""
+    """Return the type for which a `NewType` or a `type` statement is another name, and anything else unchanged."""
     while isinstance(given, _NAMED):
         given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
     return given
@@ -301,14 +308,14 @@ def fields_of(info: Any) -> list[TypedField] | None:
     if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
         return None
     take: Any = partial(methodcaller, "get") if isinstance(info, inspect.TypedDictType) else attrgetter
-    # Needed because msgspec puts fields without a default first.
+    # The order of the class is restored, because msgspec puts fields without a default first.
     written = list(typing.get_type_hints(typing.get_origin(info.cls) or info.cls))
     fields = sorted(info.fields, key=lambda field: written.index(field.name) if field.name in written else len(written))
     return [TypedField(field.encode_name, field.type, take(field.name)) for field in fields]
 
 
 def without_none(info: Any) -> Any:
-    """Return the type of a value that may also be None, without None.
+    """Return the type without None, for a value that may also be None.
 
     A union of int and float becomes float. Other unions stay as they are.
     """
@@ -330,7 +337,7 @@ def constants_of(info: Any) -> list[Any] | None:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a typed value in the form of JSON: dicts, lists, texts, numbers. Raises: TypeError if it has no such form."""
+    """Return a typed value as the plain values of JSON: dicts, lists, texts, numbers. Raises: TypeError if it has no such form."""
     return msgspec.to_builtins(with_all_fields(value), enc_hook=fields_of_model)
 
 
@@ -338,10 +345,10 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def with_all_fields(value: Any) -> Any:
-    """Return the value with a dict of all fields for each dataclass, Struct and attrs class inside it.
+    """Return the value, with a dict of all fields instead of each dataclass, Struct and attrs class inside it.
 
-    msgspec does not write the defaults of a dataclass that it has decoded, because only the class has them, nor those of a Struct
-    with `omit_defaults`.
+    msgspec itself leaves out fields that have their default: those of a dataclass that it has decoded, because only the class has them, and
+    those of a Struct with `omit_defaults`.
     """
     if isinstance(value, dict):
         is_plain = _SCALARS.issuperset(map(type, value.values()))
@@ -361,7 +368,9 @@ def with_all_fields(value: Any) -> Any:
 
 @cache
 def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-    """Return the tag, and for each field its names in JSON and in Python; None for a class that msgspec writes in full."""
+    """Return the tag of a class, and for each field its name in JSON and in Python; None for a class that msgspec writes with all
+    fields.
+    """
     if issubclass(of, msgspec.Struct):
         config, renamed = of.__struct_config__, zip(of.__struct_encode_fields__, of.__struct_fields__, strict=True)
         tag = {} if config.tag is None else {config.tag_field: config.tag}
@@ -393,7 +402,7 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
         for model in filter(_is_of_pydantic, custom):
             _resolve(model)
         decode = msgspec.json.Decoder(into, strict=strict, dec_hook=_from_plain).decode
-    # Only the first line is used, because pydantic's message has a link on another line.
+    # Only the first line is used, because another line of pydantic's message has a link.
     except (TypeError, ValueError, NameError, RuntimeError) as error:
         raise ConfigurationError("deserializer", repr(into), VALID, reason=str(error).partition("\n")[0]) from error
     if strangers:
@@ -404,16 +413,18 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
 def _remedy(stranger: Any) -> str:
     name = getattr(stranger, "__name__", stranger)
     if is_message(stranger):
-        return f"{name} is a Protobuf message: give rp.Protobuf({name})"
+        return f"{name} is a Protobuf message: use rp.Protobuf({name})"
     if _is_of_pydantic(stranger):
         return (
             f"{name} is a dataclass of pydantic, which would not be validated inside another type: make it a BaseModel"
         )
-    return f"{name} is another class: give a function of a Record that makes one"
+    return f"{name} is a class whose fields are not known here: give a function of a Record that makes one"
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """Yield the classes inside a type that msgspec does not know, and dataclasses of pydantic, which msgspec makes without pydantic."""
+    """Yield the classes inside a type that msgspec does not know. Dataclasses of pydantic are among them, because msgspec makes them
+    without pydantic.
+    """
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -433,7 +444,7 @@ def _is_of_pydantic(given: Any) -> bool:
 
 
 def _resolve(model: Any) -> None:
-    """Resolve the types that were not known yet when a pydantic model was made. Raises: NameError if one is still not known."""
+    """Resolve the types that were not defined yet when a pydantic model was made. Raises: NameError if one is still not defined."""
     from pydantic.dataclasses import rebuild_dataclass
 
     model.model_rebuild() if hasattr(model, "model_rebuild") else rebuild_dataclass(model)
@@ -447,7 +458,7 @@ def _adapter(model: Any) -> Any:
 
 
 def _from_plain(into: Any, value: Any) -> Any:
-    """Make a value of a type that msgspec does not know. Called by msgspec."""
+    """Make a value of a type that msgspec does not know. msgspec calls this."""
     return _adapter(into).validate_python(value)
 
 
@@ -457,14 +468,14 @@ def _made_by_msgspec(into: Any, value: Any) -> Any:
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Raise errors as ValueErrors that name the field: `$.price: expected float, got str`."""
+    """Raise the errors of the `with` block as ValueErrors that name the field: `$.price: expected float, got str`."""
     try:
         yield
     except msgspec.ValidationError as error:
         what, _, path = str(error).replace("`", "").partition(" - at ")
         raise ValueError(f"it is not a valid {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
     except ValueError as error:
-        if not hasattr(error, "errors"):  # only pydantic's errors have them
+        if not hasattr(error, "errors"):  # Only errors of pydantic have this attribute.
             raise
         first, *others = error.errors(include_url=False)
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
@@ -477,12 +488,12 @@ def name_of(into: Any) -> str:
     return into.__name__ if isinstance(into, type) else str(into)
 
 
-# Reads the column type that a field names: `Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(12, 2)"})]`.
+# column_type reads the column type that a field names: `Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(12, 2)"})]`.
 
 COLUMN = "column"
 """The key of the column type in `msgspec.Meta.extra`."""
 MOST_DIGITS = 38
-"""Most digits of a decimal in Spark, Arrow, Delta Lake and Iceberg."""
+"""The most digits that a decimal can have in Spark, Arrow, Delta Lake and Iceberg."""
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
@@ -513,7 +524,7 @@ def decimal_digits(column: str) -> tuple[int, int] | None:
 
 
 def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
-    """Return a function that gives a number `scale` digits after the point.
+    """Return a function that returns a number with exactly `scale` digits after the point.
 
     The function raises ValueError if it would have to round the number, or if the number is not finite.
     """
@@ -525,7 +536,7 @@ def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], D
             fixed = value.quantize(last_digit, context=digits)
         except DecimalException as error:
             most = f"{precision - scale} digits before the point, or {scale} after it"
-            raise ValueError(f"{value!s:.100} has more than {most}") from error
+            raise ValueError(f"{value!s:.100} has too many digits: at most {most}") from error
         if not fixed.is_finite():
             raise ValueError(f"{fixed} is not a finite number")
         return fixed
@@ -533,12 +544,16 @@ def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], D
     return exact
 
 
-# Reads the fields of Protobuf messages from their descriptors: their types as in `msgspec.inspect`, their values as
-# Python's.
+# Reads the fields of Protobuf messages from their descriptors. Types are as in `msgspec.inspect`, and values are Python's.
 
 
 class TypedField(NamedTuple):
-    """A field of a type: its name in JSON, its type as `msgspec.inspect` describes it, and `take`, which gets it from a value."""
+    """A field of a type.
+
+    - `name`: its name in JSON.
+    - `type`: its type as `msgspec.inspect` describes it.
+    - `take`: a function that returns the field of a value.
+    """
 
     name: str
     type: Any
@@ -550,9 +565,11 @@ def is_message(of: Any) -> bool:
     return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
 
 
-@lru_cache(1_000)  # the Glue Schema Registry makes classes while a job runs
+@lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
 def fields_of_message(of: Any) -> list[TypedField]:
-    """Return the fields of a class of messages. A field that is not set is None, if its message records whether it is set."""
+    """Return the fields of a class of Protobuf messages. The value of a field that is not set is None, if the message records whether it
+    is set.
+    """
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 
@@ -573,7 +590,9 @@ def _field(field: Any) -> TypedField:
 
 
 def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the type of one value of a field, and the function that makes Python's value of it. An enum is its name, as in JSON."""
+    """Return the type of one value of a field, and the function that returns Python's value of it. An enum value becomes its name, as in
+    JSON.
+    """
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return inspect.StrType(), lambda number: names.get(number, str(number))
@@ -605,13 +624,14 @@ _PROTOBUF_SCALARS = dict(
 """Types by `FieldDescriptor.cpp_type`: signed and unsigned integers of 32 and 64 bits, double, float, bool, enum, text."""
 
 
-# Decodes one top-level field of payloads that are JSON objects, and no other field.
+# json_field decodes one top-level field of JSON objects, and skips all other fields.
 
 
 def json_field(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
-    """Return a decoder of payloads. Its results have the field as `value`, or the default if there is one. It raises `UNDECODABLE`.
+    """Return a decoder of payloads. Its result has the field as `value`; without the field, it has the default if one is given. It
+    raises `UNDECODABLE`.
 
-    Raises: ConfigurationError that names the setting, if JSON would have to escape the name.
+    Raises: ConfigurationError that names the setting, if JSON would have to escape the field's name.
     """
     try:
         payload = msgspec.defstruct("Payload", [("value", kind, *default)], rename={"value": name}, gc=False)

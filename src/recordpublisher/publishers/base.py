@@ -356,9 +356,7 @@ async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Se
 
 def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
-        raise PluginError(
-            f"{what} returned {listed!r:.100} for {stream}: return a list of Shard, which may be empty"
-        )
+        raise PluginError(f"{what} returned {listed!r:.100} for {stream}: return a list of Shard, which may be empty")
     twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
     other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
     if twice or other:

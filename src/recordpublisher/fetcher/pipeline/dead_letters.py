@@ -301,9 +301,7 @@ def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
         or not isinstance(found, Sequence)
         or not all(isinstance(each, Mapping) for each in found)
     ):
-        raise PluginError(
-            f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored"
-        )
+        raise PluginError(f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored")
     try:
         for each in found:
             checked_snapshot(each)
