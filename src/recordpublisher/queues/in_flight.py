@@ -282,7 +282,8 @@ class InFlight:
 class Delivery(msgspec.Struct, eq=False):
     """The newest receipt of a record, and how many of its parts are not finished.
 
-    `visible_at`: the time from which other processes may receive the record (boottime, because the queue does not wait for a machine that sleeps).
+    `visible_at`: the time from which other processes may receive the record (boottime,
+    because the queue does not wait for a machine that sleeps).
     """
 
     record: UserRecord
