@@ -104,7 +104,7 @@ def test_a_time_more_than_a_day_ahead_of_its_arrival_is_told(caplog, time, is_to
     ImplausibleTimes().look_at(batch(b"a"), [time])
     assert bool(caplog.records) is is_told
     if is_told:
-        words = "more than a day ahead of its arrival; flink.watermark.future.limit says up to where it counts for watermarks"
+        words = "more than a day after the record's arrival; flink.watermark.future.limit limits how far it counts for watermarks"
         assert caplog.messages[0].endswith(words)
 
 

@@ -42,10 +42,11 @@ class Deserializer(Protocol[V_co]):
     def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
         """Return one value for each record, in their order, or None for the bytes themselves.
 
-        A plain method, called in the event loop. If it raises, it is called again with each record of the batch alone: an exception then
-        makes that record a bad one, and `flink.deserializer.error` says what happens to it. A value must depend on nothing but its record.
+        This is a plain method, called in the event loop. If it raises, it is called again with each record of the batch alone. A record for
+        which it then raises is a bad record, and `flink.deserializer.error` decides what happens to it. A value must depend on nothing but
+        its record.
 
-        A result that is not a sequence with one value for each record ends the job.
+        If the result is not a sequence with one value for each record, the job ends.
         """
 
 
@@ -56,21 +57,21 @@ class PreparedDeserializer(Protocol):
     async def prepare(self, batch: RecordBatch) -> None:
         """Wait for everything that the batch needs. Any exception ends the job.
 
-        `values` may be called for parts of the batch, which is decompressed step by step. Batches of other shards are
-        prepared between these calls. Keep what the batch needs as long as the batch exists.
+        `values` may be called for parts of the batch, because it is decompressed step by step. In between, this is called for batches of
+        other shards. Keep what the batch needs as long as the batch exists.
         """
 
 
 class Decompressor(Protocol):
     """Decompresses the payloads of a batch.
 
-    `replaces_data` says whether users see the decompressed payload. Otherwise only the deserialiser gets it.
+    `replaces_data`: whether users see the decompressed payload. If not, only the deserializer receives it.
     """
 
     replaces_data: bool
 
     def decompress(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
-        """Return one decompressed payload for each payload. Any exception makes the record a poisoned record."""
+        """Return one decompressed payload for each payload. If this raises for a record, it is a bad (poisoned) record."""
 
 
 class BytesDeserializer:
@@ -82,7 +83,7 @@ class BytesDeserializer:
         pass
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return None, which stands for the bytes themselves."""
+        """Return None, because the values are the bytes themselves."""
         return None
 
 
@@ -116,7 +117,8 @@ _GOT_A_RECORD = 'the function got a Record: use deserializer="json", or lambda r
 
 
 class CallableDeserializer:
-    """Calls a user's function from a record to a value. It must be a plain function, because it is called on the event loop.
+    """Calls a function of the user, which returns the value of a record. It must be a plain function, because it is called in the event
+    loop.
 
     Raises: ConfigurationError if the function is async or a generator.
     """
@@ -128,7 +130,7 @@ class CallableDeserializer:
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the function's result for each record. Raises: TypeError if a result is a coroutine or a generator."""
         try:
-            # with `map`, a StopIteration of the function would look like the end of the batch
+            # `map` is not used, because a StopIteration of the function would look like the end of the batch.
             values = [self._function(record) for record in batch]
         except TypeError as error:
             if "Record" not in (reason := describe_error(error)):
@@ -174,43 +176,43 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
 
 
 class StreamDeserializer:
-    """Has a deserialiser for each stream, by the stream's name."""
+    """Uses another deserializer for each stream, by the stream's name."""
 
     def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
         self._by_stream = by_stream
 
     def check(self, streams: Iterable[str]) -> None:
-        """Check that each stream of a job has a deserialiser. Raises: ConfigurationError if one has none."""
+        """Check that each stream of a job has a deserializer. Raises: ConfigurationError if one has none."""
         if missing := sorted(set(streams) - self._by_stream.keys()):
             valid = f"a deserializer for each stream, also {missing}"
             raise ConfigurationError("deserializer", sorted(self._by_stream), valid)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the values of the stream's deserialiser. Raises: ValueError if the stream has none."""
+        """Return the values, made by the deserializer of the batch's stream. Raises: ValueError if the stream has none."""
         if batch.stream not in self._by_stream:
             raise ValueError(f"there is no deserializer for the stream {batch.stream}")
         return values_of(self._by_stream[batch.stream], batch)
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the stream's deserialiser needs."""
+        """Wait for what the deserializer of the batch's stream needs."""
         deserializer: object = self._by_stream.get(batch.stream)
         if isinstance(deserializer, PreparedDeserializer):
             await deserializer.prepare(batch)
 
 
 DeserializerArgument = type[V] | types.UnionType | Deserializer[V] | Callable[[Record], V] | str | Mapping[str, Any]
-"""What the argument `deserializer` accepts.
+"""The values of the argument `deserializer`.
 
-It is a type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for
-`flink.deserializer`; or a mapping with one of them for each stream.
+It may be a type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for `flink.deserializer`;
+or a mapping with one of these for each stream.
 """
 
 
 def deserializer_of(given: Any) -> Deserializer:
-    """Return the deserialiser for the argument `deserializer`.
+    """Return the deserializer for the argument `deserializer`.
 
-    The argument is a type that JSON is decoded into, an object with a method `values`, a function, or a mapping with
-    one for each stream.
+    The argument is a type that JSON is decoded into, an object with a method `values`, a function, or a mapping with one of these for each
+    stream.
 
     Raises: ConfigurationError if it is none of these.
     """

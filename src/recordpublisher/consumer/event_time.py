@@ -32,19 +32,19 @@ _MILLISECOND = timedelta(milliseconds=1)
 class TimestampAssigner(Protocol):
     """Returns the event time of each record of a batch (epoch ms).
 
-    Any exception makes the record a poisoned record (S7), and so does a time outside the years 1 to 9999 (W12).
+    If it raises for a record, or returns a time outside the years 1 to 9999 (W12), that is a bad (poisoned) record (S7).
     """
 
     @property
     def times_in(self) -> Callable[[Sequence[bytes]], Sequence[int]] | None:
-        """Function that returns the event time of each payload, or None if event times do not follow from payloads alone."""
+        """A function that returns the event time of each payload; None if event times do not depend on payloads alone."""
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """Return one event time for each record."""
 
 
 class ArrivalTimestamps:
-    """Uses the approximate time of arrival at the service."""
+    """Takes the approximate time of arrival at the service as the event time."""
 
     times_in = None
 
@@ -54,7 +54,7 @@ class ArrivalTimestamps:
 
 
 class FunctionTimestamps:
-    """Calls a user's function from a record to epoch ms.
+    """Calls a function of the user, which returns the event time of a record (epoch ms).
 
     Raises: ConfigurationError if the function is async or a generator.
     """
@@ -71,7 +71,7 @@ class FunctionTimestamps:
 
 
 class JsonFieldTimestamps:
-    """Reads a top-level field of JSON records. A number, or a text of digits, is epoch ms.
+    """Takes a top-level field of JSON records as the event time. A number, or a text of digits, is epoch ms.
 
     Other text is ISO-8601, in UTC if it has no time zone, rounded down to ms.
 
@@ -95,9 +95,9 @@ class JsonFieldTimestamps:
 
 
 def check_times(times: Sequence[int]) -> None:
-    """Check event times (epoch ms).
+    """Check that event times are in the years 1 to 9999 (epoch ms).
 
-    Raises: ValueError if one is outside the years 1 to 9999 (UTC), which sinks, Spark and trackers cannot hold (W12).
+    Raises: ValueError if one is not, because sinks, Spark and trackers cannot hold it (W12).
     """
     for time in (min(times), max(times)):
         if not EARLIEST_MS <= time <= LATEST_MS:
@@ -122,20 +122,23 @@ def check_arrivals(publisher: str, batch: RecordBatch) -> None:
 
 
 class ImplausibleTimes:
-    """Warns, once for a job, of an event time that was most likely meant in another unit than ms: seconds are read as January 1970."""
+    """Warns, once for a job, of an event time that is probably in another unit than ms: seconds would be read as January 1970."""
 
     def __init__(self) -> None:
         self._has_warned = False
 
     def look_at(self, batch: RecordBatch, times: Sequence[int]) -> None:
-        """Warn of a time before the year 2000, or more than a day ahead of the first record's arrival. The warning shows it as a date."""
+        """Warn of a time before the year 2000, or more than a day after the first record's arrival. The warning shows it as a date."""
         highest = batch.arrival_millis[0] + DAY_MS
         if self._has_warned or (min(times) >= EARLIEST_PLAUSIBLE_MS and max(times) <= highest):
             return
         self._has_warned = True
         index = next(index for index, time in enumerate(times) if not EARLIEST_PLAUSIBLE_MS <= time <= highest)
-        ahead = f"more than a day ahead of its arrival; {FUTURE_LIMIT.key} says up to where it counts for watermarks"
-        # Numbers in microseconds do not get here, because they are bad records.
+        ahead = (
+            f"it is more than a day after the record's arrival; {FUTURE_LIMIT.key} limits how far it counts for "
+            "watermarks"
+        )
+        # Numbers in microseconds do not reach this line, because they are bad records.
         hint = ahead if times[index] > highest else "numbers are epoch ms, not seconds"
         log.warning(
             "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
@@ -149,7 +152,7 @@ class ImplausibleTimes:
 
 
 def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
-    """Return the assigner: the user's function, else the JSON field of the properties, else arrival.
+    """Return the timestamp assigner: the user's function if it is given, else the JSON field of the properties, else arrival.
 
     Raises: ConfigurationError if the function or the field's name is invalid.
     """
@@ -166,24 +169,23 @@ def _short(number: int) -> str:
 def _millis(at: float | str) -> int:
     if not isinstance(at, str):
         return round(at)
-    if at.isdecimal():  # ISO-8601 would read 1790... as the year 1790
+    if at.isdecimal():  # Checked first, because ISO-8601 would read 1790... as the year 1790.
         return int(at)
     parsed = datetime.fromisoformat(at)
     return ((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
 
 
-# Watermark strategies, which derive a shard's watermark from its records. It never falls.
+# Watermark strategies derive the watermark of a shard from its records. The watermark never falls.
 
 
 class WatermarkStrategy(ABC):
-    """The watermark of one shard. Built as `Strategy(properties)`, once for each shard."""
+    """Computes the watermark of one shard. Built as `Strategy(properties)`, once for each shard."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """Return the times that the watermark follows, one (epoch ms) for each record. Default: the event times.
+        """Return the times from which the watermark is computed, one (epoch ms) for each record. Default: the event times.
 
-        This must not change the strategy, because it may be called again for a part of the batch. An exception makes
-        the record a poisoned record. A time too far ahead of the record's arrival is replaced by the arrival
-        before `advance` gets it.
+        This must not change the strategy, because it may be called again for a part of the batch. If it raises for a record, that is a bad
+        (poisoned) record. If a time is too far after the record's arrival, `advance` receives the arrival instead.
         """
         return batch.event_time_column
 
@@ -193,11 +195,11 @@ class WatermarkStrategy(ABC):
 
     @abstractmethod
     def start_at(self, watermark: int) -> None:
-        """Continue from a restored or inherited watermark."""
+        """Set the watermark with which the shard begins: a restored one, or the parents'."""
 
 
 class BoundedOutOfOrderness(WatermarkStrategy):
-    """The highest event time so far, minus the bound of `flink.watermark.outoforderness.millis`."""
+    """The watermark is the highest event time so far, minus the bound of `flink.watermark.outoforderness.millis`."""
 
     def __init__(self, properties: Properties) -> None:
         self._bound = self._bound_of(properties)
@@ -208,11 +210,11 @@ class BoundedOutOfOrderness(WatermarkStrategy):
         self._watermark = watermark
 
     def advance(self, event_times: Sequence[int]) -> Sequence[int]:
-        """Return the running maximum, minus the bound."""
+        """Return the highest time so far after each record, minus the bound."""
         if not event_times:
             return ()
         lowest = event_times[0] if self._watermark is None else max(event_times[0], self._watermark + self._bound)
-        top = lowest  # a plain comparison costs a quarter of accumulate(..., max)
+        top = lowest  # A plain comparison costs a quarter of accumulate(..., max).
         highest = [top := time if time > top else top for time in event_times]
         self._watermark = highest[-1] - self._bound
         bound = self._bound
@@ -223,14 +225,18 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
 
 class Monotonous(BoundedOutOfOrderness):
-    """The highest event time so far, for shards that are in order. It does not use the bound for out-of-order records."""
+    """The watermark is the highest event time so far, for shards whose records are in order. The bound for out-of-order records is not
+    used.
+    """
 
     def _bound_of(self, properties: Properties) -> int:
         return 0
 
 
 class ArrivalTime(BoundedOutOfOrderness):
-    """The latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. It does not use event times."""
+    """The watermark is the latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. Event times are
+    not used.
+    """
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
         """Return the arrival time of each record (epoch ms)."""
@@ -238,7 +244,7 @@ class ArrivalTime(BoundedOutOfOrderness):
 
 
 class AssignedWatermarks(Monotonous):
-    """The highest result so far of a user's function from a record to a watermark (epoch ms), so that it never falls."""
+    """The watermark is the highest result so far of a user's function, which returns a watermark for a record (epoch ms)."""
 
     def __init__(self, properties: Properties, assigner: Callable[[Record], int]) -> None:
         super().__init__(properties)
@@ -253,7 +259,7 @@ class AssignedWatermarks(Monotonous):
 def cap_future_event_times(
     event_times: Sequence[int], arrivals: Sequence[int], limit_ms: int
 ) -> tuple[Sequence[int], int]:
-    """Replace event times that are more than `limit_ms` ahead of their arrival by the arrival (W12).
+    """Replace event times that are more than `limit_ms` after their record's arrival by the arrival (W12).
 
     Return the times, and how many were replaced. A negative limit replaces none.
     """

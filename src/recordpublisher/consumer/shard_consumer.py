@@ -1,4 +1,4 @@
-"""ShardConsumer runs one shard's publisher and passes its batches on with values, event times and watermarks."""
+"""ShardConsumer runs the publisher of one shard, adds values, event times and watermarks to its batches, and passes them on."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from .event_time import (
 )
 
 EMPTY_RUN_SECONDS = 0.1
-"""Pause after a run of the publisher that gave no batch, so that a publisher that returns at once does not take a whole core."""
+"""The pause after a run of the publisher without a batch (seconds). A publisher that returns at once would otherwise use a whole CPU."""
 
 PART_BYTES = 4 * 2**20
-"""Decompressed payload bytes that are made at a time: some 20 ms of the event loop."""
+"""How many bytes of payloads are decompressed at a time, which takes about 20 ms of the event loop."""
 
 log = logging.getLogger("recordpublisher.consumer")
 
@@ -59,20 +59,20 @@ _TYPES_IN_RECORD: dict[str, tuple[type, ...]] = {
 }
 
 _ORDERED_BATCHES = 3
-"""How many batches of a shard are compared by the plugin's `order_of`, which costs a call for each record."""
+"""The number of batches of a shard in which records are compared by the plugin's `order_of`, because that costs a call for each record."""
 
 KEYLESS_REMEDY = ", unless the factory has `keyless = True`: then records need no partition key"
 
 _TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
 _UNORDERED_PUBLISHERS: set[str] = set()
-"""The publishers of which a log line has said that their positions have no order. A job has a reader for each shard."""
+"""The publishers of which a log line has already said that their positions have no order. There would be a line for each shard."""
 
 
 class ShardConsumer:
-    """Reads one shard to its end.
+    """Reads one shard to its end, by running its publisher.
 
-    It owns only the run: positions and queues belong to the fetcher, behind the ShardOutput port.
+    Positions and queues are in the fetcher, behind the ShardOutput port.
 
     - `order_of`: a sort key for sequence numbers.
     - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
@@ -97,7 +97,7 @@ class ShardConsumer:
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
         self._keyless, self._on_swallowed, self._check_end = keyless, on_swallowed, check_end
         self._error: Exception | None = None
-        """The error that the consumer has raised."""
+        """The error that this class has raised in a call of the publisher."""
         self._reader: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._publisher = publisher
@@ -136,7 +136,7 @@ class ShardConsumer:
 
     @property
     def _is_cancelled(self) -> bool:
-        """Whether the reader was cancelled, which a publisher may not know: it can have caught the CancelledError."""
+        """Whether the reader was cancelled. The publisher may not know it, because it can have caught the CancelledError."""
         return self._reader is not None and self._reader.cancelling() > 0
 
     def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
@@ -144,7 +144,8 @@ class ShardConsumer:
             self._call = self._refuse(asyncio.CancelledError())
         elif self._error is not None:
             swallowed = self._swallowed_error(self._error)
-            self._on_swallowed(swallowed)  # A publisher that catches every error would catch the one of this call too.
+            # Reported by a callback, because a publisher that catches every error would also catch one that is raised here.
+            self._on_swallowed(swallowed)
             self._call = self._refuse(swallowed)
         else:
             self._check_last_call()
@@ -152,22 +153,22 @@ class ShardConsumer:
         return self._call
 
     async def _refuse(self, error: BaseException) -> SequenceNumber | None:
-        """Raise the error after a pause, which leaves the event loop to other tasks if the publisher catches it again and again."""
+        """Raise the error after a pause, so that other tasks can run if the publisher catches the error again and again."""
         await asyncio.sleep(EMPTY_RUN_SECONDS)
         raise error
 
     def _swallowed_error(self, error: Exception) -> PluginError:
         swallowed = PluginError(
-            f"{type(self._publisher).__name__}.run has swallowed an error of the consumer, {describe_error(error)}: let errors of the "
-            "consumer pass"
+            f"{type(self._publisher).__name__}.run has caught an error of the consumer and not raised it again: "
+            f"{describe_error(error)}. `run` must not catch errors of the consumer"
         )
         swallowed.__cause__ = error
         return swallowed
 
     def _check_last_call(self) -> None:
-        """Check that the publisher awaited the last call, and passed its error on.
+        """Check that the publisher has awaited the last call of the consumer, and has not caught its error.
 
-        Raises: PluginError if it did not, because that batch would be lost or come without back-pressure.
+        Raises: PluginError if it has not awaited the call, because that batch would be lost, or without back-pressure.
         """
         if self._error is not None:
             raise self._swallowed_error(self._error)
@@ -176,7 +177,7 @@ class ShardConsumer:
         name = type(self._publisher).__name__
         match inspect.getcoroutinestate(self._call):
             case inspect.CORO_CREATED:
-                self._call.close()  # so that Python does not warn as well
+                self._call.close()  # Closed, because Python would also warn of a coroutine that never ran.
                 raise PluginError(f"{name} does not await the consumer: write `await consumer(batch)`")
             case inspect.CORO_SUSPENDED | inspect.CORO_RUNNING:
                 raise PluginError(
@@ -186,7 +187,7 @@ class ShardConsumer:
 
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         taking = self._take(batch)
-        del batch  # `_take` has the only reference, and can free the batch (P6)
+        del batch  # `_take` then has the only reference to the batch, and can free it (P6).
         try:
             return await taking
         except Exception as error:
@@ -199,7 +200,7 @@ class ShardConsumer:
             raise PluginError(
                 f"{name} calls the consumer in another event loop or thread: write `await consumer(batch)` in `run`"
             )
-        # 1. Refuse what breaks the publisher's contract, while the error can still name the publisher.
+        # 1. Refuse a batch that breaks the contract of publishers, while the message can still name the publisher.
         if not isinstance(batch, RecordBatch):
             raise PluginError(f"{name} gave {repr_of(batch)}: a consumer takes a RecordBatch")
         shard = self._shard
@@ -211,19 +212,19 @@ class ShardConsumer:
         check_types(name, batch, self._keyless)
         if len(batch):
             check_arrivals(name, batch)
-        # 2. Keep the child shards for the end of the shard, because the publisher's last batch may have none.
+        # 2. Keep the child shards until the shard ends, because they may come before the publisher's last batch.
         self._children = batch.child_shards or self._children
         position = batch.read_position
         self._positions.check(batch)
-        # 3. Add values, event times and watermarks, and queue the parts. The output says how much may be read next.
+        # 3. Add values, event times and watermarks, and queue the batch in parts. The output returns how much the next read may bring.
         await self._decorator.prepare(batch)
         parts = self._decorator.parts(batch)
-        del batch  # while the next read waits for memory, records that were emitted are freed (P6)
+        del batch  # While the next read waits for memory, records that were emitted must be freed (P6).
         while (part := next(parts, None)) is not None:
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)
-        # 4. Leave the event loop to the emitter and the other shards: a publisher that always has data never waits by itself.
+        # 4. Let the emitter and the other shards run, because a publisher that always has data would never wait.
         await asyncio.sleep(0)
         return position
 
@@ -232,13 +233,13 @@ class ShardOutput(Protocol):
     """Receives the batches of one shard, in order."""
 
     def first_read_budget(self) -> int:
-        """Reserve memory for the first read. Return the bytes, as held in memory, that it may bring (P6)."""
+        """Reserve memory for the first read. Return how many bytes of memory it may use (P6)."""
 
     async def put(self, batch: RecordBatch) -> int:
         """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Remember that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""
+        """Mark the shard as read to its end. Batches that were put before may not be emitted yet (S2)."""
 
 
 def naming_publisher(error: Exception, what: str) -> None:
@@ -249,10 +250,11 @@ def naming_publisher(error: Exception, what: str) -> None:
 
 
 class BatchDecorator:
-    """Adds values, event times and watermarks to the batches of one shard. If there is a decompressor, it decompresses payloads first.
+    """Adds values, event times and watermarks to the batches of one shard. If there is a decompressor, it first decompresses the
+    payloads.
 
-    It handles poisoned records (S7). In the shard's metrics it counts skipped records, and event times that are too far
-    ahead of their arrival to move the watermark (W12).
+    It also handles bad (poisoned) records (S7). In the shard's metrics it counts skipped records, and event times that are too far after
+    their arrival to move the watermark (W12).
     """
 
     def __init__(
@@ -279,21 +281,22 @@ class BatchDecorator:
         self.strategy = strategy
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the deserializer needs for this batch. The deserializer keeps it as long as the batch exists."""
+        """Wait for what the deserializer needs for this batch. The deserializer keeps that as long as the batch exists."""
         if self._prepared is not None:
             await self._prepared.prepare(batch)
 
     def parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """Yield the batch, decorated; in parts if its payloads are compressed, so that a small response cannot fill the memory (P6).
+        """Yield the batch with values, event times and watermarks. If its payloads are compressed, yield it in parts, so that a small
+        response cannot fill the memory (P6).
 
-        A part is decompressed when the caller asks for it. It exceeds `PART_BYTES` by one record at most.
+        A part is decompressed only when the caller requests it. It exceeds `PART_BYTES` by one record at most.
 
-        Raises: DeserializationError if a record is poisoned, unless such records are skipped or dead letters.
+        Raises: DeserializationError if a record is poisoned, unless such records are skipped or become dead letters.
         """
         if self._decompressor is None or len(batch) < 2:
             whole = [self.decorate(batch)]
             del batch
-            yield whole.pop()  # keeps no reference to emitted records (P6)
+            yield whole.pop()  # No reference is kept, so that records are freed when they were emitted (P6).
             return
         start = 0
         while start < len(batch):
@@ -309,7 +312,7 @@ class BatchDecorator:
                 break
             try:
                 payloads += decompressor.decompress([payload])
-            except Exception:  # The payload is poisoned. It gets a part of its own, where the policy finds it.
+            except Exception:  # The payload is poisoned. It gets a part of its own, in which `PoisonPolicy` finds it.
                 break
             size += len(payloads[-1])
         stop = start + max(len(payloads), 1)
@@ -318,9 +321,9 @@ class BatchDecorator:
     def decorate(self, batch: RecordBatch, payloads: Sequence[bytes] | None = None) -> RecordBatch:
         """Return the batch with values, event times and watermarks. A batch without records is returned unchanged.
 
-        `payloads` are the batch's decompressed payloads, if they were decompressed.
+        `payloads`: the batch's decompressed payloads, if they were decompressed.
 
-        Raises: DeserializationError if a record is poisoned, unless such records are skipped or dead letters.
+        Raises: DeserializationError if a record is poisoned, unless such records are skipped or become dead letters.
         """
         if not len(batch):
             return batch
@@ -349,7 +352,7 @@ class BatchDecorator:
             self._implausible_times.look_at(batch, event_times)
         if strategy_times is not event_times and strategy_times is not arrivals:
             check_times(strategy_times)
-        # For now the watermark column has the strategy's times. `_with_watermarks` replaces them by watermarks.
+        # For now the watermark column has the times of the strategy. `_with_watermarks` replaces them by watermarks.
         return batch.with_columns(watermarks=strategy_times)
 
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
@@ -360,10 +363,10 @@ class BatchDecorator:
 
 
 class PoisonPolicy:
-    """Finds the poisoned records of a batch that failed as a whole. Counts skipped records in the shard's metrics.
+    """Finds the poisoned records of a batch that failed as a whole, and fails, skips them or makes them dead letters. Skipped records
+    are counted.
 
-    The action has no effect on position and watermark: the batch keeps its read position, and a record without a time
-    moves no watermark.
+    None of that changes position or watermark: the batch keeps its read position, and a record without a time moves no watermark.
 
     All shards of a job share `skipped_log`.
     """
@@ -376,13 +379,20 @@ class PoisonPolicy:
         self._skipped_log = skipped_log or SkippedRecordsLog(log)
 
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
-        """Decorate a batch, without the records for which that fails. Raises: DeserializationError if one fails and the action is FAIL."""
+        """Decorate a batch, without the records for which that fails.
+
+        Raises: DeserializationError if a record fails and the policy is FAIL.
+        """
         try:
             return decorate(batch)
         except (ConfigurationError, PluginError):  # The plugin or its settings are wrong, and no record is.
             raise
-        except Exception:  # `_decorate_one_by_one` finds the records.
-            log.debug("a batch of %s could not be decorated as a whole", batch.shard.key, exc_info=True)
+        except Exception:  # `_decorate_one_by_one` finds out which records have failed.
+            log.debug(
+                "a batch of %s could not be decoded as a whole, so each record is tried alone",
+                batch.shard.key,
+                exc_info=True,
+            )
         return self._decorate_one_by_one(batch, decorate)
 
     def _decorate_one_by_one(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
@@ -418,7 +428,8 @@ def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[Po
     return replace(
         batch,
         records=_column(part.records for part in parts),
-        raw_bytes=max(batch.raw_bytes, sum(part.raw_bytes for part in parts)),  # payloads may have been decompressed
+        # Payloads may have been decompressed, so they may be larger than the batch was.
+        raw_bytes=max(batch.raw_bytes, sum(part.raw_bytes for part in parts)),
         decoded=values,
         event_times=_column(part.event_time_column for part in parts),
         watermarks=_column(part.watermarks or () for part in parts),
@@ -435,11 +446,11 @@ def _deserialization_error(batch: RecordBatch, record: UserRecord, reason: str) 
 
 
 class AdvancingPositions:
-    """Owns the last position of a publisher. It checks the order of a batch's records and the batch's position.
+    """Checks that the publisher goes forward: the order of the records in a batch, and the position of each batch after the last one.
 
-    The records are compared if they are a list, as plugins give them; the built-in publishers give columns, in the service's order.
+    Records are compared only if they are a list, as plugins give them. The built-in publishers give columns, in the service's order.
 
-    - `order_of`: the factory's sort key. Sequence numbers that it cannot order must at least change.
+    - `order_of`: the factory's sort key. If it cannot order sequence numbers, they must at least change.
     - `begins_after`: the position after which the publisher resumed, or None.
     """
 
@@ -459,8 +470,9 @@ class AdvancingPositions:
         if position is None:
             if len(batch):
                 raise PluginError(
-                    f"{self._publisher} gave {counted(len(batch), 'record')} of {batch.shard.key} without read_position: it is the "
-                    "position of the last of them, from which it is resumed"
+                    f"{self._publisher} gave {counted(len(batch), 'record')} of {batch.shard.key} without "
+                    "read_position, which must be the position of the last of them: the shard is resumed from "
+                    "there"
                 )
             return
         if position.continuation:
@@ -487,14 +499,15 @@ class AdvancingPositions:
     def _check_records(self, batch: RecordBatch) -> None:
         """Check that each record comes after the one before it.
 
-        Whole numbers are compared in each batch, others only in the first batches. Raises: PluginError if a record is not.
+        If all numbers are whole numbers, this is checked in each batch, otherwise in the first batches. Raises: PluginError if a record
+        does not.
         """
         records = batch.records
         if isinstance(records, RecordColumns) or len(records) < 2:
             return
         numbers = [record.sequence_number for record in records]
         if getattr(self._order_of, "__func__", self._order_of) in (int, RecordPublisherFactory.order_of):
-            # Texts of decimal numbers of one length sort as the numbers.
+            # Decimal numbers with the same number of digits sort as texts in the same order.
             if len(set(map(len, numbers))) == 1 and all(map(lt, numbers, islice(numbers, 1, None))):
                 return
         elif self._unchecked_batches:
@@ -507,7 +520,7 @@ class AdvancingPositions:
             wrong = next(
                 (index for index, (place, following) in enumerate(pairwise(places)) if not place < following), None
             )
-        except Exception:  # `_is_behind` logs that they have no order.
+        except Exception:  # `_is_behind` logs that the numbers have no order.
             return
         if wrong is not None:
             raise PluginError(
@@ -517,7 +530,9 @@ class AdvancingPositions:
             )
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
-        """Return whether a position is before the last one; False, with one log line for each publisher, if the plugin cannot tell."""
+        """Return whether a position is before the last one. If the plugin's `order_of` cannot compare them, return False and log it once
+        for each publisher.
+        """
         try:
             return bool(self._place(found) < self._place(last))
         except Exception as error:
@@ -546,9 +561,9 @@ class AdvancingPositions:
 
 
 def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> None:
-    """Check the fields of a batch and of its records, except times of arrival, which `check_arrivals` checks.
+    """Check the types of the fields of a batch and of its records, except times of arrival, which `check_arrivals` checks.
 
-    `keyless` says whether records may have no partition key. Of records that are columns, only the first and the last one are checked.
+    `keyless`: whether records may have no partition key. If records are columns, only the first and the last one are checked.
 
     Raises: PluginError, which names the publisher, the field and its type, if a field has another type.
     """

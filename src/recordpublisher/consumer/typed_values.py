@@ -27,7 +27,7 @@ from ..publishers.records import RecordBatch, V
 VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
 
 
-# TypeAliasType exists since Python 3.12.
+# typing has TypeAliasType since Python 3.12.
 _NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))
 _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
 
@@ -48,13 +48,14 @@ class Json(Generic[V]):
         self._decode = _decoder(into, strict)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
-        """Return the decoded documents. Raises: ValueError that says where a record differs from the type."""
+        """Return the decoded documents. Raises: ValueError that says in which field a record differs from the type."""
         with _explained(self._name):
             return list(map(self._decode, batch.data))
 
 
 def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
-    """Return a function from plain values, such as Avro's, to `into`. It raises ValueError if a value differs from the type.
+    """Return a function that turns plain values, such as Avro's, into `into`. The function raises ValueError if a value differs from the
+    type.
 
     Raises: ConfigurationError if JSON cannot be decoded into the type.
     """
@@ -129,7 +130,7 @@ def constants_of(info: Any) -> list[Any] | None:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a typed value in the form of JSON: dicts, lists, texts, numbers. Raises: TypeError if it has no such form."""
+    """Return a typed value as the plain values of JSON: dicts, lists, texts, numbers. Raises: TypeError if it has no such form."""
     return msgspec.to_builtins(with_all_fields(value), enc_hook=fields_of_model)
 
 
@@ -137,10 +138,10 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def with_all_fields(value: Any) -> Any:
-    """Return the value with a dict of all fields for each dataclass, Struct and attrs class inside it.
+    """Return the value, with a dict of all fields instead of each dataclass, Struct and attrs class inside it.
 
-    msgspec does not write the defaults of a dataclass that it has decoded, because only the class has them, nor those of a Struct
-    with `omit_defaults`.
+    msgspec itself leaves out fields that have their default: those of a dataclass that it has decoded, because only the class has them, and
+    those of a Struct with `omit_defaults`.
     """
     if isinstance(value, dict):
         is_plain = _SCALARS.issuperset(map(type, value.values()))
@@ -160,7 +161,9 @@ def with_all_fields(value: Any) -> Any:
 
 @cache
 def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-    """Return the tag, and for each field its names in JSON and in Python; None for a class that msgspec writes in full."""
+    """Return the tag of a class, and for each field its name in JSON and in Python; None for a class that msgspec writes with all
+    fields.
+    """
     if issubclass(of, msgspec.Struct):
         config, renamed = of.__struct_config__, zip(of.__struct_encode_fields__, of.__struct_fields__, strict=True)
         tag = {} if config.tag is None else {config.tag_field: config.tag}
@@ -192,7 +195,7 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
         for model in filter(_is_of_pydantic, custom):
             _resolve(model)
         decode = msgspec.json.Decoder(into, strict=strict, dec_hook=_from_plain).decode
-    # Only the first line is used, because pydantic's message has a link on another line.
+    # Only the first line is used, because another line of pydantic's message has a link.
     except (TypeError, ValueError, NameError, RuntimeError) as error:
         raise ConfigurationError("deserializer", repr(into), VALID, reason=str(error).partition("\n")[0]) from error
     if strangers:
@@ -208,11 +211,13 @@ def _remedy(stranger: Any) -> str:
         return (
             f"{name} is a dataclass of pydantic, which would not be validated inside another type: make it a BaseModel"
         )
-    return f"{name} is another class: give a function of a Record that makes one"
+    return f"{name} is a class whose fields are not known here: give a function of a Record that makes one"
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """Yield the classes inside a type that msgspec does not know, and dataclasses of pydantic, which msgspec makes without pydantic."""
+    """Yield the classes inside a type that msgspec does not know. Dataclasses of pydantic are among them, because msgspec makes them
+    without pydantic.
+    """
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -232,7 +237,7 @@ def _is_of_pydantic(given: Any) -> bool:
 
 
 def _resolve(model: Any) -> None:
-    """Resolve the types that were not known yet when a pydantic model was made. Raises: NameError if one is still not known."""
+    """Resolve the types that were not defined yet when a pydantic model was made. Raises: NameError if one is still not defined."""
     from pydantic.dataclasses import rebuild_dataclass
 
     model.model_rebuild() if hasattr(model, "model_rebuild") else rebuild_dataclass(model)
@@ -246,7 +251,7 @@ def _adapter(model: Any) -> Any:
 
 
 def _from_plain(into: Any, value: Any) -> Any:
-    """Make a value of a type that msgspec does not know. Called by msgspec."""
+    """Make a value of a type that msgspec does not know. msgspec calls this."""
     return _adapter(into).validate_python(value)
 
 
@@ -256,14 +261,14 @@ def _made_by_msgspec(into: Any, value: Any) -> Any:
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Raise errors as ValueErrors that name the field: `$.price: expected float, got str`."""
+    """Raise the errors of the `with` block as ValueErrors that name the field: `$.price: expected float, got str`."""
     try:
         yield
     except msgspec.ValidationError as error:
         what, _, path = str(error).replace("`", "").partition(" - at ")
         raise ValueError(f"it is not a valid {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
     except ValueError as error:
-        if not hasattr(error, "errors"):  # only pydantic's errors have them
+        if not hasattr(error, "errors"):  # Only errors of pydantic have this attribute.
             raise
         first, *others = error.errors(include_url=False)
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
@@ -279,7 +284,7 @@ def type_name(into: Any) -> str:
 COLUMN = "column"
 """The key of the column type in `msgspec.Meta.extra`."""
 MOST_DIGITS = 38
-"""Most digits of a decimal in Spark, Arrow, Delta Lake and Iceberg."""
+"""The most digits that a decimal can have in Spark, Arrow, Delta Lake and Iceberg."""
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
@@ -310,7 +315,7 @@ def decimal_digits(column: str) -> tuple[int, int] | None:
 
 
 def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
-    """Return a function that gives a number `scale` digits after the point.
+    """Return a function that returns a number with exactly `scale` digits after the point.
 
     The function raises ValueError if it would have to round the number, or if the number is not finite.
     """
@@ -322,7 +327,7 @@ def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], D
             fixed = value.quantize(last_digit, context=digits)
         except DecimalException as error:
             most = f"{precision - scale} digits before the point, or {scale} after it"
-            raise ValueError(f"{value!s:.100} has more than {most}") from error
+            raise ValueError(f"{value!s:.100} has too many digits: at most {most}") from error
         if not fixed.is_finite():
             raise ValueError(f"{fixed} is not a finite number")
         return fixed
@@ -331,7 +336,12 @@ def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], D
 
 
 class TypedField(NamedTuple):
-    """A field of a type: its name in JSON, its type as `msgspec.inspect` describes it, and `take`, which gets it from a value."""
+    """A field of a type.
+
+    - `name`: its name in JSON.
+    - `type`: its type as `msgspec.inspect` describes it.
+    - `take`: a function that returns the field of a value.
+    """
 
     name: str
     type: Any
@@ -343,9 +353,11 @@ def is_protobuf_message(of: Any) -> bool:
     return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
 
 
-@lru_cache(1_000)  # the Glue Schema Registry makes classes while a job runs
+@lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
 def fields_of_message(of: Any) -> list[TypedField]:
-    """Return the fields of a class of messages. A field that is not set is None, if its message records whether it is set."""
+    """Return the fields of a class of Protobuf messages. The value of a field that is not set is None, if the message records whether it
+    is set.
+    """
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 
@@ -366,7 +378,9 @@ def _field(field: Any) -> TypedField:
 
 
 def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the type of one value of a field, and the function that makes Python's value of it. An enum is its name, as in JSON."""
+    """Return the type of one value of a field, and the function that returns Python's value of it. An enum value becomes its name, as in
+    JSON.
+    """
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return inspect.StrType(), lambda number: names.get(number, str(number))

@@ -1,10 +1,10 @@
-"""The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback. It keeps data in memory, or in a folder.
+"""The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback. Its data is in memory, or in a folder.
 
 Start with `serve_in_thread` in synchronous code, and with `LocalKinesis` in asyncio.
 
-A request passes these files: `server.py`, `http_requests.py`, `dispatcher.py`, the inputs in `requests.py`, and its function in
-`operations/`. The functions read and change the data model: `account.py`, `stream.py`, `shard.py`, `subscriptions.py` and `queues.py`.
-`in_memory_transport.py` takes the place of HTTP for a client in the same process.
+A request goes through these files: `server.py`, `http_requests.py`, `dispatcher.py`, the inputs in `requests.py`, and a function in
+`operations/`. The functions read and change the data model: `account.py`, `stream.py`, `shard.py`, `subscriptions.py` and `queues.py`. For
+a client in the same process, `in_memory_transport.py` replaces HTTP.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Account:
-    """Owns the streams by name, and what they share: tokens, faults, rate limits, subscriptions and queues."""
+    """The streams by name, and what they share: tokens, faults, rate limits, subscriptions and queues."""
 
     def __init__(
         self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None, consumer_limit: int = CONSUMER_LIMIT
@@ -55,7 +55,7 @@ class Account:
             self._on_change()
 
     def wake_all(self) -> None:
-        """Let every open subscription and long poll check again, because the time has changed or faults are planned."""
+        """Make every open subscription and long poll check again, because the time has changed or faults are planned."""
         self.subscriptions.wake_all()
         for queue in self.queues.all():
             queue.notify()
@@ -93,7 +93,7 @@ class Account:
         return stream
 
     def find_usable(self, name: str | None = None, arn: str | None = None) -> Stream:
-        """Return a stream that records can be put into and read from: ACTIVE or UPDATING.
+        """Return a stream whose records can be written and read: one that is ACTIVE or UPDATING.
 
         Raises: ResourceNotFoundException if it is in another state; the errors of `find`.
         """
@@ -105,30 +105,32 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """The durations of control operations, in ms of the endpoint's clock."""
+    """How long control operations take, in ms of the endpoint's clock."""
 
     create_stream: int = 0
     delete_stream: int = 0
     reshard: int = 0
     consumer: int = 100
-    """The time that consumers and queues are CREATING or DELETING, and that a queue is UPDATING."""
+    """How long consumers and queues are CREATING or DELETING, and how long a queue is UPDATING (ms)."""
     cut_stuck_reader: int = 10_000
-    """The time from the end of a subscription's five minutes until a client that does not read is disconnected."""
+    """How long after the five minutes of a subscription a client that does not read is disconnected (ms)."""
 
 
 class Tokens:
-    """Creates and opens tokens. `open` returns None for a token that is invented or of another endpoint."""
+    """Makes tokens, and opens them. A token is the endpoint's own text for a client, such as a shard iterator. `open` returns None for a
+    token that was invented, or that another endpoint has made.
+    """
 
     def __init__(self) -> None:
         self.seed = randbits(32)
 
     def seal(self, content: msgspec.Struct) -> str:
-        """Return the content as one opaque string."""
+        """Return the content as one text that clients cannot read."""
         body = msgspec.msgpack.encode(content)
         return urlsafe_b64encode(zlib.crc32(body, self.seed).to_bytes(4, "big") + body).decode()
 
     def open(self, token: str, kind: type[T]) -> T | None:
-        """Return the content, or None if the token is of another endpoint or of another kind."""
+        """Return the content of a token, or None if another endpoint has made it, or if it has another kind of content."""
         try:
             raw = urlsafe_b64decode(token)
             if zlib.crc32(raw[4:], self.seed).to_bytes(4, "big") != raw[:4]:
@@ -140,7 +142,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The rates per second that the endpoint allows. None means without limit. `Quotas.service()` returns the documented rates."""
+    """The rates per second that the endpoint allows; None means no limit. `Quotas.service()` returns the documented rates."""
 
     reads: float | None = None
     """The rate of GetRecords calls for a shard."""
@@ -165,20 +167,20 @@ class Quotas:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket that holds the tokens of one second. The last charge may overdraw it."""
+    """A token bucket with room for the tokens of one second. The last charge may take more than it has."""
 
     rate: float
     level: float
     at_ms: int
 
     def refill(self, now_ms: int) -> None:
-        """Add the tokens since the last refill, at most up to those of one second."""
+        """Add the tokens of the time since the last refill, but no more than those of one second."""
         self.level = min(self.rate, self.level + (now_ms - self.at_ms) * self.rate / 1000)
         self.at_ms = now_ms
 
 
 class Throttle:
-    """Owns the buckets: one per rate and shard (or consumer and shard), created on first use."""
+    """The buckets of each rate and shard (or consumer and shard), made at their first use."""
 
     def __init__(self, quotas: Quotas, clock: Clock) -> None:
         self._quotas = quotas
@@ -194,7 +196,8 @@ class Throttle:
     def after_read(self, shard: Hashable, size: int) -> None:
         """Charge the bytes that were read.
 
-        A read of at least one second's bytes empties the bucket before the charge, so a read of 10 MiB blocks a shard for 5 s.
+        If a read returns the bytes of a second or more, the bucket is emptied before the charge. So a read of 10 MiB blocks a shard for 5
+        s.
         """
         bucket = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if bucket is not None:
@@ -204,7 +207,7 @@ class Throttle:
         """Charge one record of `size` bytes to the shard's write rates if it fits, and return whether it does."""
         records = self._bucket("write_records", shard, self._quotas.write_records)
         data = self._bucket("write_bytes", shard, self._quotas.write_bytes)
-        # A record larger than the bytes of one second (a stream option) is admitted by a full bucket, and overdraws it.
+        # A record may be larger than the bytes of one second (a stream option). A full bucket admits it, and is overdrawn.
         fits = (records is None or records.level >= 1) and (data is None or data.level >= min(size, data.rate))
         if fits and records is not None:
             records.level -= 1

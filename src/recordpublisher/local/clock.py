@@ -1,4 +1,4 @@
-"""The endpoint's only source of time: the wall clock by default, a manual clock in tests."""
+"""The source of the endpoint's time: the wall clock by default, a manual clock in tests."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,7 +12,7 @@ class Clock(Protocol):
 
 
 class SteppingClock:
-    """Wraps a clock so that it can jump ahead; owns the offset."""
+    """A clock that can jump ahead of the clock that it wraps."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,8 +30,8 @@ class SteppingClock:
 class ManualClock:
     """A clock that changes only by `advance`. It is for the endpoint, and for everything else that takes a clock, such as sinks.
 
-    Owns the time and the listeners. Waiting times of retries and intervals are not affected: they follow the event loop, and `run_virtual`
-    makes them short.
+    `advance` also calls the listeners. Waits for retries and intervals do not depend on this clock: they follow the event loop, and
+    `run_virtual` makes them short.
     """
 
     def __init__(self, now_ms: int = 1_600_000_000_000) -> None:

@@ -1,4 +1,4 @@
-"""Carries out requests for any transport: the table of operations, and the events of subscriptions."""
+"""Carries out requests, whichever transport they come by: the table of operations, and the events of subscriptions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from .requests import ReceiveRequest, Request, SubscribeToShard, violations
 from .shard import ShardIterator
 from .subscriptions import INITIAL_RESPONSE, Send, Subscription
 
-THROTTLE_MS = 1_000  # A throttled shard refuses reads for the rest of a second (API reference of GetRecords).
+# A shard that was throttled refuses reads for the rest of a second (API reference of GetRecords).
+THROTTLE_MS = 1_000
 UNCHANGING = ("Get", "List", "Describe", "PutRecord")
-"""Prefixes of operations that change nothing except records."""
+"""The beginnings of the names of operations that change nothing except records."""
 HTML_PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
 
 EMPTY_EVENT = event_stream.event("SubscribeToShardEvent", b'{"Records":[],"MillisBehindLatest":0}')
@@ -35,7 +36,7 @@ WRONG_TYPE = re.compile(r"Expected `[^`]+`, got `(?!null)")
 
 
 class RequestDispatcher:
-    """Carries out requests for any transport. Owns the time until which each throttled shard refuses reads."""
+    """Carries out requests, whichever transport they come by. Remembers until when each throttled shard refuses reads."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -45,8 +46,8 @@ class RequestDispatcher:
     async def call(self, operation: str, body: bytes) -> bytes:
         """Carry out an operation, and return the body of the response.
 
-        Raises: ApiError if the response is an error; HtmlPageError if it is an HTML page; ConnectionAbortedError if the connection must
-        break.
+        Raises: ApiError if the response is an error; HtmlPageError if a fault replaces it by an HTML page; ConnectionAbortedError if a
+        fault breaks the connection.
         """
         drawn = await self._apply_fault_before(operation, body)
         response = OPERATIONS[operation](self._account, body)
@@ -60,12 +61,12 @@ class RequestDispatcher:
         return response[: len(response) // 2] if drawn is not None and drawn.kind is FaultKind.HALF else response
 
     async def _poll(self, operation: str, body: bytes) -> bytes:
-        """Repeat a call until its queue has visible records, or until the wait is over."""
+        """Repeat a call until its queue has records that can be received, or until the wait is over."""
         request, clock, response = _decode_receive(body), self._account.clock, NOTHING_VISIBLE
         until_ms = clock.now_ms() + request.wait_time_seconds * 1000
         now = (
             asyncio.get_running_loop().time
-        )  # This loop has a limit of its own, because the account's clock may not advance (`ManualClock`).
+        )  # This loop has a limit of its own, because the account's clock may stand still (`ManualClock`).
         until = now() + request.wait_time_seconds
         while response == NOTHING_VISIBLE and clock.now_ms() < until_ms and now() < until:
             await self._account.queues.find(request.queue_arn).wait_for_change(until_ms, clock)
@@ -84,7 +85,7 @@ class RequestDispatcher:
         return subscription
 
     async def _apply_fault_before(self, operation: str, body: bytes) -> DrawnFault | None:
-        """Apply the planned or drawn fault that precedes the call, and return the drawn one."""
+        """Apply the fault that precedes the call, if one is planned or drawn. Return it if it was drawn."""
         self._faults.before_call(operation)
         self._check_throttled(operation, body)
         drawn = self._faults.for_call(operation, lambda: self._target(body))
@@ -106,7 +107,7 @@ class RequestDispatcher:
         return drawn
 
     async def _apply_fault(self, drawn: DrawnFault, body: bytes) -> None:
-        """Apply a fault after which the call is still carried out."""
+        """Apply a drawn fault that comes before the call, after which the call is still carried out."""
         milliseconds = round(drawn.seconds * 1000)
         match drawn.kind:
             case FaultKind.SLOW:
@@ -145,7 +146,7 @@ class RequestDispatcher:
                 raise throughput_exceeded("Rate exceeded: reads are refused for the rest of the second.")
 
     def _target(self, body: bytes) -> str:
-        """Return the shard or the consumer that a request names, or "" if it names neither."""
+        """Return the shard or the consumer that a request names, or an empty text if it names neither."""
         try:
             target = _decode_target(body)
         except UNDECODABLE:
@@ -157,7 +158,7 @@ class RequestDispatcher:
 
 
 class HtmlPageError(Exception):
-    """Raised for a response that is an HTML page, such as a proxy sends."""
+    """The response is an HTML page, such as a proxy sends."""
 
 
 class _RequestTarget(msgspec.Struct, rename="pascal"):
@@ -173,7 +174,7 @@ _decode_target = msgspec.json.Decoder(_RequestTarget).decode
 
 
 class ResponseStream(Protocol):
-    """The open response of one SubscribeToShard call, on any transport."""
+    """The open response of one SubscribeToShard call, whichever transport it uses."""
 
     async def start(self) -> None:
         """Send the response's head."""
@@ -182,7 +183,7 @@ class ResponseStream(Protocol):
         """Write bytes and wait until the buffer has room again. Raises: ConnectionError if the client has gone."""
 
     async def end(self) -> None:
-        """End the response cleanly."""
+        """End the response, as if it were complete."""
 
     def abort(self) -> None:
         """Break the connection."""
@@ -191,7 +192,7 @@ class ResponseStream(Protocol):
 async def write_events(
     subscription: Subscription, stream: ResponseStream, account: Account, encode: Callable[[bytes], bytes] = bytes
 ) -> None:
-    """Write events until the subscription ends or the client goes away. `encode` converts a frame to the client's format."""
+    """Write events until the subscription ends or the client has gone. `encode` converts a frame to the client's format."""
     writer = EventWriter(subscription, stream, account, encode)
     try:
         await writer.run()
@@ -203,7 +204,7 @@ async def write_events(
 
 
 class EventWriter:
-    """Owns the response of one subscription."""
+    """Writes the events of one subscription to its open response."""
 
     def __init__(
         self, subscription: Subscription, stream: ResponseStream, account: Account, encode: Callable[[bytes], bytes]
@@ -227,7 +228,7 @@ class EventWriter:
         while True:
             self._changed.clear()
             planned = self._faults.for_subscription(*names)
-            if planned is not None:  # A planned fault is applied at once, even when there is nothing to send.
+            if planned is not None:  # A planned fault is applied at once, even if there is nothing to send.
                 await self._apply(planned.fault.value, EMPTY_EVENT, planned.code)
                 return await self._stream.end()
             now = self._clock.now_ms()
@@ -263,7 +264,7 @@ class EventWriter:
             pass
 
     async def _apply(self, kind: FaultKind, frame: bytes, code: str = "InternalFailureException") -> None:
-        """Apply a fault to this frame: write what the client receives instead of it. For END write nothing."""
+        """Apply a fault to this frame: write what the client receives instead of the frame. For END nothing is written."""
         match kind:
             case FaultKind.CUT:
                 await self._write(frame[: len(frame) // 2])
@@ -295,7 +296,7 @@ def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Opera
 
     def run(account: Account, body: bytes) -> bytes:
         result = function(account, decode(body))
-        if result is None:  # This is an operation without output.
+        if result is None:  # This operation has no output.
             return b""
         return result if isinstance(result, bytes) else msgspec.json.encode(result)
 

@@ -1,4 +1,4 @@
-"""Encodes frames of vnd.amazon.eventstream: prelude, headers, payload and two CRCs."""
+"""Encodes frames of vnd.amazon.eventstream: prelude, headers, payload and two checksums."""
 
 import struct
 from functools import lru_cache
@@ -7,7 +7,7 @@ from zlib import crc32
 import msgspec
 
 _STRING = 7  # The type of a header's value.
-_OVERHEAD = 16  # The overhead is two lengths, the CRC of the prelude, and the CRC of the message.
+_OVERHEAD = 16  # Two lengths, the checksum of the prelude, and the checksum of the message.
 _PRELUDE = struct.Struct(">II")
 
 
@@ -66,10 +66,10 @@ def exception(code: str, message: str) -> bytes:
 
 
 def corrupted(good: bytes) -> bytes:
-    """Return the frame with one character changed, so that its CRC is wrong.
+    """Return the frame with one character changed, so that its checksum is wrong.
 
-    In an event with records, it is a character of a record's data. The payload stays valid JSON and base64, so only the CRC shows
-    the change.
+    If the event has records, the character belongs to the data of a record. The payload stays valid JSON and base64, so only the checksum
+    shows the change.
     """
     start = good.find(b'"Data":"')
     if start < 0:

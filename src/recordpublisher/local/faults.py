@@ -1,4 +1,4 @@
-"""Fault injection: planned faults, and random ones by rules with a seed."""
+"""Injects faults: faults that a test plans, and random ones, drawn by rules with a seed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ ANSWERS = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
 """The operations whose response has a body."""
 LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
 ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
-"""Names that stand for no operation: `entry` for a record of PutRecords or a handle of an acknowledgement, `frame` for a frame."""
+"""Names for faults that do not belong to an operation: `entry` for a record of PutRecords or a handle of an acknowledgement, `frame` for
+a frame.
+"""
 # fmt: on
 
 
@@ -46,15 +48,15 @@ _RULE = re.compile(
 )
 
 MAX_FAULTS_IN_A_ROW = 2
-"""A read succeeds after this many faults in a row, which is fewer than every default number of retries."""
+"""After this many faults in a row a read succeeds. Every default number of retries is higher."""
 MAX_TAKE_OVERS = 3
-"""The most take-overs of one shard in a row. More of them would mean that another job uses the consumer, which is an error (F10)."""
+"""The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer (F10)."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""The read of which an operation is a step. The success of the operation alone does not end a row of faults."""
+"""For an operation that is a step of a read, that read. The success of such an operation does not end a row of faults."""
 
 
 class Faults:
-    """Owns the planned faults, each applied once, and the random ones. A planned fault wakes up the subscriptions."""
+    """The planned faults, each of which is applied once, and the random ones. A planned fault wakes up the subscriptions."""
 
     def __init__(self) -> None:
         self.iterator_generation = 0
@@ -91,11 +93,11 @@ class Faults:
         self._entries.extend([code] * count)
 
     def redeliver_next(self, count: int = 1) -> None:
-        """Let a queue deliver the next `count` acknowledged records again."""
+        """Make a queue deliver the next `count` acknowledged records again."""
         self._redeliveries += count
 
     def expire_iterators(self) -> None:
-        """Make every iterator handed out so far expire now."""
+        """Make every iterator that was returned so far expire now."""
         self.iterator_generation += 1
 
     def fail_subscription(
@@ -111,14 +113,14 @@ class Faults:
         self._wake()
 
     def start_random(self, rules: str | Sequence[FaultRule], seed: int = 0) -> None:
-        """Apply random faults by these rules from now on, drawn with `seed`. The counts start at 0.
+        """Apply random faults from now on, drawn by these rules with `seed`. The counts start at 0.
 
         Raises: ConfigurationError if a rule is not valid.
         """
         self._random_faults = RandomFaults(parse_rules(rules) if isinstance(rules, str) else rules, seed)
 
     def stop_random(self) -> Counter[FaultKind]:
-        """Stop random faults, and return how many of each kind there were."""
+        """Stop random faults. Return how many of each kind were applied."""
         counts, self._random_faults = self._random_faults.counts, RandomFaults()
         return counts
 
@@ -130,23 +132,23 @@ class Faults:
         return self._random_faults.counts
 
     def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
-        """Return the random fault of this call."""
+        """Return the random fault of this call, or None. `target` returns the shard or consumer that the call names."""
         return self._random_faults.for_call(operation, target)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """End a row of random faults, because a call succeeded."""
+        """End a row of random faults, because a call has succeeded."""
         self._random_faults.on_success(operation, target)
 
     def keep(self, drawn: DrawnFault) -> None:
-        """Keep a fault for the operation that is carried out next, because the fault changes that operation's result."""
+        """Keep a fault until the operation takes it, because the fault changes the operation's result."""
         self._kept[drawn.kind] = drawn
 
     def take(self, kind: FaultKind) -> DrawnFault | None:
-        """Return the fault of this kind that was kept for the operation, or None. The fault is removed."""
+        """Return and remove the fault of this kind that was kept for the operation, or return None."""
         return self._kept.pop(kind, None)
 
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
-        """Return the random fault of a subscription's next frame."""
+        """Return the random fault of a subscription's next frame, or None."""
         return self._random_faults.for_frame(consumer, shard_id)
 
     def before_call(self, operation: str) -> None:
@@ -157,7 +159,9 @@ class Faults:
             raise error or ConnectionAbortedError(operation)
 
     def for_entry(self, operation: str) -> str | None:
-        """Return the error code planned or drawn for this record of PutRecords, or this handle of an acknowledgement."""
+        """Return the error code that is planned or drawn for this record of PutRecords, or for this handle of an acknowledgement, or
+        None.
+        """
         if self._entries:
             return self._entries.popleft()
         if not self._random_faults.for_entry(FaultKind.PARTIAL, operation):
@@ -171,13 +175,13 @@ class Faults:
             raise ApiError(code, "injected")
 
     def take_redelivery(self) -> bool:
-        """Return whether this record is delivered again although it is acknowledged."""
+        """Return whether a record is to be delivered again although it was acknowledged."""
         is_planned = self._redeliveries > 0
         self._redeliveries -= is_planned
         return is_planned or self._random_faults.for_entry(FaultKind.REDELIVER, "AcknowledgeQueueRecords")
 
     def for_subscription(self, consumer: str, shard_id: str) -> PlannedStreamFault | None:
-        """Return the fault planned for this subscription's next frame."""
+        """Return the fault that is planned for this subscription's next frame, or None."""
         for planned in self._streams:
             if planned.matches(consumer, shard_id):
                 self._streams.remove(planned)
@@ -186,7 +190,12 @@ class Faults:
 
 
 class FaultKind(StrEnum):
-    """A kind of fault: its name in a rule, its effect, the operations it applies to, and its longest delay or jump without `seconds`."""
+    """A kind of fault.
+
+    - `description`: its effect.
+    - `targets`: the operations to which it applies.
+    - `default_seconds`: its longest delay or jump if a rule has no `seconds`.
+    """
 
     description: str
     targets: frozenset[str]
@@ -231,13 +240,13 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """One kind of fault and its rate.
+    """A kind of fault, and how often it is applied.
 
-    - `where`: an operation, a shard id or a consumer's name. None applies the rule everywhere.
-    - `rate`: the share of calls or frames that fail (0 to 1). With a rate below 1 nothing fails more than twice in a row, so that the
-      default number of retries is enough.
+    - `where`: an operation, a shard id or a consumer's name. None means everywhere.
+    - `rate`: the share of calls or frames that fail (0 to 1). If it is below 1, nothing fails more than twice in a row, so that the default
+      number of retries is enough.
     - `count`: the largest number of faults.
-    - `seconds`: the longest delay or jump. None selects the default of the kind.
+    - `seconds`: the longest delay or jump. None means the default of the kind.
     """
 
     kind: FaultKind
@@ -257,7 +266,7 @@ class FaultRule:
 
 
 def parse_rules(text: str, option: str = "faults") -> tuple[FaultRule, ...]:
-    """Parse rules; `all` selects every kind. Raises: ConfigurationError that names `option`, if a rule is not valid."""
+    """Return the rules in a text; `all` means every kind. Raises: ConfigurationError that names `option`, if a rule is not valid."""
     return tuple(rule for part in text.split(",") if part.strip() for rule in _parse_rule(part.strip(), option))
 
 
@@ -276,7 +285,7 @@ def _parse_rule(text: str, option: str) -> list[FaultRule]:
 
 
 class StreamFault(Enum):
-    """A planned fault of a subscription. The subscription ends after it, even after CORRUPT."""
+    """The kinds of planned faults of a subscription. After each of them the subscription ends, even after CORRUPT."""
 
     CUT = FaultKind.CUT
     TRUNCATE = FaultKind.TRUNCATE
@@ -288,7 +297,7 @@ class StreamFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStreamFault:
-    """A fault for one subscription. None as `consumer` or `shard_id` matches each of them."""
+    """A fault that is planned for a subscription. If `consumer` or `shard_id` is None, it is for any of them."""
 
     fault: StreamFault
     shard_id: str | None = None
@@ -305,14 +314,14 @@ _Numbered = list[tuple[int, FaultRule]]
 
 @dataclass(frozen=True, slots=True)
 class DrawnFault:
-    """A fault to apply now; `seconds` is its delay or jump."""
+    """A fault that is applied now; `seconds` is its delay or jump."""
 
     kind: FaultKind
     seconds: float = 0.0
 
 
 class RandomFaults:
-    """Owns the random generator. The same seed and the same calls give the same faults."""
+    """Draws random faults. With the same seed and the same calls, the faults are the same."""
 
     def __init__(self, rules: Sequence[FaultRule] = (), seed: int = 0, max_in_a_row: int = MAX_FAULTS_IN_A_ROW) -> None:
         self.counts: Counter[FaultKind] = Counter()
@@ -335,7 +344,7 @@ class RandomFaults:
         return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """End a series of consecutive faults, because a call succeeded."""
+        """End a row of faults, because a call has succeeded."""
         if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 
@@ -359,7 +368,7 @@ class RandomFaults:
         return self._draw(rules, operation) is not None
 
     def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
-        """Draw a fault. After too many faults in a row, only rules with rate 1 are used."""
+        """Draw a fault. After too many faults in a row, only rules with rate 1 apply."""
         if self._in_a_row[goal] >= self._max_in_a_row:
             rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
         drawn = self._draw(rules, *places)

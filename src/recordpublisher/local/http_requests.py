@@ -1,4 +1,4 @@
-"""Answers HTTP requests: checks of the request, formats of the body, and the call of the operation."""
+"""Answers HTTP requests: checks the request, converts the body between formats, and calls the operation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .dispatcher import HTML_PAGE, OPERATIONS, HtmlPageError, RequestDispatcher,
 from .errors import ApiError
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
-MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, with keys and JSON around them.
+MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, and keys and JSON come in addition.
 
 KNOWN = frozenset((*OPERATIONS, "SubscribeToShard"))
 
@@ -47,9 +47,13 @@ IN_QUERY = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature", "X-Amz-Sig
 
 CBOR_TYPE = "application/x-amz-cbor-1.1"
 TIMESTAMP_TAG = 1
-"""The tag of a time in whole milliseconds since the epoch; in RFC 8949 the tag is for seconds (aws-sdk-java-v2 issue 4661)."""
+"""The CBOR tag of a time. The service sends whole milliseconds since the epoch, although the tag is for seconds in RFC 8949
+(aws-sdk-java-v2 issue 4661).
+"""
 REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
-"""The other tags that cbor2 supports. They are refused because with references to shared values a body of 288 bytes can become 790 MB."""
+"""All other tags that cbor2 supports. They are refused because they include references to shared values, with which a body of 288 bytes
+can become 790 MB.
+"""
 TIMESTAMPS = frozenset(
     (
         "ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "FirstReceiveTimestamp", "QueueCreationTimestamp",
@@ -63,8 +67,8 @@ MISSING = f"CBOR needs the extra local: {install_command('local')}. Or turn it o
 class ApiRequests:
     """Answers the requests of an account.
 
-    - `secrets`: the secrets of access keys. Without them every signature is accepted.
-    - `is_remote`: whether other machines may reach the endpoint, by any name.
+    - `secrets`: the secret of each access key. Without them every signature is accepted.
+    - `is_remote`: whether other machines may reach the endpoint, under any name.
     """
 
     def __init__(self, account: Account, secrets: Mapping[str, str] | None, is_remote: bool = False) -> None:
@@ -74,9 +78,9 @@ class ApiRequests:
         self._secrets = secrets
 
     async def answer(self, request: Request, open_stream: OpenStream) -> Response | None:
-        """Answer a request with a response, or with None if the response was written to the stream that `open_stream` has opened.
+        """Return the response to a request, or None if the response was written to the stream that `open_stream` has opened.
 
-        `open_stream` receives the headers of that response. Raises: ConnectionAbortedError if the connection must break.
+        `open_stream` receives the headers of that response. Raises: ConnectionAbortedError if a fault breaks the connection.
         """
         headers = self._headers()
         wire = JSON
@@ -128,7 +132,7 @@ class Response:
 
 
 class RefusedRequestError(Exception):
-    """Raised for a request whose error response has another format."""
+    """The error response to a request that is not in one of the usual formats."""
 
     def __init__(self, status: int, content_type: str | None, body: bytes) -> None:
         super().__init__(body)
@@ -146,12 +150,11 @@ def is_loopback(host: str) -> bool:
 
 
 def check_names(headers: Mapping[str, str], is_remote: bool) -> None:
-    """Refuse requests of web pages of other sites, whose names may lead to this machine (DNS rebinding).
+    """Refuse requests that web pages of other sites send. A name of such a site may lead to this machine (DNS rebinding).
 
     A browser sends in Host the name by which it found the endpoint, and in Origin the site whose page it shows.
 
-    `is_remote`: whether the endpoint may have any name; pages of other sites are still refused. Raises: ApiError if the request
-    is refused.
+    `is_remote`: whether the endpoint may have any name; pages of other sites are still refused. Raises: ApiError if the request is refused.
     """
     host, origin = headers.get("Host"), headers.get("Origin")
     if host is not None and not is_remote and not _is_address(name := _name_in(f"//{host}")) and not _is_local(name):
@@ -183,9 +186,9 @@ def _is_address(name: str) -> bool:
 def checked_operation(request: Request, operations: Container[str], secrets: Mapping[str, str] | None) -> str:
     """Return the name of the requested operation.
 
-    `secrets` are the secrets of access keys; without them every signature is accepted.
+    `secrets`: the secret of each access key; without them every signature is accepted.
 
-    Raises: ApiError for an error in the request's format; RefusedRequestError for an error in another format.
+    Raises: ApiError for an error in the request's format; RefusedRequestError for an error whose response has another format.
     """
     service, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
     is_known = service == SERVICE and operation in operations
@@ -342,7 +345,7 @@ def _refuse_tag(*_: Any) -> Any:
 
 
 def _cbor_of_json(body: bytes) -> bytes:
-    """Return a response's body in CBOR. An empty body stays empty, and a body that a fault has cut stays unchanged."""
+    """Return a response's body in CBOR. An empty body stays empty, and a body that a fault has cut is returned unchanged."""
     import cbor2
 
     try:
@@ -352,7 +355,7 @@ def _cbor_of_json(body: bytes) -> bytes:
 
 
 def _cbor_frame(frame: bytes) -> bytes:
-    """Return a frame with its payload in CBOR. A frame that a fault has damaged stays unchanged."""
+    """Return a frame with its payload in CBOR. A frame that a fault has damaged is returned unchanged."""
     parsed = event_stream.parse(frame)
     if parsed is None:
         return frame
@@ -376,7 +379,7 @@ def _with_cbor_types(value: Any, name: str = "") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """A format of bodies: how a request's body becomes JSON, and how responses and subscription frames are made from JSON."""
+    """A format of bodies. Its functions convert the body of a request to JSON, and responses and frames of subscriptions from JSON."""
 
     content_type: str
     to_json: Callable[[bytes], bytes]
@@ -396,7 +399,7 @@ MEDIA_TYPES = (JSON.content_type, CBOR.content_type, OLD_JSON)
 
 
 def format_of(content_type: str) -> WireFormat:
-    """Return the format of a request; its response has the same format. Raises: ApiError for CBOR without its extra."""
+    """Return the format of a request, in which the response is written too. Raises: ApiError for CBOR if its extra is not installed."""
     if content_type.partition(";")[0].strip().lower() != CBOR_TYPE:
         return JSON
     if not has_cbor():

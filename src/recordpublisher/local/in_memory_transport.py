@@ -1,4 +1,4 @@
-"""Connects the real client to the endpoint's operations without a socket, even on virtual time."""
+"""Connects the real client to the endpoint's operations without a socket. This also works on virtual time."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
@@ -21,21 +21,21 @@ from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher, write_event
 from .errors import ApiError
 
 BUFFER_BYTES = 1 << 16
-"""Bytes that a connection buffers between writer and reader, as a socket does."""
+"""How many bytes a connection buffers between the writer and the reader, as a socket does."""
 
 
 @contextmanager
 def in_memory(
     streams: Mapping[str, int], *, region: str = "us-east-1", clock: Clock | None = None
 ) -> Iterator[Account]:
-    """Let everything that is started in the block read and write an account in this process, without a port.
+    """Make everything that is started in the `with` block read and write an account in this process, without a port.
 
     This is for tests of a job, on any event loop. `account.find("orders").put(b"...", "key")` puts a record; the `split` and `merge` of the
     stream reshard it.
 
     - `streams`: the number of shards of each stream, by its name.
     - `region`: the region in the ARNs.
-    - `clock`: the account's time, which arrivals and retention follow; without it, the machine's clock. A `ManualClock` makes records old.
+    - `clock`: the account's time, which decides arrivals and retention; without it, the machine's clock. A `ManualClock` makes records old.
     """
     account = Account(clock or SystemClock(), region, Delays(), None)
     if isinstance(clock, ManualClock):
@@ -50,7 +50,7 @@ def in_memory(
 
 
 class MemoryTransport:
-    """Calls an account in this process. Owns the open subscriptions."""
+    """Sends the calls of a client to an account in this process. Keeps the open subscriptions."""
 
     def __init__(
         self, account: Account, deadline_seconds: float = 30.0, dispatcher: RequestDispatcher | None = None
@@ -72,7 +72,7 @@ class MemoryTransport:
             decoder = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)
             decoded = (
                 decoder(response) if response else {}
-            )  # The response is empty for an operation without output, such as DeregisterStreamConsumer.
+            )  # An operation without output, such as DeregisterStreamConsumer, has an empty response.
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
@@ -94,9 +94,9 @@ class MemoryTransport:
 
 
 class MemoryResponse:
-    """A response that stays open: the endpoint writes to it, and the client reads from it. Owns the buffer in between."""
+    """A response that stays open: the endpoint writes to its buffer, and the client reads from it."""
 
-    connection = None  # The client does not read ahead, so it needs no connection that it could pause.
+    connection = None  # The client reads nothing ahead, so it needs no connection that it could pause.
 
     def __init__(self) -> None:
         self.content = SimpleNamespace(readany=self._read)
@@ -117,7 +117,7 @@ class MemoryResponse:
             self._serving.cancel()
 
     async def start(self) -> None:
-        """Do nothing, because there is no head to send."""
+        """Do nothing, because this response has no head."""
 
     async def write(self, data: bytes) -> None:
         """Buffer bytes, and wait while the buffer is full."""
@@ -129,7 +129,7 @@ class MemoryResponse:
             raise ConnectionResetError
 
     async def end(self) -> None:
-        """End the response cleanly."""
+        """End the response, as if it were complete."""
         self._has_ended = True
         self._changed.set()
 
@@ -154,7 +154,9 @@ class MemoryResponse:
 
 
 async def _as_of_a_transport(api: str, call: Any) -> Any:
-    """Await a call, and raise for an error response, an HTML page or a broken connection the errors that a transport raises."""
+    """Await a call. If the result is an error response, an HTML page or a broken connection, raise the error that a real transport
+    raises.
+    """
     try:
         return await call
     except ApiError as error:

@@ -31,9 +31,9 @@ Key = tuple[str, int]
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Queue:
-    """Owns the deliveries of a queue, and the callers that wait for records.
+    """A queue: its deliveries, and the callers that wait for records.
 
-    `settings` are in the form in which the queue's description shows them. The status follows the clock.
+    `settings` have the form in which the queue's description shows them. The status follows the clock.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Queue:
 
     @property
     def id(self) -> str:
-        """The generated last part of the ARN."""
+        """The last part of the queue's ARN, which is generated."""
         return self.arn.rpartition("/")[2]
 
     def status(self, now_ms: int) -> str:
@@ -76,13 +76,13 @@ class Queue:
 
     @property
     def visibility_seconds(self) -> int:
-        """How long a record is in flight, unless a call sets another time (seconds)."""
+        """How long a received record is hidden from others, unless a call sets another time (seconds)."""
         seconds: int = self.settings["VisibilityTimeoutSeconds"]
         return seconds
 
     @property
     def max_receives(self) -> int | None:
-        """How often a record is received before it becomes a dead letter. None means without limit."""
+        """Number of receipts after which a record becomes a dead letter. None means without limit."""
         dead_letters = self.settings["DeadLetterConfiguration"]
         return dead_letters["MaxReceiveCount"] if dead_letters["TargetType"] == "BUILT_IN" else None
 
@@ -93,9 +93,9 @@ class Queue:
     def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:
         """Return the delivery to which a handle belongs.
 
-        Raises: ApiError: InvalidArgumentException for a handle of another queue or of an earlier receipt; ResourceNotFoundException for a
-        record that was acknowledged, is past retention, or was moved to or from the dead letters. The API model does not say which error
-        belongs to which case.
+        Raises: ApiError: InvalidArgumentException if the handle belongs to another queue or to an earlier receipt;
+        ResourceNotFoundException if the record was acknowledged, is past retention, or was moved to or from the dead letters. The API model
+        does not say which error belongs to which case.
         """
         if handle is None or handle.queue != self.id:
             raise invalid_argument("The ReceiptHandle is not one of this queue.")
@@ -109,7 +109,7 @@ class Queue:
         return delivery
 
     def notify(self) -> None:
-        """Let waiting callers check again."""
+        """Make waiting callers check again."""
         for wake in tuple(self._waiting):
             wake()
 
@@ -131,7 +131,7 @@ class Queue:
 
 
 class QueueTable:
-    """Owns the queues of the account. Names are unique; the id in an ARN is generated."""
+    """The queues of the account. Their names are unique; the id in an ARN is generated."""
 
     def __init__(self, clock: Clock, arn_prefix: str) -> None:
         self._clock = clock
@@ -186,7 +186,7 @@ class QueueTable:
 
 
 class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """The content of a handle: the queue, a record, and the number of its receipt."""
+    """The content of a handle, which identifies one receipt: the queue, the record, and the number of the receipt."""
 
     queue: str
     key: Key
@@ -194,23 +194,23 @@ class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 
 class Delivery(msgspec.Struct, array_like=True):
-    """A record that was received and not acknowledged. It is stored in this form."""
+    """A record that was received and not acknowledged. It is stored with these fields."""
 
     key: Key
     first_ms: int
     visible_ms: int
-    """The record is hidden (in flight) until this time."""
+    """Until when the record is hidden (in flight), in epoch ms."""
     receive_count: int = 0
     receipts: int = 0
-    """Number of handles that were issued. Only the newest one is valid."""
+    """Number of handles that were returned. Only the newest one is valid."""
     is_dead: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Deliveries:
-    """Owns the state of each record in a queue. The records themselves stay in the logs of the shards, which find them by key.
+    """The state of each record in a queue. The records themselves stay in the logs of the shards, and are found by key.
 
-    - `cursors`: the number of the next record to deliver, by shard. A shard that is missing starts with its first record.
+    - `cursors`: the number of the next record to deliver, by shard. For a shard that is missing, that is its first record.
     - `unacknowledged`: every record that was received and not acknowledged.
     """
 
@@ -218,14 +218,14 @@ class Deliveries:
     cursors: dict[str, int] = field(default_factory=dict)
     unacknowledged: dict[Key, Delivery] = field(default_factory=dict)
     _timeouts: list[tuple[int, Key]] = field(default_factory=list)
-    """A heap of the times at which records become visible. An entry is outdated if its time differs from the time of its delivery."""
+    """A heap of the times at which records become visible. If a record has another time by now, the entry is outdated."""
     _visible: tuple[dict[Key, None], dict[Key, None]] = field(default_factory=lambda: ({}, {}))
     """Records to deliver again, and dead letters, in the order in which they became visible."""
     _is_turn_of_new: bool = True
     _first_shard: int = 0
 
     def begin(self, cursors: dict[str, int], deliveries: Iterable[Delivery] = ()) -> None:
-        """Begin at these counters, with stored deliveries."""
+        """Begin with these cursors, and with deliveries that were stored."""
         self.cursors.update(cursors)
         for delivery in deliveries:
             self.unacknowledged[delivery.key] = delivery
@@ -236,7 +236,8 @@ class Deliveries:
     ) -> list[tuple[Delivery, bytes]]:
         """Hide visible records, or dead letters, until `visible_ms`, and return each with its fragment of the log.
 
-        New records and records that became visible again take turns to come first, so that neither kind makes the other wait.
+        If there are both new records and records that became visible again, they take turns to come first, so that neither has to wait for
+        the other.
         """
         self._end_timeouts(now_ms, max_receives)
         self.stream.apply_retention()
@@ -262,12 +263,14 @@ class Deliveries:
         heappush(self._timeouts, (visible_ms, delivery.key))
 
     def release(self, delivery: Delivery, now_ms: int, receive_count: int) -> None:
-        """Make a record visible at once, even if it was a dead letter. It counts as received `receive_count` times."""
+        """Make a record visible at once, and turn a dead letter into a record. `receive_count`: how often it counts as received."""
         delivery.is_dead, delivery.receive_count = False, receive_count
         self.hide(delivery, now_ms)
 
     def find(self, key: Key, now_ms: int, max_receives: int | None, *, dead: bool) -> Delivery | None:
-        """Return the record with that key if it waits for an acknowledgement, as a dead letter or not."""
+        """Return the record with that key if it was received and not acknowledged. `dead`: whether it must be a dead letter or must not
+        be one.
+        """
         self._end_timeouts(now_ms, max_receives)
         delivery = self.unacknowledged.get(key)
         is_there = delivery is not None and delivery.is_dead == dead and self._fragment(key) is not None
@@ -286,12 +289,12 @@ class Deliveries:
         return self._timeouts[0][0] if self._timeouts else None
 
     def _is_old(self, visible_ms: int, key: Key) -> bool:
-        """Return whether a timeout is outdated, because the record was acknowledged or has another timeout now."""
+        """Return whether an entry of the heap is outdated: the record was acknowledged, or has another time by now."""
         delivery = self.unacknowledged.get(key)
         return delivery is None or delivery.visible_ms != visible_ms
 
     def _end_timeouts(self, now_ms: int, max_receives: int | None) -> None:
-        """Make records visible again whose hidden time is over. A record that was received too often becomes a dead letter."""
+        """Make records visible whose hidden time is over. If a record was received too often, it becomes a dead letter."""
         while self._timeouts and self._timeouts[0][0] <= now_ms:
             visible_ms, key = heappop(self._timeouts)
             if self._is_old(visible_ms, key):
@@ -333,7 +336,7 @@ class Deliveries:
 
 
 class _Answer:
-    """Owns the records of one response: at most 10 MiB, or a single record."""
+    """Collects the records of one response: at most 10 MiB, or a single record."""
 
     def __init__(self, limit: int) -> None:
         self.records: list[tuple[Delivery, bytes]] = []
@@ -342,7 +345,7 @@ class _Answer:
         self._bytes = 0
 
     def add(self, delivery: Delivery, fragment: bytes) -> bool:
-        """Add a record, and return whether there was room."""
+        """Add a record. Return whether there was room for it."""
         self._bytes += len(fragment)
         self.is_full = bool(self.records) and self._bytes > GET_RECORDS_BYTES
         if self.is_full:

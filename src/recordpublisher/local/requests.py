@@ -1,4 +1,4 @@
-"""The inputs of every operation, named, declared and described as in the service's API reference; unknown fields are ignored."""
+"""The inputs of all operations, with the names, constraints and descriptions of the service's API reference. Unknown fields are ignored."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from .errors import ApiError
 
 
 def text(most: int, pattern: str) -> Meta:
-    """Return the constraints of a text that has at least one character."""
+    """Return the constraints of a text: it has 1 to `most` characters and matches the pattern."""
     return Meta(min_length=1, max_length=most, pattern=rf"^(?:{pattern})\Z")
 
 
@@ -45,7 +45,7 @@ def _api_name(field: str) -> str:
 
 
 class Request(msgspec.Struct, rename=_api_name, frozen=True):
-    """An input; unknown fields are ignored."""
+    """An input of an operation. Unknown fields are ignored."""
 
 
 class StreamRequest(Request, frozen=True):
@@ -115,7 +115,7 @@ class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
 
 
 class SplitShard(StreamRequest, frozen=True, kw_only=True):
-    """A shard, and the hash key at which its second child begins."""
+    """The input of SplitShard: a shard, and the hash key at which its second child begins."""
 
     shard_to_split: Name
     new_starting_hash_key: HashKey
@@ -153,7 +153,7 @@ class PutRecords(StreamRequest, frozen=True, kw_only=True):
 
 
 class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
-    """A position in a shard; the timestamp is in seconds."""
+    """The input of GetShardIterator: a position in a shard. The timestamp is in seconds."""
 
     shard_id: Name
     shard_iterator_type: StartType
@@ -352,9 +352,9 @@ MOST = 10
 ENUM_ORDER = ("AFTER_SEQUENCE_NUMBER", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON")
 """The order in which the service shows the values of ShardIteratorType. Values of other fields are sorted by name."""
 ENTRY = "com.amazonaws.kinesis.v20131202.PutRecordsRequestEntry"
-"""The text with which the service shows a record; a hash follows it.
+"""The text by which the service shows a record, followed by a hash.
 
-Structures in other lists are shown in the same way, because the service's way is not known.
+Structures in other lists are shown in the same way, because it is not known how the service shows them.
 """
 TYPES: tuple[tuple[type, type], ...] = (
     (inspect.StrType, str),
@@ -375,7 +375,7 @@ def violations(kind: type[msgspec.Struct], body: bytes) -> str | None:
 
 
 def violation(value: str, path: str, constraint: str) -> str:
-    """Return one violation in the service's words."""
+    """Return the description of one violated constraint, in the service's words."""
     return f"Value {value} at '{path}' failed to satisfy constraint: {constraint}"
 
 
@@ -419,7 +419,7 @@ def _check_type(kind: inspect.Type, value: Any, path: str) -> None:
 
 
 def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values: Any) -> Iterator[str]:
-    """Return one violation for all items of a list or map, which names every constraint of an item."""
+    """Return one violation for all items of a list or map. It names every constraint of an item."""
     for value in values:
         _check_type(kind, value, what)
     if any(any(_broken(kind, value)) for value in values):

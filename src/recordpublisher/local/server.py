@@ -47,19 +47,19 @@ T = TypeVar("T")
 
 
 class LocalKinesis:
-    """Owns the listening socket and the account behind it, from `start` to `close` (or as `async with`).
+    """The endpoint: a listening socket, and the account behind it. It runs from `start` to `close`, or as `async with`.
 
-    - `streams`: shard counts by stream name.
-    - `credentials`: secrets by access key id. Without it every signature is accepted; with it a request must be signed by one of
-      them.
-    - `quotas`: rate limits, which are off unless given.
+    - `streams`: the number of shards of each stream, by name.
+    - `credentials`: the secret of each access key. Without it every signature is accepted; with it a request must be signed by one of the
+      keys.
+    - `quotas`: rate limits. By default there are none.
     - `clock`: the only source of the endpoint's time. Iterators, heartbeats, retention and the Date header follow it.
     - `consumer_limit`: number of consumers that a stream may have.
     - `faults`: rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
-    - `http2`: serve HTTP/2 as well. Needs the extra local.
-    - `tls`: serve HTTPS, with a certificate that is created here (`certificate_file`). Needs the extra local.
-    - `data`: a folder in which streams, records, consumers and tags survive a restart. A stream that it already has takes
-      precedence over `streams`.
+    - `http2`: whether to serve HTTP/2 as well. Needs the extra local.
+    - `tls`: whether to serve HTTPS, with a certificate that is created here (`certificate_file`). Needs the extra local.
+    - `data`: a folder in which streams, records, consumers and tags survive a restart. If it has a stream already, that stream is used, and
+      not the one in `streams`.
 
     Raises: ConfigurationError if other machines can reach the host, a stream or a rule is not valid, HTTP/2 or TLS lacks the extra, or the
     folder cannot be used.
@@ -107,7 +107,7 @@ class LocalKinesis:
 
     @property
     def url(self) -> str:
-        """The value for `aws.endpoint`."""
+        """The URL of the endpoint, to be used as `aws.endpoint`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self._certificate is None else 'https'}://{host}:{self.port}"
 
@@ -118,11 +118,11 @@ class LocalKinesis:
 
     @property
     def faults(self) -> Faults:
-        """The endpoint's faults, with which tests plan faults."""
+        """The endpoint's faults, through which a test plans further ones."""
         return self.account.faults
 
     def stream(self, name: str) -> Stream:
-        """Return the stream of that name, to inspect it or to put records into it directly."""
+        """Return the stream of that name, to look at it or to put records into it directly."""
         return self.account.find(name)
 
     def create_stream(self, name: str, shard_count: int = 1) -> Stream:
@@ -191,7 +191,7 @@ def serve_in_thread(
 
 
 class LocalKinesisThread:
-    """Owns a thread, its event loop and the endpoint that runs there."""
+    """The endpoint in a thread with an event loop of its own, for synchronous code."""
 
     def __init__(self, endpoint: LocalKinesis, loop: asyncio.AbstractEventLoop) -> None:
         self.endpoint = endpoint
@@ -199,7 +199,7 @@ class LocalKinesisThread:
 
     @property
     def url(self) -> str:
-        """The value for `aws.endpoint`."""
+        """The URL of the endpoint, to be used as `aws.endpoint`."""
         return self.endpoint.url
 
     @property
@@ -221,7 +221,7 @@ class LocalKinesisThread:
         return LocalStream(self, name)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function on the endpoint's event loop. The data model, the faults and a ManualClock must be used in that thread only."""
+        """Run a function on the endpoint's event loop. Use the data model, the faults and a ManualClock only in this way."""
 
         async def run() -> T:
             return function(*args, **kwargs)
@@ -230,7 +230,7 @@ class LocalKinesisThread:
 
 
 class LocalStream:
-    """A stream of an endpoint that runs in a thread. It puts records without a Kinesis client."""
+    """A stream of an endpoint that runs in a thread. It can put records without a Kinesis client."""
 
     def __init__(self, served: LocalKinesisThread, name: str) -> None:
         self.name = name
@@ -240,7 +240,7 @@ class LocalStream:
     def put(self, *payloads: object, key: str | None = None) -> None:
         """Put a record for each payload: bytes unchanged, text as UTF-8, anything else as JSON.
 
-        `key` is the partition key of all records. Without it each record has a key of its own, which spreads the records over the shards.
+        `key`: the partition key of all records. Without it each record has another key, so that they spread over the shards.
         """
         encoded = [_encode(payload) for payload in payloads]
         self._served.call(self._put_all, encoded, key)
@@ -297,7 +297,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 MAX_STREAMS = 1_000
-"""Requests that one connection may have open at a time. The service's number is not documented."""
+"""The most requests that one connection may have open at a time. The service's number is not documented."""
 FOREVER_SECONDS = 1e6
 CLOSE_SECONDS = 0.05
 """When the server closes, open subscriptions are cancelled after this time (seconds)."""
@@ -309,7 +309,7 @@ VALID_DAYS = 365
 
 
 class AiohttpServer:
-    """Owns a listener for HTTP/1.1, with TLS if there is a certificate."""
+    """A listener for HTTP/1.1, with TLS if there is a certificate. It uses aiohttp."""
 
     def __init__(self, requests: ApiRequests, certificate: Certificate | None = None) -> None:
         self._requests = requests
@@ -350,7 +350,8 @@ class AiohttpServer:
 
         try:
             body = await http.read()
-        except web.RequestPayloadError:  # aiohttp logs the error when it has the response.
+        except web.RequestPayloadError:
+            # The error is not logged here, because aiohttp logs it when it has the response.
             return web.Response(status=400, text="The body of the request cannot be read.")
         request = Request(http.method, http.headers, body, http.rel_url.raw_query_string)
         try:
@@ -363,9 +364,9 @@ class AiohttpServer:
 
 
 class Http2Server:
-    """Owns a listener for HTTP/2 and HTTP/1.1, with TLS if there is a certificate.
+    """A listener for HTTP/2 and HTTP/1.1, with TLS if there is a certificate. It uses Hypercorn.
 
-    Raises: ConfigurationError without the extra local.
+    Raises: ConfigurationError if the extra local is not installed.
     """
 
     def __init__(self, requests: ApiRequests, certificate: Certificate | None = None) -> None:
@@ -439,9 +440,9 @@ class Http2Server:
 
 
 class Certificate:
-    """Owns a folder with the certificate and its key, which only this user can read.
+    """A folder with a certificate and its key, which only this user can read.
 
-    The certificate is valid for a year, for `localhost` and the host. Raises: ConfigurationError without the extra local.
+    The certificate is valid for a year, for `localhost` and the host. Raises: ConfigurationError if the extra local is not installed.
     """
 
     def __init__(self, host: str) -> None:
@@ -469,7 +470,7 @@ class Certificate:
 
 
 def _without_traceback(entry: logging.LogRecord) -> bool:
-    """Shorten the log entry of a malformed request, such as one with TLS, to one line. Return True, so that it is logged."""
+    """Shorten the log entry of a malformed request, such as one with TLS, to one line. Return True, so that the entry is logged."""
     error = entry.exc_info[1] if entry.exc_info else None
     if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         entry.msg, entry.args, entry.exc_info = "malformed request: %.200s", (" ".join(str(error).split()),), None
@@ -480,7 +481,7 @@ log.addFilter(_without_traceback)
 
 
 class _HttpResponseStream:
-    """An HTTP response that stays open."""
+    """An HTTP response that stays open while events are written."""
 
     def __init__(self, request: web.Request, headers: dict[str, str]) -> None:
         self._request = request
@@ -534,7 +535,9 @@ async def _start(status: int, headers: dict[str, str], send: Send) -> None:
 
 
 class _AsgiResponseStream:
-    """A response that stays open. A fault that would break the connection ends only this stream, since there may be others."""
+    """A response over HTTP/2 that stays open. A fault that would break the connection ends only this stream, because there may be
+    others.
+    """
 
     def __init__(self, headers: dict[str, str], send: Send) -> None:
         self._headers = headers
@@ -555,11 +558,11 @@ class _AsgiResponseStream:
 
 @cache
 def ignore_goaway_without_error() -> None:
-    """Let hypercorn's connections of this process ignore a GOAWAY that reports no error.
+    """Make hypercorn's connections in this process ignore a GOAWAY that reports no error.
 
-    The AWS SDK for JavaScript sends it with each subscription, while responses are in progress. h2 treats the first one as the
-    end of the connection, and hypercorn closes it. But in HTTP/2, open streams continue after it (RFC 9113, 6.8), and the client
-    closes the connection when they have ended.
+    The AWS SDK for JavaScript sends it with each subscription, while responses are in progress. h2 treats the first one as the end of the
+    connection, and hypercorn closes it. But in HTTP/2, open streams continue after it (RFC 9113, 6.8), and the client closes the connection
+    when they have ended.
     """
     from hypercorn import protocol
     from hypercorn.protocol.h2 import H2Protocol
@@ -579,7 +582,7 @@ def ignore_goaway_without_error() -> None:
 
 
 def _self_signed(host: str) -> tuple[bytes, bytes]:
-    """Return a certificate for this host that is its own authority, and its key, as PEM."""
+    """Return a certificate for this host, which is its own authority, and its key, both as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -34,10 +34,11 @@ NUMBER_AND_TYPE = (
 
 @dataclass(slots=True, eq=False)
 class Shard:
-    """Owns its log and its end. It is open in the epochs from `epoch` up to, but not including, `closed_epoch`.
+    """A shard: its log of records and, if it is closed, its end. It is open in the epochs from `epoch` up to, but not including,
+    `closed_epoch`.
 
-    An epoch is a time in ms, increased where needed so that a child's epoch is always later than its parents' epochs. So shards that are
-    split in the millisecond of their creation still have an order.
+    An epoch is a time in ms, increased where needed so that a child's epoch is always later than its parents'. So shards have an order even
+    if they are split in the millisecond of their creation.
     """
 
     id: str
@@ -72,7 +73,7 @@ class Shard:
         self.closed_epoch = epoch
 
     def describe(self, as_of: float = inf) -> dict[str, object]:
-        """Return the shard as ListShards shows it now, or showed it at the time `as_of`."""
+        """Return the shard as ListShards shows it now, or as it showed the shard at the time `as_of` (epoch ms)."""
         numbers = {"StartingSequenceNumber": self.log.numbers.text(0)}
         if self.ending_counter is not None and not self.is_open_after(as_of):
             numbers["EndingSequenceNumber"] = self.log.numbers.text(self.ending_counter)
@@ -116,13 +117,13 @@ def shard_id(index: int) -> str:
 
 
 def canonical_id(spelling: str) -> str:
-    """Return the full form of a shard's id. Only its number counts, so shardId-7 is shardId-000000000007."""
+    """Return the full form of a shard's id. Only the number in it counts, so shardId-7 means shardId-000000000007."""
     number = re.fullmatch(r"(?:[^-]*-)?([0-9]+)", spelling)
     return spelling if number is None else shard_id(int(number[1]))
 
 
 def uniform_ranges(count: int) -> list[HashRange]:
-    """Divide the hash keys into `count` ranges of the same width. The last range also contains the remainder."""
+    """Return `count` ranges of the same width that together have all hash keys. The last range also has the remainder."""
     width = HASH_KEYS // count
     starts = [i * width for i in range(count)]
     return [HashRange(start, end - 1) for start, end in zip(starts, [*starts[1:], HASH_KEYS], strict=True)]
@@ -144,7 +145,12 @@ def explicit_hash(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """The result of one read: the fragments, their size in bytes (data and key), and the counter at which the next read starts."""
+    """The result of one read of a shard's log.
+
+    - `fragments`: the records, as pieces of JSON.
+    - `size`: their bytes (data and key).
+    - `next_counter`: the counter at which the next read starts.
+    """
 
     fragments: list[bytes]
     size: int
@@ -155,19 +161,19 @@ class LogSlice:
 
     @property
     def last_counter(self) -> int:
-        """The counter just before the next read. It is that of the last record of this slice, if the slice has any."""
+        """The counter just before the next read, which is the counter of the last record if the read has found any."""
         return self.next_counter - 1
 
 
 class ShardLog:
-    """Owns one shard's records and its counter. Calls listeners when there is something new to read."""
+    """The records of one shard, each with its counter. Calls listeners when there is something new to read."""
 
     def __init__(self, numbers: SequenceNumbers) -> None:
         self.numbers = numbers
         self._fragments: list[bytes] = []
         self._counters = array("q")
         self._arrivals = array("q")
-        # The bytes up to and including each record, so that one bisection finds where to cut.
+        # The total of bytes up to and including each record, so that one bisection finds where a read must end.
         self._totals = array("q")
         self._trimmed_bytes = 0
         self._last_counter = 0
@@ -180,7 +186,7 @@ class ShardLog:
     def mark(self, now_ms: int) -> int:
         """Use up the next counter without a record, and return it.
 
-        An empty event needs one to continue, and a closed shard one for its end.
+        An event without records needs a counter from which the client continues, and a closed shard needs one for its end.
         """
         self._last_counter = max(self._last_counter + 1, now_ms * TICKS_PER_MS)
         return self._last_counter
@@ -268,10 +274,10 @@ class ShardLog:
 
 @dataclass(frozen=True, slots=True)
 class SequenceNumbers:
-    """The sequence numbers of one shard: 36 digits that identify the shard, followed by its counter.
+    """The sequence numbers of one shard: 36 digits that identify the shard, followed by the record's counter.
 
-    The counter is the time in ms times a million. So it fits into 64 bits, and it grows even while no record arrives, as the
-    service's continuation numbers do.
+    The counter is the time in ms times a million. So it fits into 64 bits, and it grows even while no record arrives, as the service's
+    continuation numbers do.
     """
 
     prefix: str
@@ -294,7 +300,9 @@ class SequenceNumbers:
 
 
 class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
-    """A position in a shard. When the current generation is raised, iterators with the earlier `generation` expire."""
+    """A position in a shard. To make all iterators expire, the endpoint raises its generation: iterators of earlier generations are
+    refused.
+    """
 
     stream: str
     stream_created_ms: int
@@ -304,7 +312,7 @@ class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
     generation: int
 
     def require_fresh(self, now_ms: int, current_generation: int) -> None:
-        """Raise ExpiredIteratorException if the token is five minutes old, or of an earlier generation."""
+        """Raise ExpiredIteratorException if the iterator is five minutes old, or belongs to an earlier generation."""
         if now_ms - self.issued_ms >= LIFETIME_MS or self.generation != current_generation:
             raise ApiError(
                 "ExpiredIteratorException",

@@ -51,10 +51,10 @@ QUEUE_FIELDS = ("name", "arn", "created_ms", "settings", "busy_status", "busy_un
 
 
 class AccountStorage:
-    """Owns the database of one account. It listens to the logs of all shards: a record is stored before its call is answered.
+    """Stores one account in a database. It listens to the logs of all shards, so that a record is stored before its call is answered.
 
     It stores streams with their settings and tags, shards, records within retention, consumers and queues. It does not store faults,
-    subscriptions, and what quotas have counted. Raises: ConfigurationError if the folder cannot be used.
+    subscriptions, or what quotas have counted. Raises: ConfigurationError if the folder cannot be used.
     """
 
     def __init__(self, account: Account, folder: Path) -> None:
@@ -87,7 +87,7 @@ class AccountStorage:
                 self._store_records(name, shard)
 
     def close(self) -> None:
-        """Store the last state, and close the file."""
+        """Store the current state, and close the file."""
         self.save()
         self._account.call_on_change(None)
         for unlisten in self._unlisten.values():
@@ -118,7 +118,7 @@ class AccountStorage:
             self._stored[name] = shard.log.tip - 1
 
     def _shards(self) -> list[tuple[str, tuple[Stream, Shard]]]:
-        """Return each shard by a name that no other shard has ever had."""
+        """Return each shard with a name that no other shard has ever had, even of a stream that was deleted."""
         return [
             (_name(stream, shard.index), (stream, shard))
             for stream in self._account.streams().values()
@@ -127,7 +127,7 @@ class AccountStorage:
 
     def _on_news(self, name: str, shard: Shard) -> None:
         self._store_records(name, shard)
-        # If a shard was split or merged directly, and not by an operation, its children have no listener yet.
+        # If a test has split or merged a shard directly, without an operation, its children have no listener yet.
         if not shard.is_open and any(each not in self._unlisten for each, _ in self._shards()):
             self.save()
 
@@ -155,7 +155,8 @@ class AccountStorage:
 
 
 class Database:
-    """Owns the file, which one process at a time may use. What a call has written survives the end of the process, even by SIGKILL.
+    """The file of an account, which one process at a time may use. What a call has written survives the end of the process, even by
+    SIGKILL.
 
     Raises: ConfigurationError if the folder cannot be written, the file is in use, or the file has another version.
     """
@@ -164,7 +165,7 @@ class Database:
         valid = "a folder that can be written and that no other endpoint uses"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # The endpoint's thread uses the connection, and may differ from the thread that runs this constructor.
+            # The connection is used by the endpoint's thread, which may differ from the thread that runs this constructor.
             self._connection = sqlite3.connect(folder / FILE, timeout=0, isolation_level=None, check_same_thread=False)
             for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
                 self._connection.execute(f"PRAGMA {pragma}")
@@ -203,7 +204,7 @@ class Database:
 
     def append(self, shard: str, records: Iterable[StoredRecord]) -> None:
         """Add records to a shard, all or none."""
-        # The id is stored in its own transaction. If this write fails, the next one needs the shard.
+        # The id of the shard is stored in a transaction of its own, so that it exists for the next write if this one fails.
         number = self._id_of(shard)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -282,7 +283,7 @@ class StoredQueue(msgspec.Struct, frozen=True):
 
 
 class StoredAccount(msgspec.Struct, frozen=True):
-    """The account. With `token_seed`, iterators from before a restart stay valid."""
+    """The account. `token_seed` makes iterators from before a restart valid after it."""
 
     region: str
     token_seed: int
@@ -351,7 +352,7 @@ def _restore_queue(account: Account, stored: StoredQueue) -> None:
 
 def _restore_stream(stream: Stream, stored: StoredStream) -> None:
     shards: dict[str, Shard] = {}
-    for each in stored.shards:  # Parents are restored before their children.
+    for each in stored.shards:  # In the order of their numbers, so that parents are restored before their children.
         parents = tuple(shards[parent] for parent in each.parents if parent in shards)
         if each.id != shard_id(each.index):
             raise msgspec.ValidationError(f"shard {each.index} of {stored.name} has the id {each.id!r}")

@@ -19,7 +19,9 @@ from .errors import ApiError, in_use, invalid_argument, limit_exceeded, not_foun
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 
 Busy = tuple[str, int, int | None]
-"""A status, the time until which the stream has it, and the time from which the stream shows its shards, or None for never (ms)."""
+"""A status, the time until which the stream has it, and the time from which on the stream shows its shards, or None if it never does
+(epoch ms).
+"""
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 
@@ -31,11 +33,13 @@ CONSUMER_LIMIT = 20
 MAX_TAGS = 50
 RESERVED_PREFIX = "aws:"
 _REFUSED = re.compile("[^\u00c0-\u1fff\u2c00-\ud7ffA-Za-z0-9_./=+ @-]")
-"""kinesalite recorded these characters from AWS: % is refused although the message allows it, and so are tabs and line ends."""
+"""The characters that tags may not have. kinesalite recorded them from AWS: % is refused although the message allows it, and so are tabs
+and line ends.
+"""
 
 
 class Stream:
-    """Owns its shards, their order by hash key, its consumers and its status, which follows the clock."""
+    """A stream: its shards, in the order of their hash keys, its consumers, and its status, which follows the clock."""
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class Stream:
         return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
 
     def restore(self, created_ms: int, busy: Busy, shards: dict[str, Shard]) -> None:
-        """Replace the shards created by the constructor by stored ones."""
+        """Replace the shards that the constructor has created by stored ones."""
         self.created_ms, self.shards = created_ms, shards
         self._busy_status, self._busy_until, shards_from = busy
         self._shards_from = inf if shards_from is None else shards_from
@@ -115,9 +119,9 @@ class Stream:
     # --- shards
 
     def add_shards(self, planned: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
-        """Close the parents and open their children, all at the same time, and return the children.
+        """Close the parents and open their children, all at the same time. Return the children.
 
-        The first shards are as old as the stream. If they were younger, they would not be open at the stream's oldest time.
+        The first shards of a stream are as old as the stream. If they were younger, they would not be open at the stream's oldest time.
         """
         parents = {parent.id: parent for _, of_child in planned for parent in of_child}
         now = self.clock.now_ms() if parents else self.created_ms
@@ -160,7 +164,7 @@ class Stream:
         return self._open[bisect_right(self._starts, hash_key) - 1]
 
     def target_of(self, hash_key: int) -> Shard:
-        """Return the shard for a new record: that of its hash key, or with AUTO record distribution the next shard in turn."""
+        """Return the shard for a new record: the one of its hash key or, with AUTO record distribution, the shards in turn."""
         if self.distribution != "AUTO":
             return self.shard_for(hash_key)
         self._next_target += 1
@@ -209,7 +213,7 @@ class Stream:
 
 
 def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
-    """Split a shard before `new_start`.
+    """Split a shard. Its second child begins at the hash key `new_start`.
 
     Raises: InvalidArgumentException if `new_start` is outside its range, or if the shard is closed.
     """
@@ -237,7 +241,7 @@ def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
 
 
 def update_shard_count(stream: Stream, target: int) -> None:
-    """Change the shard count to uniform ranges: split at every new boundary, then merge the shards between two boundaries.
+    """Change the number of shards, with uniform hash ranges: split at every new boundary, then merge the shards between two boundaries.
 
     As in the service, a shard between two boundaries may be split or merged again at once.
 
@@ -317,7 +321,7 @@ def _past(timestamp_ms: int, now_ms: int) -> int:
 
 
 class TagSet:
-    """Owns the tags of one resource, at most 50. Keys that begin with `aws:` are reserved for the service.
+    """The tags of one resource, at most 50. Keys that begin with `aws:` are reserved for the service.
 
     Raises: the errors of `add`, for the initial tags.
     """
@@ -364,7 +368,7 @@ def _check_characters(texts: Iterable[str]) -> None:
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """One registration. Its ARN contains its creation time, so a later consumer with the same name has another ARN."""
+    """One registration of a consumer. Its ARN contains its creation time, so a later consumer with the same name has another ARN."""
 
     name: str
     arn: str
@@ -395,7 +399,7 @@ class Consumer:
 
 
 class ConsumerTable:
-    """Owns the consumers of one stream."""
+    """The consumers of one stream."""
 
     def __init__(self, stream_arn: str, clock: Clock, delay_ms: int, limit: int = CONSUMER_LIMIT) -> None:
         self._stream_arn = stream_arn
@@ -411,7 +415,7 @@ class ConsumerTable:
         return [self._consumers[name] for name in sorted(self._consumers)]
 
     def require_room(self, queue_count: int) -> None:
-        """Raise LimitExceededException if a stream has as many consumers and queues as it may have."""
+        """Raise LimitExceededException if a stream has the most consumers and queues that it may have."""
         if len(self.all()) + queue_count >= self._limit:
             raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
 
@@ -448,7 +452,7 @@ class ConsumerTable:
         consumer.gone_from_ms = self._clock.now_ms() + self._delay_ms
 
     def deregister_once(self, consumer: Consumer) -> None:
-        """Begin to remove a consumer, unless it is already being deleted."""
+        """Begin to remove a consumer. Do nothing if it is already being deleted."""
         if consumer.gone_from_ms is None:
             self.deregister(consumer)
 

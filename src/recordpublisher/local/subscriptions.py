@@ -1,4 +1,4 @@
-"""Subscriptions to shards: what each sends next, and when a newer subscription replaces an older one."""
+"""Subscriptions to shards: what each of them sends next, and when a newer subscription replaces an older one."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
 
 
 class Subscriptions:
-    """Owns the open subscriptions: one per consumer and shard. A newer one can replace it after five seconds."""
+    """The open subscriptions: one for each consumer and shard. After five seconds a newer one can replace it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_success_ms: dict[tuple[str, str], int] = {}
         self._open: dict[tuple[str, str], Subscription] = {}
-        # The order is that of opening, so that the same seed gives the same faults.
+        # In the order in which they were opened, so that the same seed gives the same faults.
         self._all: dict[Subscription, None] = {}
 
     def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
         """Add a subscription, and end the previous one of this consumer and shard.
 
-        Raises: ResourceInUseException within 5 s of the previous success.
+        Raises: ResourceInUseException if the previous one was opened less than 5 s ago.
         """
         pair = (consumer.arn, shard.id)
         now = self._clock.now_ms()
@@ -54,7 +54,7 @@ class Subscriptions:
         return subscription
 
     def take_over(self, subscription: Subscription) -> None:
-        """End a subscription as if another client had subscribed with the same consumer."""
+        """End a subscription, as if another client had subscribed with the same consumer."""
         self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
         subscription.replaced = True
 
@@ -66,14 +66,14 @@ class Subscriptions:
             del self._open[pair]
 
     def wake_all(self) -> None:
-        """Wake all subscriptions, because the time has changed, or a fault, a deletion or a deregistration was requested."""
+        """Wake all subscriptions: the time has changed, or a fault, a deletion or a deregistration must take effect."""
         for subscription in tuple(self._all):
             subscription.wake()
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A frame to send now. `last`: whether the response ends after the frame."""
+    """The next step is to send a frame now. `last`: whether the response ends after it."""
 
     frame: bytes
     last: bool = False
@@ -81,14 +81,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A state in which nothing is to be sent before `until_ms`, unless something wakes the subscription."""
+    """The next step is to wait until `until_ms`, unless something wakes the subscription."""
 
     until_ms: int
 
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """Owns the position of one SubscribeToShard call."""
+    """The state of one SubscribeToShard call: its position in the shard."""
 
     stream: Stream
     consumer: Consumer
@@ -104,11 +104,11 @@ class Subscription:
 
     @property
     def expires_ms(self) -> int:
-        """The time at which the response ends by itself (epoch ms)."""
+        """When the response ends by itself, after five minutes (epoch ms)."""
         return self.opened_ms + LIFETIME_MS
 
     def next_step(self, now_ms: int) -> Send | Wait | None:
-        """Return the next step: to send a frame or to wait; None for the regular end after five minutes."""
+        """Return the next step: to send a frame, or to wait. Return None if the five minutes are over."""
         error = self._error_frame()
         if error is not None:
             return Send(error, last=True)
@@ -139,7 +139,7 @@ class Subscription:
         return Send(self._event(found.fragments, None if at_end else continuation, behind), last=at_end)
 
     def _event(self, fragments: list[bytes], continuation: int | None, millis_behind_latest: int) -> bytes:
-        """Encode one event. A shard's last event has the children instead of a continuation."""
+        """Return one encoded event. The last event of a shard has the shard's children instead of a continuation."""
         if continuation is None:
             tail = b'null,"ChildShards":%b' % msgspec.json.encode(self.shard.describe_children())
         else:
@@ -153,5 +153,5 @@ class Subscription:
 
 
 def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:
-    """Return how far a read is from the tip (ms): 0 only if no record is left unread."""
+    """Return how far a read is behind the tip (ms). It is 0 only if no record is left unread."""
     return 0 if unread_arrival_ms is None else max(1, now_ms - unread_arrival_ms)

@@ -1,4 +1,4 @@
-"""InFlight holds the records that a job has received from a queue and not yet acknowledged or released. Only it settles records."""
+"""InFlight keeps the records that a job has received from a queue, until they are acknowledged or released. Only it makes these calls."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from ..publishers.shard_metrics import ShardMetrics
 
 log = logging.getLogger("recordpublisher.queue")
 LINGER_SECONDS = 0.02
-"""How long finished records are collected before they are acknowledged."""
+"""For how long finished records are collected before one call acknowledges them (seconds)."""
 REMEMBERED = 20_000
-"""How many handled records are remembered, so that duplicates are recognised; about 4 MB."""
+"""How many handled records are remembered, so that duplicates are recognised. They take about 4 MB."""
 MOST_HANDLED = 10 * REMEMBERED
-"""Most handled records whose acknowledgement has not succeeded: one commit can finish this many."""
+"""The most handled records that are remembered before their acknowledgement has succeeded. One commit can finish this many."""
 COUNTED = (TransientError, RetriesExhaustedError)
-"""Our errors after which the job continues: records that could not be acknowledged are received again."""
+"""Errors after which the job continues, because records that could not be acknowledged are received again."""
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class InFlight:
-    """Owns the open, finished and released deliveries, and the numbers of the records that were handled last.
+    """Keeps the received records: open, finished or given up, and the numbers of the records that were handled last.
 
-    A record is open until all of its parts are finished. If it is received again while it is open, it only gets a new receipt. If it
-    was handled, and its acknowledgement has not succeeded, it is acknowledged when it is received again, and never passed on.
+    A record is open until all of its parts are finished. If it is received again while it is open, only its receipt is replaced. If it was
+    handled and its acknowledgement has not succeeded, it is acknowledged when it is received again, and never passed on.
 
-    Raises: PluginError if the source's visibility is not a valid number of seconds.
+    Raises: PluginError if the source's `visibility_seconds` is not a valid number.
     """
 
     def __init__(self, source: QueueSource, clock: Clock, *, drops_duplicates: bool) -> None:
@@ -55,18 +55,20 @@ class InFlight:
         self._done: dict[str, Delivery] = {}
         self._given_up: list[Delivery] = []
         self._handled: dict[str, None] = {}
-        """Numbers of records that were handled and whose acknowledgement has not succeeded. The oldest are forgotten."""
+        """Numbers of records that were handled and whose acknowledgement has not succeeded. If there are too many, the oldest are
+        forgotten.
+        """
         self._acknowledged: dict[str, None] = {}
-        """Numbers of records whose acknowledgement has succeeded. The oldest are forgotten."""
+        """Numbers of records whose acknowledgement has succeeded. If there are too many, the oldest are forgotten."""
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self.on_closed: Callable[[], None] = lambda: None
         """Called when a record is no longer open."""
 
-    # --- what becomes of a record ---
+    # --- what happens to a record ---
 
     def take(self, records: Sequence[UserRecord], metrics: ShardMetrics) -> list[UserRecord]:
-        """Take over received records, without their data. Return the records that must be passed on.
+        """Keep received records as open, without their data. Return the records that must be passed on to the sink.
 
         Raises: PluginError if two different records have the same numbers.
         """
@@ -82,13 +84,13 @@ class InFlight:
                         f"{type(self._source).__name__}.receive returned different records with the numbers {key}: give the parts of a "
                         "record sub_sequence_number 0, 1 and so on"
                     )
-                passed_on[key] = record  # only once, even if it was received twice
+                passed_on[key] = record  # Passed on only once, even if it was received twice.
         for number, parts in Counter(number for number, _ in passed_on).items():
             self._open[number].parts = parts
         return list(passed_on.values())
 
     def _take(self, record: UserRecord, metrics: ShardMetrics, visible_at: float) -> bool:
-        """Take over one record. Return whether it must be passed on."""
+        """Keep one received record as open. Return whether it must be passed on to the sink."""
         number = record.sequence_number
         kept = msgspec.structs.replace(record, data=b"")
         is_handled, is_acknowledged = number in self._handled, number in self._acknowledged
@@ -107,7 +109,7 @@ class InFlight:
         return True
 
     def finish(self, numbers: Iterable[str]) -> None:
-        """Count these records, or parts of them, as finished: they are safe or will never be needed."""
+        """Count these records, or parts of them, as finished: they are stored, or will never be needed."""
         for number in numbers:
             delivery = self._open.get(number)
             if delivery is None:
@@ -120,48 +122,54 @@ class InFlight:
                 self._given_up.append(delivery)
             else:
                 self._done[number] = delivery
-                # Remembered before the call, because the record may be received again during it.
+                # Remembered before the call that acknowledges it, because the record may be received again during that call.
                 self._remember(number, is_acknowledged=False)
             self._wake.set()
 
     def gave(self, numbers: Iterable[str]) -> None:
-        """Record that these parts were given to a sink that reports each part when it is finished, even after the end of the run."""
+        """Note that these parts were given to a sink that reports each part when it is finished, even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
     def took_back(self, numbers: Iterable[str]) -> None:
-        """Record that the write of these parts to the sink has failed, so that the sink will not report them."""
+        """Note that the write of these parts to the sink has failed, so that the sink will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)
 
     def told(self, number: str) -> None:
-        """Finish one part of the record with this number, because the sink has reported the part as handled."""
+        """Count one part of the record with this number as finished, because the sink has reported it."""
         if (delivery := self._open.get(number)) is not None:
             delivery.with_sink = max(0, delivery.with_sink - 1)
             self.finish((number,))
 
     def told_all(self) -> None:
-        """Expect no more reports, because the sink has been flushed to the end. It has dropped the parts that are still open."""
+        """Expect no more reports, because the sink was flushed to the end. It has dropped the parts that are still open."""
         for delivery in self._open.values():
             delivery.with_sink = 0
 
     def give_up(self, numbers: Sequence[str]) -> None:
-        """Mark these parts as given up: they will not be handled here. Release their records once no other part of them is open."""
+        """Mark these parts as given up, because they will not be handled here. Their records are released when no other part of them is
+        open.
+        """
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.is_given_up = True
         self.finish(numbers)
 
     def are_held(self, numbers: Iterable[str]) -> bool:
-        """Return whether no other process can have received any of these records since, for example during a suspension."""
+        """Return whether this process still holds all of these records. After a suspension, for example, another process may have
+        received one.
+        """
         now = self._clock.boottime()
         found = map(self._open.get, numbers)
         return all(delivery is not None and now < delivery.visible_at for delivery in found)
 
     def oldest_arrivals(self) -> dict[int, float]:
-        """Return the arrival of the oldest open record (epoch seconds) of each receiver that has one, by the `id` of its metrics."""
+        """Return, for each receiver with open records, when the oldest of them arrived (epoch seconds). The keys are the `id` of the
+        receivers' metrics.
+        """
         oldest: dict[int, float] = {}
         for each in self._open.values():
             key = id(each.metrics)
@@ -186,7 +194,8 @@ class InFlight:
 
     @asynccontextmanager
     async def settling(self, start_task: StartTask) -> AsyncIterator[None]:
-        """Acknowledge and prolong while the block runs, then acknowledge finished records and release the rest.
+        """Acknowledge finished records and prolong open ones while the `async with` block runs. At its end acknowledge what is finished,
+        and release the rest.
 
         Raises: an error of `acknowledge` or `prolong` that ends the job.
         """
@@ -204,13 +213,18 @@ class InFlight:
                 if not delivery.with_sink:
                     self._close(number)
                     continue
-                # Later reports of the sink concern this receipt. The record stays open, so that it is not passed on again before.
+                # Reports of the sink that come later are about this receipt. The record stays open, so that it is not passed on again until
+                # the sink has reported.
                 delivery.is_given_up |= delivery.with_sink < delivery.parts
                 delivery.parts, delivery.visible_at = delivery.with_sink, inf
             try:
                 await self._call("release", left)
             except RecordPublisherError as error:
-                log.warning("%d records are visible again only after their time: %s", len(left), error)
+                log.warning(
+                    "%d records could not be released, so they are visible again only after their time: %s",
+                    len(left),
+                    error,
+                )
         for task in tasks:
             task.result()
 
@@ -242,14 +256,15 @@ class InFlight:
                     delivery.visible_at = max(delivery.visible_at, now + self._visibility)
 
     async def _call(self, name: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Settle records by the source's method `name`. Return the deliveries that were settled.
+        """Make the call `name` of the source (acknowledge, prolong or release) for these records. Return those for which it succeeded.
 
-        The others are counted. Raises: a RecordPublisherError that is not one of `COUNTED`.
+        The others are counted as failed. Raises: a RecordPublisherError that is not one of `COUNTED`.
         """
         if not deliveries:
             return []
         try:
-            # After this time the call is of no use. A `prolong` that hangs leaves time for another one.
+            # After this time the call is useless, because the records are visible again. A `prolong` that hangs leaves time for another
+            # one.
             async with asyncio.timeout(self._visibility / (4 if name == "prolong" else 1)):
                 with PluginCall(self._source, name, note="", is_watched=False):
                     failed = await getattr(self._source, name)([each.record for each in deliveries]) or ()
@@ -257,7 +272,7 @@ class InFlight:
             if isinstance(error, RecordPublisherError) and not isinstance(error, COUNTED):
                 raise
             reason = describe_error(error)
-            log.warning("cannot %s %d records, which come again: %s", name, len(deliveries), reason)
+            log.warning("cannot %s %d records, so they are received again: %s", name, len(deliveries), reason)
             failed = {each.number for each in deliveries}
         for delivery in deliveries:
             delivery.metrics.add("failed_acknowledgements", delivery.number in failed)
@@ -267,7 +282,8 @@ class InFlight:
 class Delivery(msgspec.Struct, eq=False):
     """The newest receipt of a record, and how many of its parts are not finished.
 
-    Other processes may receive the record from `visible_at` on (boottime, because the queue does not wait for a machine that sleeps).
+    `visible_at`: the time from which other processes may receive the record (boottime,
+    because the queue does not wait for a machine that sleeps).
     """
 
     record: UserRecord
@@ -275,9 +291,11 @@ class Delivery(msgspec.Struct, eq=False):
     parts: int
     visible_at: float
     is_given_up: bool = False
-    """Whether some part will not be handled here. When no part is left, the record is released, and not acknowledged."""
+    """Whether a part of the record will not be handled here. When no part is open any longer, the record is released, and not
+    acknowledged.
+    """
     with_sink: int = 0
-    """Number of its parts that were given to a sink that reports when each is done."""
+    """Number of its parts that were given to a sink that reports when each is finished."""
 
     @property
     def number(self) -> str:

@@ -1,4 +1,6 @@
-"""QueueJob reads a queue into a sink, and acknowledges each record when it is safe. It is for queues what ShardFetcher is for shards."""
+"""QueueJob reads a queue into a sink, and acknowledges each record when the sink has stored it. It is for queues what ShardFetcher is
+for shards.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +53,19 @@ from .view import QueueAlarms, QueueView
 
 log = logging.getLogger("recordpublisher.queue")
 FLUSH_INTERVAL_MS = 1_000
-"""Time between two flushes, if the sink has no interval of its own."""
+"""Time between two flushes (ms), if the sink has no interval of its own."""
 READY_CHECK_SECONDS = 0.02
 MOST_OPEN, MOST_OPEN_UNTIL_FLUSH, MOST_OPEN_UNTIL_COMMIT = 100, 1_000, 10_000
-"""Most unacknowledged records of one receiver. At this number the receiver waits for a flush, which is made at once.
+"""The most records of one receiver that are not acknowledged. At this number the receiver waits for a flush, which is made at once.
 
-The numbers are for a sink that reports when each record is done, for a sink that is flushed each second, and for a sink that commits
-less often.
+The first number is for a sink that reports when each record is finished, the second for a sink that is flushed each second, and the third
+for a sink that commits less often.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """Typed properties of a queue job. Times are in ms."""
+    """The settings of a queue job, with their types. Times are in ms."""
 
     most_bytes: int = of_property(WORKER_BYTES)
     on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
@@ -85,7 +87,7 @@ class QueueSettings:
 
 
 class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that a queue job is built from, as in `FetcherDependencies`."""
+    """The parts from which a queue job is built. They are described in `FetcherDependencies`."""
 
     source: QueueSource
     stream: str
@@ -100,14 +102,15 @@ class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueJob:
-    """Owns the runs, and the tasks of each run:
+    """A job that reads a queue. In a run these tasks work together:
 
-    1. Each receiver receives, makes values and queues them (`receivers.py`).
+    1. Each receiver receives records, makes their values and queues them (`receivers.py`).
     2. One writer passes them to the sink.
-    3. One scheduler flushes the sink, after which the written records are finished. A sink with `tells_done` reports them itself.
+    3. One scheduler flushes the sink. After a flush the written records are finished. A sink with `tells_done` reports each finished record
+       itself.
     4. Finished records are acknowledged, and open ones are prolonged (`in_flight.py`).
 
-    Raises: PluginError if the source's visibility is not a valid number of seconds.
+    Raises: PluginError if the source's `visibility_seconds` is not a valid number.
     """
 
     def __init__(self, parts: QueueJobParts) -> None:
@@ -179,17 +182,17 @@ class QueueJob:
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
-            "the job reads a queue of %s, with %d receivers at most",
+            "the job reads a queue of %s, with at most %d receivers",
             parts.stream,
             most,
         )
 
     async def run(self) -> BoundedResult:
-        """Run until stop() or an error."""
+        """Run until `stop` is called or an error occurs."""
         return await self.run_bounded(Bounds())
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
-        """Run until a bound is reached. This can be called again. Raises: ConfigurationError if a bound needs order."""
+        """Run until a bound is reached. This can be called again. Raises: ConfigurationError if a bound needs the order of records."""
         if bounds.until_event_time is not None or bounds.shard_limits:
             words = "a queue keeps no order in time; use max_time, max_records or stop_at_tip"
             raise ConfigurationError("until_event_time", repr(bounds.until_event_time), reason=words)
@@ -198,7 +201,8 @@ class QueueJob:
         try:
             async with self._in_flight.settling(self._completion.start_task):
                 reason, hung = await self._run(bounds)
-                # The last flush. When the block ends, the records that it makes safe are acknowledged, and the rest are released.
+                # This is the last flush. At the end of the block, the records that it has stored are acknowledged, and the other ones are
+                # released.
                 await self._flush_last(reason, hung)
         finally:
             self._receivers.end_run()
@@ -213,7 +217,7 @@ class QueueJob:
         return {"shards": {}}
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink. Afterwards everything written is durable, and finished."""
+        """Flush the sink. After that, everything that was written is durable and counts as finished."""
         await self._flush()
         return self.snapshot()
 
@@ -234,11 +238,11 @@ class QueueJob:
         return self._view.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
-        """Return None, because a queue does not tell its retention."""
+        """Return None, because a queue does not report its retention."""
         return None
 
     def progress(self) -> WorkerProgress:
-        """Return the values of a progress line."""
+        """Return the figures of a progress line."""
         return self._view.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
@@ -264,7 +268,9 @@ class QueueJob:
         return []
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, in plain words; empty while it receives and its flushes succeed. This needs no call."""
+        """Return why the job is not ready, as sentences for people; an empty list while it receives and its flushes succeed. No call is
+        needed for this.
+        """
         return self._view.reasons_not_ready()
 
     async def wait_ready(self) -> None:
@@ -277,7 +283,8 @@ class QueueJob:
     # --- a run ---
 
     async def _run(self, bounds: Bounds) -> tuple[EndReason, Unfinished | None]:
-        """Start the tasks of the run, wait for its end, and end them. Return the reason, and what a flush that was cut off was waiting for.
+        """Start the tasks of the run, wait for its end, and end them. Return the reason, and the records for which an interrupted flush
+        was waiting.
 
         Raises: the error that ended the run.
         """
@@ -299,15 +306,19 @@ class QueueJob:
             self._receivers.stop()
             self._flushes.stop()
             for task in (*others, *receiving):
-                task.cancel()  # once: a second cancellation would cut off the release of what a receive brings
-            # A write is never cut off. A flush is cut off only if a call of user code hangs, but not because this task is cancelled.
+                # Cancelled only once, because a second cancellation would interrupt the release of the records that a receive brings.
+                task.cancel()
+            # A write is never interrupted. A flush is interrupted only if a call of user code hangs, but not because this task is
+            # cancelled.
             ending = asyncio.gather(self._end(others + receiving), writing, flushing, return_exceptions=True)
             hung = await asyncio.shield(self._unless_hung(_ended(flushing), reason))
             await asyncio.shield(ending)
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:
-        """Wait for cancelled tasks, but no longer than `flink.job.drain.timeout` for a source that catches its cancellation."""
+        """Wait until cancelled tasks have ended, but no longer than `flink.job.drain.timeout`, because a source may catch its
+        cancellation.
+        """
         seconds = self._settings.drain_ms / 1000
         for hung in await end_or_leave(cancelled, seconds):
             log.error(
@@ -319,7 +330,7 @@ class QueueJob:
             )
 
     async def _end_at_tip(self, receiving: Collection[asyncio.Task[None]]) -> None:
-        """End a run to the tip when all receivers have ended. They end by themselves only if the queue is empty, in such a run."""
+        """End a run with `stop_at_tip` when all receivers have ended. In such a run they end by themselves when the queue is empty."""
         await asyncio.wait(receiving)
         if all(not task.cancelled() and task.exception() is None for task in receiving):
             self._completion.complete(EndReason.TIP)
@@ -327,7 +338,7 @@ class QueueJob:
     # --- flushes ---
 
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
-        """Flush the sink and acknowledge the written records.
+        """Flush the sink, and acknowledge the written records.
 
         No record is written during the flush, so all written ones are safe afterwards. `may_be_partial`, `stopped` and `is_last`
         are fields of the sink's `Checkpoint`. Raises: the error of an earlier call of the sink, which may have lost records with it.
@@ -340,9 +351,10 @@ class QueueJob:
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:
-        """Flush, and keep retrying for `store_outages` if the sink's target is unavailable: a restart would receive every record again.
+        """Flush. If the sink's target is unavailable, try again for `store_outages`, because after a restart every record would be
+        received again.
 
-        If a sink reports finished records, the flush does not wait for all of them, because a slow handler would hold up all records.
+        If a sink reports finished records, the flush does not wait for all of them, because a slow handler would delay all records.
         """
         await wait_for_store(partial(self._flush, may_be_partial=self._sink.tells_done), self._settings.store_outages)
 
@@ -351,15 +363,15 @@ class QueueJob:
             self._flushes.request()
 
     async def _flush_last(self, reason: EndReason, hung: Unfinished | None) -> None:
-        """Flush everything. After a stop the sink drops the records that it has not begun, which are then released.
+        """Flush everything at the end. After a stop the sink drops the records that it has not begun, which are then released.
 
-        After a stop or `max_time`, the wait for a call of user code has a limit. Calls that already hung (`hung`) are not waited
-        for again.
+        After a stop or `max_time`, the wait for a call of user code is limited. If calls already hung before (`hung`), there is no further
+        wait.
         """
         stopped = [each.shard.key for each in self._receivers] if reason is EndReason.STOPPED else ()
         flush = partial(self._flush, stopped=stopped, is_last=True)
         if hung is not None and not self._sink.tells_done:
-            return  # none of its records is known to be finished, so all are received again
+            return  # It is not known that any of its records is finished, so all of them are received again.
         hung = await self._unless_hung(wait_for_store(flush, self._settings.store_outages), reason)
         if hung is None:
             self._in_flight.told_all()
@@ -369,13 +381,14 @@ class QueueJob:
     async def _unless_hung(self, ending: Coroutine[Any, Any, None], reason: EndReason | None) -> Unfinished | None:
         """Await `ending`.
 
-        After a stop or `max_time`, cut it off if a call of user code hangs, and return what the sink reports of the call.
+        After a stop or `max_time`, cancel it if a call of user code hangs, and return what the sink reports of the call.
         """
         seconds = self._settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
         hung = await cancel_if_hung(ending, self._sink.unfinished, lambda: self._times.running_ms, seconds, self._clock)
         if hung is not None:
             log.error(
-                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s; its record comes again",
+                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s. Its "
+                "record is received again",
                 seconds,
                 hung.reason,
             )
@@ -383,7 +396,7 @@ class QueueJob:
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    """Wait until a task has ended. If this is cancelled, cancel the task, and wait for its end."""
+    """Wait until a task has ended. If this wait is cancelled, cancel the task, and wait for its end."""
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
@@ -393,7 +406,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
-    """Return the receivers of this process. Other processes that receive from the queue have their own."""
+    """Return the receivers of this process. Other processes that receive from the same queue have their own."""
     receivers = []
     for number in range(max(parts.source.most_receivers, 1)):
         shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()

@@ -1,4 +1,4 @@
-"""Receivers decide how many of them call, and take a record from its receipt to the sink."""
+"""Receivers decides how many receivers call, and takes each record from its receipt to the sink."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from .in_flight import InFlight
 
 log = logging.getLogger("recordpublisher.queue")
 EMPTY_SECONDS = 0.1
-"""Time between two receives of a source that reports at once that it is empty."""
+"""Time between two receives (seconds), if the source returns at once when its queue is empty."""
 FULL_RECEIVES = 10
-"""After this many full receives in a row, which the sink took, one more receiver calls."""
+"""After this many full receives in a row, all of them written, one more receiver calls."""
 
 
 class Receivers:
     """Owns the receivers, their queued records, and the turns of the calls of the sink.
 
-    One receiver calls at first. After ten full receives in a row that the sink took, one more calls, so that a slow sink does not
-    get more than it can handle. After an empty receive, one receiver fewer calls.
+    At first one receiver calls. After ten full receives in a row that were written, one more calls, so that a slow sink does not get more
+    than it can handle. After an empty receive, one receiver fewer calls.
 
-    - `most_open`: the number of unacknowledged records at which a receiver waits.
-    - `most_bytes`: the bytes of all receivers together, received and not written, at which they wait.
+    - `most_open`: the number of records that are not acknowledged, at which a receiver waits.
+    - `most_bytes`: the bytes of all receivers together that were received and not written, at which they wait.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Receivers:
 
     @property
     def wanted(self) -> int:
-        """How many receivers call."""
+        """How many receivers should call now."""
         return self._wanted
 
     def start_run(self, bounds: Bounds) -> None:
@@ -119,7 +119,7 @@ class Receivers:
         self._wake_writer.set()
 
     def stop(self) -> None:
-        """Return from `write_all` after the current write."""
+        """Make `write_all` return after the current write."""
         self._is_stopping = True
         self._wake_writer.set()
 
@@ -136,25 +136,25 @@ class Receivers:
     async def receive_all(self, receiver: Receiver) -> None:
         """Receive until cancelled, or with `stop_at_tip` until the queue is empty."""
         while await self._wait_for_turn(receiver):
-            # 1. Receive. If the call is cancelled, the source releases the records that it brings.
+            # 1. Receive. If this is cancelled, the source releases the records that the call brings.
             began = self._clock.monotonic()
             records = await self._receive(receiver)
-            # 2. Take the records over before anything can fail. From here on they are acknowledged, or released at the end.
+            # 2. Keep the records before anything can fail. From here on each is acknowledged, or released at the end.
             passed_on = self._in_flight.take(records, receiver.metrics)
             count, size = self._measure(receiver, records)
-            # 3. Make their values, and have each part written.
+            # 3. Make their values, and wait until each part was written.
             await self._pass_on(receiver, passed_on)
-            # A source that never waits leaves the event loop to others here. If it is empty, it also leaves the processor idle.
+            # If the source never waits, other tasks run here. If its queue is empty too, the pause also keeps the CPU idle.
             is_idle = not records and self._clock.monotonic() - began < EMPTY_SECONDS
             await asyncio.sleep(EMPTY_SECONDS if is_idle else 0)
-            # 4. Bound the number of open records. Only afterwards the receive counts for a back-log.
+            # 4. Limit the number of open records. Only after that does the receive count as full.
             while receiver.metrics.unacknowledged >= self._most_open:
                 self._request_flush()
                 await self._wait_for_change()
             self._count(receiver, count, size)
 
     async def _wait_for_turn(self, receiver: Receiver) -> bool:
-        """Wait until the receiver may call. Return False if it has reached the end of a run to the tip."""
+        """Wait until the receiver may call. Return False if a run with `stop_at_tip` has reached its end."""
         while True:
             is_wanted = receiver.index < self._wanted
             if self._bounds.stop_at_tip and (receiver.is_at_tip or (self._has_seen_tip and not is_wanted)):
@@ -166,7 +166,8 @@ class Receivers:
     async def _receive(self, receiver: Receiver) -> Sequence[UserRecord]:
         receiver.receiving_since_ms = self._clock.now_ms()
         try:
-            with PluginCall(self._source, "receive", is_watched=False):  # It may wait long for records.
+            # The call is not watched, because it may wait long for records.
+            with PluginCall(self._source, "receive", is_watched=False):
                 records = await self._source.receive(receiver.metrics)
         finally:
             receiver.receiving_since_ms = None
@@ -177,7 +178,7 @@ class Receivers:
         return records
 
     def _measure(self, receiver: Receiver, records: Sequence[UserRecord]) -> tuple[int, int]:
-        """Count a receive, and return its number of records and bytes. The receiver is as far behind as its oldest record is old.
+        """Count a receive. Return its number of records and bytes. The receiver is as far behind as its oldest record is old.
 
         Raises: PluginError if an arrival is not a valid time.
         """
@@ -206,7 +207,7 @@ class Receivers:
         skipped = Counter(batch.sequence_numbers)
         await receiver.decorator.prepare(batch)
         parts = receiver.decorator.parts(batch)
-        del batch, records  # so that written records are freed while the next part waits
+        del batch, records  # Written records must be freed while the next part waits.
         while (part := next(parts, None)) is not None:
             skipped.subtract(part.sequence_numbers)
             skipped.subtract([poisoned.record.sequence_number for poisoned in part.poisoned])
@@ -222,7 +223,9 @@ class Receivers:
         self._notify()
 
     def _count(self, receiver: Receiver, count: int, size: int) -> None:
-        """Count a receive of `count` records and `size` bytes for a back-log. Called when there is room for the next records."""
+        """Count a receive of `count` records and `size` bytes, to find out whether many records are waiting. Called when there is room
+        for the next records.
+        """
         is_full = count >= self._source.full_receive or size >= self._source.full_bytes
         self._full_receives = self._full_receives + 1 if is_full else 0
         if self._full_receives == FULL_RECEIVES:
@@ -289,7 +292,7 @@ class Receivers:
         numbers = [*batch.sequence_numbers, *undeserialized]
         if not self._in_flight.are_held(numbers):
             log.warning(
-                "%d records of %s were visible again before they were written: dropped",
+                "%d records of %s were visible to others again before they were written, so they are dropped here",
                 len(numbers),
                 receiver.shard.key,
             )
@@ -317,25 +320,25 @@ class Receivers:
 
 
 class Receiver(msgspec.Struct, eq=False):
-    """One receiver, which has at most one call, and the records of that call. Sinks and metrics know it as a shard."""
+    """One receiver, which makes one call at a time, and the records of that call. For sinks and metrics it is a shard."""
 
     index: int
     shard: Shard
     decorator: BatchDecorator
     metrics: ShardMetrics
     records: int = 0
-    """Number of written records. `payload_bytes` is their size."""
+    """Number of records that were written. `payload_bytes` is their size."""
     payload_bytes: int = 0
     queued: RecordBatch | None = None
     """The batch that the sink gets next from this receiver."""
     held_bytes: int = 0
-    """Bytes held by the receive that is being written."""
+    """Bytes of memory held by the records of the receive that is being written."""
     receiving_since_ms: int | None = None
-    """Since when its call has been running, including retries."""
+    """Since when its call has been running, including retries (epoch ms)."""
     is_at_tip: bool = False
     last_read_ms: int | None = None
     last_record_ms: int | None = None
-    """When it last received a record."""
+    """When it last received a record (epoch ms)."""
     last_write_ms: int | None = None
     waits_since: float | None = None
     """Since when `queued` has been waiting or being written (monotonic seconds)."""

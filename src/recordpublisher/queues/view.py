@@ -1,4 +1,4 @@
-"""Metrics, progress, readiness and alarms of a queue job. A receiver takes the place of a shard in other jobs."""
+"""Metrics, progress, readiness and alarms of a queue job. Where other jobs have a shard, it has a receiver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger("recordpublisher.alarm")
 
 
 class QueueAlarms:
-    """Raises alarms for a call of the sink that does not return, and for receivers whose records are not written."""
+    """Raises alarms if a call of the sink does not return, or if a receiver's records are not written."""
 
     def __init__(
         self, receivers: Receivers, sink: Sink, clock: Clock, interval_ms: int, listener: AlarmListener | None
@@ -47,7 +47,7 @@ class QueueAlarms:
         self.active = ActiveAlarms(interval_ms, listener)
 
     async def run(self) -> None:
-        """Check until cancelled. A failed check changes nothing and never ends the job."""
+        """Run the checks until cancelled. If a check fails, the error is logged, and the job continues."""
         while self._interval_ms >= 0:
             await asyncio.sleep(self._pause)
             try:
@@ -80,7 +80,7 @@ class QueueAlarms:
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """The parts of a queue job from which metrics, progress and readiness are read."""
+    """The parts of a queue job from which metrics, progress and readiness are computed."""
 
     receivers: Receivers
     in_flight: InFlight
@@ -93,7 +93,7 @@ class QueueView(msgspec.Struct, frozen=True):
     dead_letters: DeadLetterHandler
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics under the same names as for shards. A metric that a queue does not have is 0 or null."""
+        """Return the metrics, with the names that they have for shards. A metric that a queue does not have is 0 or null."""
         unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
         shards = {each.shard.key: self._metrics_of(each, unfinished, oldest) for each in self.receivers}
         worker = {metric.name: _nothing(metric) for metric in WORKER_METRICS} | {
@@ -114,7 +114,7 @@ class QueueView(msgspec.Struct, frozen=True):
         return {"worker": worker, "shards": shards}
 
     def progress(self) -> WorkerProgress:
-        """Return the values of a progress line."""
+        """Return the figures of a progress line."""
         unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
         unread = [(age_ms, each) for each in self.receivers if (age_ms := self._unread_ms(each)) is not None]
         longest_ms, failed = max(unread, key=lambda one: one[0], default=(None, None))
@@ -137,7 +137,7 @@ class QueueView(msgspec.Struct, frozen=True):
         )
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, as for shards: because of the run, the flushes, the sink, or the receives."""
+        """Return why the job is not ready, as sentences for people: because of the run, the flushes, the sink, or the receives."""
         now_ms = self.clock.now_ms()
         reasons = reasons_not_ready(self.completion, (), self.flushes, self.alarms.active, now_ms)
         return [*reasons, *self._why_nothing_is_received(now_ms)] if self.completion.is_running else reasons
@@ -147,7 +147,7 @@ class QueueView(msgspec.Struct, frozen=True):
         return self.completion.is_running and any(each.last_read_ms is not None for each in self.receivers)
 
     def _why_nothing_is_received(self, now_ms: int) -> list[str]:
-        """Return a reason if no receive has succeeded lately. A receiver that waits for the sink says nothing about the service."""
+        """Return a reason if no receive has succeeded lately, else an empty list. A receiver that waits for the sink does not count."""
         calling = [each for each in self.receivers if each.receiving_since_ms is not None]
         for each in calling:
             limit_ms = READ_LIMIT_MS if each.metrics.last_failure is None else FAILED_READ_LIMIT_MS
@@ -186,12 +186,12 @@ class QueueView(msgspec.Struct, frozen=True):
         }
 
     def _behind_ms(self, receiver: Receiver) -> int:
-        """Return the age (ms) of the oldest record of the last receive, which grows until the next one; 0 after an empty one."""
+        """Return the age of the oldest record of the last receive (ms), which grows until the next one; 0 after an empty receive."""
         last, now_ms = receiver.metrics.millis_behind_latest, self.clock.now_ms()
         if last < 0 or receiver.last_read_ms is None:
             return last
         if receiver.index >= self.receivers.wanted and receiver.receiving_since_ms is None:
-            return 0  # The receiver rests, because another one has found the queue empty.
+            return 0  # This receiver does not call, because another one has found the queue empty.
         age_ms = max(0, now_ms - receiver.last_read_ms)
         is_cut_off = receiver.metrics.last_failure is not None
         if receiver.receiving_since_ms is not None:
@@ -199,14 +199,14 @@ class QueueView(msgspec.Struct, frozen=True):
         return last + age_ms if last > 0 or is_cut_off else last
 
     def _lag_ms(self, receiver: Receiver, oldest: Mapping[int, float]) -> int | None:
-        """Return the age (ms) of the oldest unfinished record, or None before the first receive."""
+        """Return the age of the receiver's oldest unfinished record (ms), or None before its first receive."""
         ages = [behind] if (behind := self._behind_ms(receiver)) >= 0 else []
         if (arrival := oldest.get(id(receiver.metrics))) is not None:
             ages.append(self.clock.now_ms() - round(arrival * 1000))
         return max(0, *ages) if ages else None
 
     def _unread_ms(self, receiver: Receiver) -> int | None:
-        """Return how long (ms) a receiver has had no answer, or None if it has one or waits for the job itself."""
+        """Return how long a receiver has had no answer (ms). Return None if it has one, or if it waits for something in this job."""
         if receiver.receiving_since_ms is None:
             return None
         age_ms = max(0, self.clock.now_ms() - receiver.receiving_since_ms)
@@ -217,7 +217,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
 
 def _nothing(metric: Metric[Any]) -> Any:
-    """Return the value of a metric that a queue does not have."""
+    """Return the value of a metric that a queue does not have: null or 0."""
     if metric.type is MetricType.FLAG:
         return False
     is_unknown = metric.type in (MetricType.TEXT, MetricType.HISTOGRAM) or (
@@ -227,6 +227,6 @@ def _nothing(metric: Metric[Any]) -> Any:
 
 
 _READ_FIELDS = {camel_case(each.name): each.name for each in fields(ShardMetrics) if each.metadata}
-"""The field of each metric that the receive counts."""
+"""For each metric that is counted at a receive, its field in `ShardMetrics`."""
 _UNKNOWN = ("ms", "epoch ms", "files", "bytes", "worker", "workers")
-"""Units of gauges that are null."""
+"""The units of gauges whose value is null, because a queue does not have them."""

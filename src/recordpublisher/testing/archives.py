@@ -1,4 +1,4 @@
-"""archive_of plays archived records against a job: records that a test makes, or a folder that was copied from production."""
+"""archive_of lets a job read archived records: records that a test makes, or a folder that was copied from production."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def archive_of(
 ) -> Iterator[dict[str, str]]:
     """Return the properties with which a job reads an archive, from its first record to its end, without a network.
 
-    The job reads as fast as it handles the records, shard by shard, parents before children. Event times and watermarks follow from the
-    records. On virtual time (`run_virtual`), pauses, timeouts and retries of the job take no time.
+    The job reads as fast as it handles the records, shard by shard, parents before children. Event times and watermarks are computed from
+    the records. On virtual time (`run_virtual`), pauses, timeouts and retries of the job take no time.
 
     - `source`: the folder of an archive that `flink.sink.archive` wrote, or some of its files, with its folder `_recordpublisher`. Or
-      records (made by `record`), payloads (bytes, text), or values, in the order of each shard. Payloads and values get their place
-      (1, 2, 3 and so on) as sequence number. Records are written into a temporary folder, which is deleted when the block ends.
+      records (made by `record`), payloads (bytes, text), or values, in the order of each shard. The sequence numbers of payloads and values
+      are 1, 2, 3 and so on. Records are written into a temporary folder, which is deleted when the `with` block ends.
     - `shards`: the shards with their parents, if it matters. Shards of records that are not among them have no parents.
 
     Raises: StateError if the records of a shard are not in the order of their numbers; TypeError if a value cannot be written as JSON.
@@ -41,7 +41,7 @@ def archive_of(
         return
     records = [as_record(item, number) for number, item in enumerate(source, 1)]
     with tempfile.TemporaryDirectory(prefix="recordpublisher-archive-") as folder:
-        # In a thread, because the caller may run in an event loop, or on virtual time.
+        # Done in a thread, because the caller may run in an event loop, or on virtual time.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(lambda: asyncio.run(_write(folder, records, shards))).result()
         yield _properties(folder)
@@ -57,7 +57,7 @@ def _properties(folder: str) -> dict[str, str]:
 
 
 async def _write(folder: str, records: Sequence[Record[Any]], shards: Sequence[Shard]) -> None:
-    """Write the records as a job does that archives them: each shard is listed, read from its beginning to its end, and committed."""
+    """Write the records as a job writes an archive: each shard is listed, read from its beginning to its end, and committed."""
     from recordpublisher import JsonlSink  # Imported here because few tests need an archive.
 
     by_shard: dict[str, list[Record[Any]]] = {shard.key: [] for shard in shards}

@@ -20,7 +20,7 @@ RACES = 3
 
 @dataclass(frozen=True, slots=True)
 class ConditionalStoreCase:
-    """An empty location of a store. Each call of `open` makes a new store of it, as independent processes would."""
+    """An empty location of a store. Each call of `open` makes another store for it, as independent processes would."""
 
     open: Callable[[], ConditionalStore]
 

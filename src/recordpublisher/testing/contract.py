@@ -1,4 +1,4 @@
-"""The common parts of the contracts: a case for each test, an event loop of its own, a deadline."""
+"""The common parts of all contracts: a case for each test, an event loop of its own, and a deadline."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Case = TypeVar("Case")
 
 
 class Contract(ABC, Generic[Case]):
-    """Tests of one port. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
+    """The tests of one kind of plugin. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
 
     deadline = 10.0
-    """The most seconds that opening the case, the test itself, and closing the case may take, each. Default: 10; 60 for a queue.
+    """The most seconds for each of three steps: opening the case, the test itself, and closing the case. Default: 10; 60 for a queue.
 
-    The time is that of the event loop. A call that blocks the loop for as long also fails the test.
+    The time is the event loop's. A call that blocks the loop for this time also fails the test.
     """
 
     @abstractmethod
     def open_case(self) -> AbstractAsyncContextManager[Case]:
-        """Return a fresh case for one test; leaving it closes everything that it opened."""
+        """Return a fresh case for one test, as an async context manager, which closes everything that it has opened."""
 
     def execute(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a test's coroutine on a loop of its own."""
@@ -37,7 +37,7 @@ class Contract(ABC, Generic[Case]):
 
 
 EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
-"""The years 2000 and 2100. Seconds that are read as ms, or ms as seconds, are outside of them."""
+"""The years 2000 and 2100 (epoch ms). Seconds that are read as ms, and ms that are read as seconds, are outside of them."""
 
 
 def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
@@ -50,23 +50,25 @@ def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
 
 Test = Callable[[Any, Case], Coroutine[Any, Any, None]]
 GRACE_SECONDS = 1.0
-"""Time that a cancelled task of a test gets to end."""
+"""The time in which a cancelled task of a test must end (seconds)."""
 
 
 def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
-    """Return a method that pytest runs without a plugin, made from a test that is a coroutine function of a case."""
+    """Return a method that pytest runs, made from a test, which is a coroutine function with a case as its argument."""
 
     def run(self: Contract[Case]) -> None:
         self.execute(_CaseRun(self, test).run())
 
-    vars(update_wrapper(run, test)).pop("__wrapped__")  # Without this, pytest takes the case for a fixture.
+    # Without this, pytest would take the argument `case` for a fixture.
+    vars(update_wrapper(run, test)).pop("__wrapped__")
     return run
 
 
 class _CaseRun(Generic[Case]):
     """One run of a test: opens the case, tests it, and closes it, each within the contract's deadline.
 
-    All three run in one task of their own, because code that catches CancelledError would also catch a cancellation by a timeout.
+    All three run in one task of their own. If they ran in the caller's task, code that catches CancelledError would also catch the
+    cancellation by a timeout.
     """
 
     def __init__(self, contract: Contract[Case], test: Test[Case]) -> None:
@@ -79,7 +81,7 @@ class _CaseRun(Generic[Case]):
         hung = ""
         with _BlockedLoop(self._contract.deadline) as blocked:
             testing = asyncio.create_task(self._run_steps())
-            # Otherwise Python would also log the error of a step, if the test fails for the deadline or a blocked loop.
+            # The error is retrieved, because Python would log it too if the test fails for its deadline or for a blocked loop.
             testing.add_done_callback(lambda task: task.cancelled() or task.exception())
             try:
                 while not testing.done() and (left := self._seconds_left()) > 0:
@@ -112,27 +114,31 @@ class _CaseRun(Generic[Case]):
         self._step, self._began = step, asyncio.get_running_loop().time()
 
     def _seconds_left(self) -> float:
-        if not self._step:  # the task has not begun
+        if not self._step:  # The task has not begun.
             return self._contract.deadline
         return self._began + self._contract.deadline - asyncio.get_running_loop().time()
 
     def _tasks_of_test(self, testing: asyncio.Task[None]) -> list[asyncio.Task[Any]]:
-        """Return the test's task and those that it has started. Tasks of the case itself, such as a server's, end with the case."""
+        """Return the test's task, and the tasks that it has started. Tasks of the case itself, such as a server's, are left out, because
+        they end with the case.
+        """
         started = asyncio.all_tasks() - self._before if self._before else set()
         return [testing, *(started - {testing})]
 
 
 class _BlockedLoop:
-    """Raises AssertionError in a call that blocks the event loop for `seconds`, at the line where it is.
+    """Raises AssertionError in a call that blocks the event loop for `seconds`, at the line at which the call is.
 
-    A thread watches whether the loop still runs its timers, and interrupts the loop's thread by a signal. It can do so only in the main
+    A thread watches whether the loop still runs its timers, and interrupts the loop's thread by a signal. This works only in the main
     thread of a system that has signals, which is where pytest runs tests. Elsewhere nothing is watched.
 
-    - `fault`: what blocked the loop. The code that was interrupted may have caught the error.
+    - `fault`: the error, which is kept because the code that was interrupted may have caught it.
     """
 
     CHECKS = 10
-    """The loop is blocked if it has run no timer before this number of checks. A process that the system stops makes no checks."""
+    """The loop counts as blocked if it has run no timer during this number of checks. A process that the system has stopped makes no
+    checks.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -174,7 +180,7 @@ class _BlockedLoop:
                 signal.pthread_kill(self._thread, signal.SIGALRM)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Raise the error in the call that blocks. Another SIGALRM, such as that of pytest-timeout, goes to the handler of before."""
+        """Raise the error in the call that blocks. If SIGALRM has another cause, such as pytest-timeout, call the previous handler."""
         if self._is_blocked:
             self._is_blocked = False
             self.fault = (

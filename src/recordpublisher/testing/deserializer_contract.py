@@ -21,10 +21,10 @@ from .records import batch_of
 
 @dataclass(frozen=True, slots=True)
 class DeserializerCase:
-    """A deserializer with payloads, and what it makes of them.
+    """A deserializer, payloads, and the values that it must return for them.
 
     - `expected`: the value of each payload, of two payloads or more.
-    - `bad`: payloads of which it makes no value.
+    - `bad`: payloads that have no value.
     """
 
     deserializer: Deserializer[Any]
@@ -32,7 +32,7 @@ class DeserializerCase:
     bad: Sequence[bytes] = ()
 
     async def values(self, *payloads: bytes) -> list[Any]:
-        """Return the values of a batch with these payloads. Raises: AssertionError if they are not one for each record."""
+        """Return the values of a batch with these payloads. Raises: AssertionError if there is not one value for each record."""
         batch = replace(batch_of(*payloads), decoded=None, event_times=None, watermarks=None)
         if isinstance(self.deserializer, PreparedDeserializer):
             await self.deserializer.prepare(batch)
@@ -48,17 +48,17 @@ class DeserializerCase:
 
 
 class DeserializerContract(Contract[DeserializerCase]):
-    """The tests. Implement `open_case`."""
+    """The tests of a deserializer. Implement `open_case`."""
 
     @on_case
     async def test_a_batch_gives_one_value_for_each_record(self, case: DeserializerCase) -> None:
-        """The values are in the order of the records."""
+        """Check that a batch gives one value for each record, in the order of the records."""
         assert len(case.expected) > 1, "the case needs two payloads or more"
         assert await case.values(*case.expected) == list(case.expected.values())
 
     @on_case
     async def test_records_may_be_deserialised_again_and_alone(self, case: DeserializerCase) -> None:
-        """If a batch fails, the job calls `values` for each of its records alone. A value depends on nothing but its record."""
+        """Check that a value depends on nothing but its record. If a batch fails, the job calls `values` for each of its records alone."""
         for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)
             assert values == [value, value], (
@@ -67,7 +67,9 @@ class DeserializerContract(Contract[DeserializerCase]):
 
     @on_case
     async def test_a_bad_record_raises_for_itself_alone(self, case: DeserializerCase) -> None:
-        """Any exception will do. The records next to the bad one, and later batches, still have their values."""
+        """Check that a bad record raises an error, which may be any exception. Records next to it, and later batches, still have their
+        values.
+        """
         for bad in case.bad:
             assert await _raises(case, bad), f"the payload {bad!r:.100} has a value: a bad record must raise an error"
             assert await _raises(case, *case.expected, bad), (

@@ -40,14 +40,16 @@ from ..publishers.shards import OldestRecord, Shard
 from .contract import GRACE_SECONDS, Contract, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
-"""Steps of the loop after which a run is cancelled, to interrupt it at different places."""
+"""After how many steps of the event loop a run is cancelled, so that it is interrupted at different places."""
 MAX_EMPTY_RUNS = 100
-"""The most runs in a row that may end INCOMPLETE without a batch, and the most batches in a row without a record within a second."""
+"""The most runs in a row that may end INCOMPLETE without a batch; also the most batches in a row without a record within a second."""
 MAX_STEP_SECONDS = 0.1
-"""How long a run may block the loop at a time. A busy machine may stop a process for longer, but not in each of `TIMED_RUNS`."""
+"""The longest time for which a run may block the event loop at once (seconds). A busy machine may stop a process for longer, but not in
+each of `TIMED_RUNS`.
+"""
 TIMED_RUNS = 3
 OPEN_SECONDS, READ_SHARDS = 1.0, 3
-"""How long a shard that is listed as open is read (seconds), and how many of these shards are read."""
+"""How long a shard that is listed as open is read (seconds), and how many such shards are read."""
 CANCEL_SECONDS = 5.0
 """How long a run may take to end after it was cancelled."""
 SWALLOWED = "`run` swallowed an error of the consumer: let errors of the consumer pass"
@@ -56,7 +58,7 @@ SWALLOWED_CANCELLATION = "`run` swallowed its cancellation and called the consum
 
 @dataclass(frozen=True, slots=True)
 class PublisherCase:
-    """A shard that has ended and needs several batches, with its payloads in order."""
+    """A shard that has ended and has more than one batch of records, with its payloads in order."""
 
     factory: RecordPublisherFactory
     shard: Shard
@@ -77,7 +79,7 @@ class PublisherContract(Contract[PublisherCase]):
     """
 
     def is_of_source(self, task: asyncio.Task[Any]) -> bool:
-        """Return whether a task belongs to a server that `open_case` runs, and not to the publisher."""
+        """Return whether a task belongs to a server that `open_case` has started, and not to the publisher."""
         return False
 
     @on_case
@@ -96,7 +98,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_batches_come_in_shard_order_and_end_in_complete(self, case: PublisherCase) -> None:
-        """Check that every record of this shard is delivered once, in order, and that each batch has the position after it."""
+        """Check that every record of the shard is delivered once, in order, and that each batch has the position after it."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         _check_payloads(consumer.payloads, case.payloads)
@@ -136,7 +138,7 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_records_have_their_time_of_arrival(self, case: PublisherCase) -> None:
         """Check that `arrival` is in seconds and `arrival_millis` in ms.
 
-        A time from 2000 to 2100 cannot be in the wrong unit.
+        In the wrong unit, a time would not be from 2000 to 2100.
         """
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
@@ -144,7 +146,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_only_the_last_batch_is_at_the_tip(self, case: PublisherCase) -> None:
-        """Check that only the last batch is 0 ms behind, because a run with `stop_at_tip` ends at such a batch."""
+        """Check that only the last batch is 0 ms behind the tip, because a run with `stop_at_tip` ends at such a batch."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         read = 0
@@ -175,13 +177,14 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """Check that a start by a time leaves out earlier arrivals. A job starts at LATEST by default, which becomes a time.
+        """Check that a start at a time leaves out earlier arrivals. This matters because a job starts at LATEST by default, which
+        becomes a time.
 
         A publisher that ignores the time would read all stored records.
         """
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
-        # Rounded to microseconds, which the time of a file has. Further digits would be errors of floating-point numbers.
+        # Rounded to microseconds, the resolution of a file's time. Further digits would be errors of floating-point numbers.
         arrivals = [round(1000 * record.arrival, 3) for batch in whole.batches for record in batch.records]
         for time_ms in sorted({*map(floor, arrivals), ceil(max(arrivals)) + 1}):
             first = next((place for place, arrival in enumerate(arrivals) if arrival >= time_ms), len(arrivals))
@@ -190,9 +193,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
-        """Check that LATEST is after the last record, so that a shard that has ended gives no record."""
+        """Check that LATEST is after the last record, so that a shard that has ended returns no record."""
         if await _read_from(case, StartingPosition.latest()):
-            await asyncio.sleep(1.1)  # LATEST may become a time of the service, which has whole seconds.
+            await asyncio.sleep(1.1)  # LATEST may become a time of the service, in whole seconds.
             read = len(await _read_from(case, StartingPosition.latest()))
             assert not read, (
                 f"a start at LATEST gave {read} records that were stored before it: it reads what comes from now on"
@@ -200,7 +203,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_reads_are_counted(self, case: PublisherCase) -> None:
-        """Check that the publisher counts its reads, because metrics, progress and limits of bytes show these counts."""
+        """Check that the publisher counts its reads, because metrics, progress and limits of bytes need these counts."""
         consumer, metrics = RecordingConsumer(), ShardMetrics()
         await _run_to_end(await case.publisher(metrics=metrics), consumer)
         counted = metrics.number_of_deaggregated_records
@@ -215,7 +218,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_loop_is_not_blocked(self, case: PublisherCase) -> None:
-        """Check that code that waits or computes for long runs in a thread, because shards share one event loop."""
+        """Check that a run does not block the event loop, which all shards share. Code that waits or computes for long must run in a
+        thread.
+        """
         longest = []
         for _ in range(TIMED_RUNS):
             steps = _Steps()
@@ -232,9 +237,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self, case: PublisherCase) -> None:
-        """Check that a run that is cancelled anywhere ends at once, and leaves no task.
+        """Check that a run that is cancelled at any place ends at once, and leaves no task.
 
-        The next run loses and repeats nothing.
+        The next run must neither lose nor repeat a record.
         """
         publisher, consumer = await case.publisher(), SlowConsumer()
         before = asyncio.all_tasks()
@@ -259,9 +264,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_observers_see_every_batch_and_the_end(self, case: PublisherCase) -> None:
-        """Check that observers see every batch and the end.
+        """Check that observers see every batch and the end of the shard.
 
-        `run_observed`, which the fetcher calls, attaches them (`subscribe` of the FLIP).
+        `run_observed`, which the fetcher calls, adds them to the run (`subscribe` of the FLIP).
         """
         from reactivex import Observer
 
@@ -302,9 +307,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_shard_that_is_listed_as_open_does_not_end(self, case: PublisherCase) -> None:
-        """Check that a shard that is listed as open does not end, because a shard whose run ends in COMPLETE is never read again.
+        """Check that a shard that is listed as open does not end. If its run ends in COMPLETE, the shard is never read again.
 
-        The case's shard is read, and for a second each of some open shards.
+        The case's shard is read, and some open shards for a second each.
         """
         listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None or case.factory.ends_open_shards:
@@ -328,7 +333,7 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_shards_that_the_stream_no_longer_lists_are_closed(self, case: PublisherCase) -> None:
         """Check that shards which the stream no longer lists are closed.
 
-        They join a complete listing, and a job would wait for a shard that is not closed.
+        They are added to a complete listing, and a job would wait for a shard that is not closed.
         """
         stream = case.shard.stream
         listed = await shards_listed_by(case.factory, stream, None) or [case.shard]
@@ -343,8 +348,8 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_the_oldest_record_is_not_behind_the_first_one(self, case: PublisherCase) -> None:
         """Check that the oldest record and the oldest arrival time are not after the first record.
 
-        A job finds lost records by the oldest record that a shard still has, and by the oldest arrival time that the stream
-        retains.
+        From these a job finds out whether records are lost: from the oldest record that a shard still has, and from the oldest arrival time
+        that the stream retains.
         """
         oldest = await case.factory.oldest_record(case.shard)
         retained_ms = await case.factory.oldest_retained_ms(case.shard.stream)
@@ -366,9 +371,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
-        """Check that the publisher reads everything whatever `set_seen` tells it, because here no record is lost.
+        """Check that the publisher reads everything, whichever time `set_seen` sets, because here no record is lost.
 
-        With `set_seen`, the fetcher tells a publisher until when no record was lost.
+        The fetcher calls `set_seen` with the time until which no record was lost.
         """
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
@@ -452,9 +457,10 @@ async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedCons
 
 
 class _WatchedConsumer:
-    """Passes batches on to a consumer, and owns what the calls of the publisher have shown.
+    """Passes batches on to a consumer, and checks how the publisher calls it.
 
-    - `fault`: the first rule that the publisher broke, in words. A publisher that catches every error cannot hide it.
+    - `fault`: the first rule that the publisher broke, in words. It is kept here, so that a publisher that catches every error cannot hide
+      it.
     - `is_cancelled`: whether the run was cancelled, so that no further call may come.
     - `is_closed`: whether the test is over. Further calls do not return, so that a run that still exists does nothing.
     """
@@ -482,14 +488,16 @@ class _WatchedConsumer:
         return self._waiting
 
     async def _refuse(self, error: BaseException, fault: str) -> SequenceNumber | None:
-        """Report the fault, and raise the error after a pause, which lets the test end if the publisher catches it again and again."""
+        """Keep the fault, and raise the error after a pause, so that the test can end if the publisher catches the error again and
+        again.
+        """
         if not self.is_closed:
             self.report(fault)
         await asyncio.sleep(GRACE_SECONDS)
         raise error
 
     def report(self, fault: str) -> str:
-        """Keep the first broken rule, from any thread. Return its words."""
+        """Keep a broken rule if it is the first one. May be called in any thread. Return its words."""
 
         def keep() -> None:
             if not self.fault.done():
@@ -499,12 +507,12 @@ class _WatchedConsumer:
         return fault
 
     def check_last_call(self) -> None:
-        """Check that the last call was awaited, and that its error was raised. Raises: AssertionError if one of these is not so."""
+        """Check that the last call was awaited, and that its error was not caught. Raises: AssertionError if either is not so."""
         if self._has_failed:
             raise AssertionError(self.report(SWALLOWED))
         state = inspect.CORO_CLOSED if self._waiting is None else inspect.getcoroutinestate(self._waiting)
         if state == inspect.CORO_CREATED and self._waiting is not None:
-            self._waiting.close()  # Closed so that Python does not warn as well.
+            self._waiting.close()  # Closed, because Python would also warn of a coroutine that never ran.
             raise AssertionError(self.report("`run` does not await the consumer: write `await consumer(batch)`"))
         if state != inspect.CORO_CLOSED:
             raise AssertionError(
@@ -524,7 +532,8 @@ class _WatchedConsumer:
             f"the publisher gave {repr_of(batch)}: a consumer takes a RecordBatch"
         )
         try:
-            check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys.
+            # The keys are checked by `test_batches_come_in_shard_order...`.
+            check_types("the publisher", batch, keyless=True)
             if len(batch):
                 check_arrivals("the publisher", batch)
         except PluginError as error:
@@ -552,7 +561,7 @@ async def _check_everything_is_delivered(case: PublisherCase, consumer: Recordin
 
 
 def _check_payloads(given: Sequence[bytes], expected: Sequence[bytes], when: str = "") -> None:
-    """Check that the records came once and in order. Raises: AssertionError, which names the first wrong record."""
+    """Check that each record came once, and in order. Raises: AssertionError, which names the first wrong record."""
     same = next((place for place, pair in enumerate(zip(given, expected, strict=False)) if pair[0] != pair[1]), None)
     if same is not None:
         raise AssertionError(
@@ -594,12 +603,12 @@ class _Steps:
             error = None
             try:
                 yield waits_for
-            except BaseException as thrown:  # A CancelledError belongs to the coroutine, so it is passed on.
+            except BaseException as thrown:  # A CancelledError is meant for the coroutine, so it is passed on.
                 error = thrown
 
 
 class RecordingConsumer:
-    """Takes every batch completely. Owns the batches and the payloads that it took."""
+    """Accepts every batch completely. Keeps the batches and the payloads."""
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
@@ -607,13 +616,13 @@ class RecordingConsumer:
         self._taken: set[SequenceNumber] = set()
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Take the complete batch."""
+        """Accept the complete batch."""
         return self.take(batch, len(batch))
 
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
-        """Take the first `count` records. Return the position after them.
+        """Accept the first `count` records. Return the position after them.
 
-        Raises: AssertionError if there is no such position, or it was returned before.
+        Raises: AssertionError if there is no such position, or if it was returned before.
         """
         self.batches.append(batch)
         self.payloads += batch.data[:count]
@@ -635,22 +644,22 @@ class RecordingConsumer:
 
 
 class HalfConsumer(RecordingConsumer):
-    """Takes only the first half of each batch."""
+    """Accepts only the first half of each batch."""
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Take the first half of the batch."""
+        """Accept the first half of the batch."""
         return self.take(batch, (len(batch) + 1) // 2)
 
 
 class RefusingConsumer(RecordingConsumer):
-    """Returns None for the first batch with records, as if it had taken nothing."""
+    """Returns None for the first batch with records, as if it had accepted nothing."""
 
     def __init__(self) -> None:
         super().__init__()
         self._has_refused = False
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Refuse the first batch, take the others."""
+        """Refuse the first batch, accept the others."""
         if len(batch) and not self._has_refused:
             self._has_refused = True
             return None
@@ -658,20 +667,20 @@ class RefusingConsumer(RecordingConsumer):
 
 
 class SlowConsumer(RecordingConsumer):
-    """Takes `seconds` for each batch."""
+    """Needs `seconds` for each batch."""
 
     def __init__(self, seconds: float = 0.01) -> None:
         super().__init__()
         self._seconds = seconds
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Take the batch slowly."""
+        """Accept the batch after a wait."""
         await asyncio.sleep(self._seconds)
         return self.take(batch, len(batch))
 
 
 class BrokenConsumer:
-    """Fails on every batch."""
+    """Raises an error for every batch."""
 
     class Error(Exception):
         """The error of a BrokenConsumer."""

@@ -24,15 +24,16 @@ from ..publishers.shards import Shard
 from .contract import Contract, Test, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (1, 3, 8, 21)
-"""Numbers of steps. With these a record is received five times at most, so by default no queue makes it a dead letter."""
+"""After how many steps of the event loop a receive is cancelled. Each record is then received five times at most, so that by default no
+queue makes it a dead letter.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSourceCase:
-    """A queue that has only these payloads, all different, enough for several receives. No process has received them.
+    """A queue that has only these payloads, all of them different, and enough for several receives. No process has received them yet.
 
-    `start` makes a source, as each process has one. Its `visibility_seconds` must exceed four times the duration of an empty
-    receive.
+    `start` makes a source, as each process does. Its `visibility_seconds` must be more than four times the duration of an empty receive.
     """
 
     start: Callable[[], QueueSource]
@@ -40,14 +41,16 @@ class QueueSourceCase:
 
 
 class _Process:
-    """A process with one receiver."""
+    """A process of the test, with one receiver."""
 
     def __init__(self, source: QueueSource) -> None:
         self.source = source
         self.receives: list[Sequence[UserRecord]] = []
 
     async def take(self, steps: int | None = None) -> list[UserRecord]:
-        """Receive until the result is empty, or for `steps` steps of the loop. Return the records, as the job keeps them."""
+        """Receive until the result is empty, or for `steps` steps of the event loop. Return the records without their data, as the job
+        keeps them.
+        """
         taken = list[UserRecord]()
 
         async def receive() -> None:
@@ -69,7 +72,7 @@ class _Process:
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """A queue with two processes that read it."""
+    """A queue, and two processes that read it."""
 
     first: _Process
     second: _Process
@@ -78,7 +81,7 @@ class _Queue:
 
 
 def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
-    """Return a method for pytest, made from a test that is a coroutine function of two processes."""
+    """Return a method that pytest runs, made from a test, which is a coroutine function with a queue as its argument."""
 
     @wraps(test)
     async def with_processes(contract: QueueSourceContract, case: QueueSourceCase) -> None:
@@ -101,11 +104,13 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     Override `execute` to run them on virtual time (`run_virtual`).
     """
 
-    deadline = 60.0  # the tests wait until records that were not acknowledged come again
+    deadline = 60.0  # The tests wait until records that were not acknowledged are delivered again.
 
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
-        """Check that each record has a number of its own, and its time of arrival, and that an empty receive means that none is left."""
+        """Check that each record has a number of its own and its time of arrival, and that an empty receive means that no record is
+        left.
+        """
         assert queue.visibility > 0, "the source must set `visibility_seconds`"
         records = await queue.first.take()
         receives = queue.first.receives
@@ -119,7 +124,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
         """Check that acknowledged records are not delivered again.
 
-        The records are acknowledged twice here, because it must not be an error that a record no longer exists.
+        They are acknowledged twice, because it must not be an error if a record no longer exists.
         """
         records = await queue.first.take()
         for _ in range(2):
@@ -138,7 +143,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_released_comes_again_at_once(self, queue: _Queue) -> None:
-        """Check that only released records are delivered again, and that their newest delivery acknowledges them."""
+        """Check that only released records are delivered again, and that the receipt of the newest delivery acknowledges them."""
         records = await queue.first.take()
         await queue.first.source.release(records[:3])
         again = await queue.second.take()

@@ -1,4 +1,4 @@
-"""record and batch_of make records and batches as handlers and sinks get them, in one line of a test."""
+"""record and batch_of make records and batches for tests, as handlers and sinks receive them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def record(
     arrival: datetime | int = EPOCH_MS,
     event_time: datetime | int | None = None,
 ) -> Record[Any]:
-    """Return a record as a handler gets it.
+    """Return a record as a handler receives it.
 
-    - `data`: the payload, text as UTF-8. A dict or a list is the value, and its JSON the payload. If it is None, the payload is `value` as
-      JSON, or empty without a value.
-    - `value`: the value that the deserialiser would return. If it is None, the value is the payload itself.
+    - `data`: the payload; text becomes UTF-8. If it is a dict or a list, it is the value, and the payload is its JSON. If it is None, the
+      payload is `value` as JSON, or empty without a value.
+    - `value`: the value that the deserializer would return. If it is None, the value is the payload itself.
     - `key`: the partition key.
     - `stream`: the stream's name.
     - `shard_id`: the shard's id.
@@ -45,7 +45,7 @@ def record(
     - `arrival`: when the service accepted the record, as epoch ms or as a datetime with a zone.
     - `event_time`: the event time in the same form. If it is None, it is `arrival`.
 
-    Raises: TypeError if `data` is of another type, or if a value cannot be written as JSON; ConfigurationError if a datetime has no zone.
+    Raises: TypeError if `data` has another type, or if a value cannot be written as JSON; ConfigurationError if a datetime has no zone.
     """
     if isinstance(data, dict | list):
         value, data = data if value is None else value, msgspec.json.encode(data)
@@ -73,12 +73,12 @@ def record(
 def batch_of(
     *items: Any, stream: str = STREAM, shard_id: str = SHARD_ID, behind_ms: int | None = 0
 ) -> RecordBatch[Any]:
-    """Return a batch of one shard as a sink gets it.
+    """Return a batch of one shard as a sink receives it.
 
-    - `items`: records (made by `record`), payloads (bytes, text), or values. Payloads and values get their place (1, 2, 3 and so on) as
-      sequence number.
-    - `stream`: the stream's name, even for the records that are given.
-    - `shard_id`: the shard's id, even for the records that are given.
+    - `items`: records (made by `record`), payloads (bytes, text), or values. The sequence numbers of payloads and values are 1, 2, 3 and so
+      on.
+    - `stream`: the stream's name, which also replaces the stream of given records.
+    - `shard_id`: the shard's id, which also replaces the shard of given records.
     - `behind_ms`: how far the read was behind the shard's tip (ms), or None if that is not known.
 
     Raises: TypeError if a value cannot be written as JSON.
@@ -99,7 +99,7 @@ def batch_of(
 
 
 def as_record(item: Any, number: int) -> Record[Any]:
-    """Return the item if it is a record, else a record of the payload or value, with this sequence number."""
+    """Return the item if it is a record. Otherwise return a record of the payload or value, with this sequence number."""
     if isinstance(item, Record):
         return item
     if isinstance(item, bytes | str):
@@ -108,7 +108,7 @@ def as_record(item: Any, number: int) -> Record[Any]:
 
 
 def as_user_record(of: Record[Any]) -> UserRecord:
-    """Return the record as a publisher gives it to a job."""
+    """Return the record in the form in which a publisher passes it to a job."""
     return UserRecord(
         of.data,
         of.sequence_number,

@@ -43,10 +43,10 @@ class SinkCase:
     """An empty target, with functions to write to it and to read it.
 
     - `start`: makes a sink that writes to the target, as each start of a job does.
-    - `written`: reads the payloads that are in the target, the payloads of one shard in their order. The contract
-      writes payloads such as `b"7"`.
-    - `state_store`: needed for a sink that commits and has no entries with its rows.
-    - `value_of`: makes the value of a payload, for a sink that needs values of a deserializer. If it is None, the value is the payload.
+    - `written`: returns the payloads that are in the target, those of one shard in their order. The contract writes payloads such as
+      `b"7"`.
+    - `state_store`: the store of positions, for a sink that commits and has no store of its own next to its rows.
+    - `value_of`: returns the value of a payload, for a sink that needs values of a deserializer. If it is None, the value is the payload.
     """
 
     start: Callable[[], Sink]
@@ -55,13 +55,15 @@ class SinkCase:
     value_of: Callable[[bytes], object] | None = None
 
     def batch(self, shard_id: str, *numbers: int) -> RecordBatch:
-        """Return records of one partition key, with the number as payload and as sequence number, and with values."""
+        """Return records of one partition key. Their numbers are their payloads and sequence numbers, and they have values."""
         batch = batch_of(shard_id, *numbers)
         return batch if self.value_of is None else replace(batch, decoded=list(map(self.value_of, batch.data)))
 
 
 class SinkContract(Contract[SinkCase]):
-    """The tests of any sink. Implement `open_case`. A sink whose `open` returns stored state is tested for exactly once, with fencing."""
+    """The tests of any sink. Implement `open_case`. If the sink's `open` returns stored state, its exactly-once writes and its fencing
+    are tested too.
+    """
 
     @on_case
     async def test_what_was_flushed_is_in_the_target(self, case: SinkCase) -> None:
@@ -80,7 +82,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_what_doctor_asks_changes_nothing(self, case: SinkCase) -> None:
-        """Check that `doctor` changes nothing.
+        """Check that `recordpublisher doctor` changes nothing.
 
         The test calls `checks` and `check_values` of a second sink, which is not opened, while the sink of a job is running.
         """
@@ -99,7 +101,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_checkpoints_without_records_succeed(self, case: SinkCase) -> None:
-        """Check that checkpoints without records succeed. A job makes them before its first record, and while no record arrives."""
+        """Check that checkpoints without records succeed: a job takes them before its first record, and while no record arrives."""
         sink = await _opened(case)
         for _ in range(2):
             await sink.flush(checkpoint_at(0))
@@ -117,7 +119,7 @@ class SinkContract(Contract[SinkCase]):
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
         """Check that flushed records are still there after a restart.
 
-        If `open` returns state, it is that of the checkpoint, and the target has no later record.
+        If `open` returns state, it must be the state of the last checkpoint, and the target must have no later record.
         """
         sink = await _opened(case)
         await sink.write(case.batch("a", 1, 2))
@@ -136,7 +138,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_replaced_start_cannot_store(self, case: SinkCase) -> None:
-        """Check that a sink with stored state refuses a start that was replaced, with a FencedError, and stores nothing of it."""
+        """Check that a sink with stored state raises FencedError in a start that was replaced, and stores nothing of it."""
         sleeper = await _opened(case)
         await sleeper.flush(checkpoint_at(0))
         successor = case.start()
@@ -154,7 +156,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """Check that no flushed record is lost with a shard that a group moves, and that other shards are still written."""
+        """Check that no flushed record is lost if a group moves a shard away, and that records of other shards are still written."""
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(case.batch("a", 1))
@@ -168,7 +170,9 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_revoked_shard_may_come_back(self, case: SinkCase) -> None:
-        """Check that records that were written and not flushed are not missing after they were written again."""
+        """Check that records of a shard that was moved away before they were flushed are stored after the shard has come back and they
+        were written again.
+        """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
         await sink.write(case.batch("a", 1, 2))
@@ -181,9 +185,9 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
-        """Check that the sink confirms none of the entries from before a shard came back.
+        """Check that a partial checkpoint confirms no position from before a shard was moved away and came back.
 
-        In the end it confirms the newest one, or `has_given_up`.
+        In the end the sink confirms the newest position, or `has_given_up` returns True.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -194,7 +198,9 @@ class SinkContract(Contract[SinkCase]):
         last = replace(checkpoint_at(5), may_be_partial=True)
         await sink.write(case.batch("a", 4, 5))
         confirmed = _entry_of(await sink.flush(last), last)
-        assert confirmed in (None, _entry_of(None, last)), "the shard was away since"
+        assert confirmed in (None, _entry_of(None, last)), (
+            "`flush` returned a position from before the shard was moved away"
+        )
         for _ in range(MAX_FLUSHES):
             confirmed = _entry_of(await sink.flush(replace(last, stopped=("orders/a",))), last)
             if confirmed == _entry_of(None, last) or sink.has_given_up("orders/a"):
@@ -203,7 +209,9 @@ class SinkContract(Contract[SinkCase]):
         if confirmed == _entry_of(None, last):
             assert {b"4", b"5"} <= set(await case.written())
         else:
-            assert sink.has_given_up("orders/a"), "a shard must be given up in the end"
+            assert sink.has_given_up("orders/a"), (
+                "`flush` must return the newest position of a stopped shard in the end, or `has_given_up` True"
+            )
         await sink.close()
 
     @on_case
@@ -222,7 +230,7 @@ class SinkContract(Contract[SinkCase]):
 
 
 def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
-    """Return records of one partition key, with the number as payload and as sequence number."""
+    """Return records of one partition key. Their numbers are their payloads and sequence numbers."""
     records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
     position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
     return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
@@ -245,7 +253,9 @@ async def _opened(case: SinkCase) -> Sink:
 
 
 def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] | None:
-    """Return the entry of the shard that a flush has confirmed. A sink that returns nothing confirms the checkpoint that it was given."""
+    """Return the position of the shard that a flush has confirmed. A sink that returns nothing confirms the checkpoint that it was
+    given.
+    """
     assert confirmed is None or isinstance(confirmed, Mapping), (
         f"`flush` returned {type(confirmed).__name__}: it must return None, or the state that it has stored"
     )
@@ -254,7 +264,7 @@ def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] |
 
 
 async def _close_unopened(sink: Sink) -> None:
-    """Close a sink that was not opened, as the commands do that only ask it."""
+    """Close a sink that was not opened, as commands do that only call its other methods."""
     try:
         await sink.close()
     except Exception as error:
@@ -273,7 +283,7 @@ async def _is_fenced(sink: Sink) -> bool:
 
 
 class _Process:
-    """One run of a worker: its opened sink, and its entry, which an earlier run may have left."""
+    """One run of a worker: its opened sink, and its entry (the stored document with its positions), which an earlier run may have left."""
 
     def __init__(self, case: SinkCase, life: str) -> None:
         sink = case.start()
@@ -286,7 +296,7 @@ class _Process:
         self.number = 0
 
     async def begin(self, number: int = 0) -> None:
-        """Make the calls of a start with an open sink: publish, begin, commit. The numbers of the commits follow `number`."""
+        """Make the calls of a start with an opened sink: publish, begin, commit. Its commits have higher numbers than `number`."""
         stored = await self.store.get(ENTRY)
         named = () if stored is None else PositionPart.from_bytes(stored.value, ENTRY).staged
         await self.sink.publish(named)
@@ -300,7 +310,7 @@ class _Process:
         await self.sink.write(self.case.batch(shard_id, *numbers))
 
     async def commit(self) -> None:
-        """Stage the rows, and write the entry."""
+        """Stage the rows, and commit them by writing the entry."""
         await self.commits.stage()
         await self.commits.commit(self.value, None)
 
@@ -328,11 +338,13 @@ def _ended(*lives: str) -> Callable[[str], bool]:
 
 
 class CommittingSinkContract(SinkContract):
-    """The tests of a sink that commits, in addition to those of any sink."""
+    """The tests of a sink that commits (`CommittingSink`), in addition to those of any sink."""
 
     @on_case
     async def test_rows_are_visible_when_they_are_committed_and_published(self, case: SinkCase) -> None:
-        """Check that each row is visible once, and the rows of a shard in their order. Staging alone shows nothing."""
+        """Check that each row becomes visible once, and the rows of a shard in their order, but only when they are committed and
+        published.
+        """
         process = await _start_process(case)
         await process.write("a", 1, 2)
         await process.write("b", 3)
@@ -352,7 +364,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_nothing_is_staged_of_nothing(self, case: SinkCase) -> None:
-        """Check that a checkpoint without rows commits positions alone."""
+        """Check that a checkpoint without rows stages nothing and commits only positions."""
         process = await _start_process(case)
         assert await process.sink.stage(CommitNumber(WRITER, 2**40)) is None
         await process.checkpoint()
@@ -364,7 +376,7 @@ class CommittingSinkContract(SinkContract):
     async def test_what_is_staged_is_plain_json(self, case: SinkCase) -> None:
         """Check that staged items are plain JSON.
 
-        Other processes read an entry. The content that they read must mean the same to `publish`.
+        Another process reads them from the stored entry, and must be able to publish them.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -378,9 +390,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_whoever_comes_next_publishes_what_an_entry_names(self, case: SinkCase) -> None:
-        """Check that another process publishes what an entry names.
+        """Check that another process can publish what an entry names.
 
-        The process that committed died before it published. It may also wake up later and publish the same.
+        The process that committed was killed before it published. If it was only suspended, it may publish the same items later.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -401,9 +413,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_several_commits_are_published_together(self, case: SinkCase) -> None:
-        """Check that several commits are published together, of which some may be published already.
+        """Check that several commits can be published together, even if some of them are published already.
 
-        There are several because the target was unavailable.
+        There are several if the target was unavailable for a while.
         """
         process = await _start_process(case)
         for number in (1, 2, 3):
@@ -418,9 +430,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_commit_is_repeated_as_it_is(self, case: SinkCase) -> None:
-        """Check that the second call of a commit whose answer was lost succeeds or finds its own value.
+        """Check that a commit whose answer was lost can be repeated: it succeeds, or finds its own value.
 
-        The rows are written once.
+        Its rows are written only once.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -445,7 +457,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_replaced_life_commits_nothing(self, case: SinkCase) -> None:
-        """Check that neither positions nor rows are committed if the entry has another version, or no longer exists."""
+        """Check that neither positions nor rows are committed if the entry has been replaced or deleted."""
         sleeper = await _start_process(case)
         await sleeper.write("a", 1)
         second = await _start_process(case, "second", 2**32)
@@ -464,7 +476,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_life_begins_empty(self, case: SinkCase) -> None:
-        """Check that a sink that begins again drops rows that the run before had written, or staged and not committed."""
+        """Check that `begin` drops the rows that the run before has written, or staged and not committed."""
         process = await _start_process(case)
         await process.write("a", 1)
         await process.checkpoint()
@@ -481,7 +493,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_discarding_spares_what_entries_name_and_lives_that_go_on(self, case: SinkCase) -> None:
-        """Check that rows of an ended run stay until they are published if an entry names them, and are removed otherwise."""
+        """Check that `discard` removes the rows of an ended run, but not those that an entry still names, nor those of a run that
+        continues.
+        """
         process = await _start_process(case)
         await process.write("a", 1)
         await process.commit()
@@ -508,7 +522,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_rows_of_a_revoked_shard_are_not_staged(self, case: SinkCase) -> None:
-        """Check that rows of a revoked shard are not staged, because the shard's next reader writes them."""
+        """Check that rows of a revoked shard are not staged, because the shard's next reader writes them again."""
         process = await _start_process(case)
         await process.write("a", 1)
         await process.write("b", 2)
@@ -519,9 +533,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_any_life_can_be_ended(self, case: SinkCase) -> None:
-        """Check that any run of a worker can be ended, even one that has nothing or is unknown. Other runs continue.
+        """Check that any run of a worker can be ended, even one that has staged nothing or is unknown, while other runs continue.
 
-        A job ends a run before the worker's record is sealed.
+        A job calls this before it seals the worker's record.
         """
         process = await _start_process(case)
         second = await _start_process(case, "second", 2**32)

@@ -1,4 +1,4 @@
-"""Provides an asyncio loop whose time jumps to the next timer when nothing else is ready, and a clock on it."""
+"""An asyncio loop whose time jumps to the next timer if nothing else is ready, and a clock that shows this time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class _VirtualTimeSelector(selectors.SelectSelector):
-    """Never waits. A timeout advances the loop's time instead."""
+    """Never waits. Instead of waiting for a timeout it advances the loop's time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,8 +29,8 @@ class _VirtualTimeSelector(selectors.SelectSelector):
         ready = super().select(0)
         if not ready and timeout is None:
             raise RuntimeError(
-                "deadlock on virtual time: every task waits and no timer is set "
-                "(sockets do not work here, nor threads that the job itself starts)"
+                "deadlock on virtual time: every task waits, and no timer is set. (Sockets do not work on "
+                "virtual time, nor threads that the job itself starts.)"
             )
         if not ready and timeout:
             self.time += timeout
@@ -38,7 +38,7 @@ class _VirtualTimeSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop on virtual time, starting at 0 s."""
+    """An event loop on virtual time, which starts at 0 s."""
 
     def __init__(self) -> None:
         self._time_selector = _VirtualTimeSelector()
@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments
     ) -> asyncio.Future[T]:
-        """Call the function now, in this thread, in no virtual time. So `asyncio.to_thread` works, for example to read a file."""
+        """Call the function now, in this thread, without advancing the time. So `asyncio.to_thread` works, for example to read a file."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
@@ -74,7 +74,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """Implements the Clock port on the running virtual loop. `start_ms`: the wall clock when the loop starts (epoch ms)."""
+    """The Clock of the virtual loop that is running. `start_ms`: the wall-clock time when the loop starts (epoch ms)."""
 
     def __init__(self, start_ms: int = EPOCH_MS) -> None:
         self._start_ms = start_ms
@@ -91,7 +91,7 @@ class VirtualClock:
             return 0.0
 
     def boottime(self) -> float:
-        """Return the loop's seconds, because a virtual machine does not sleep."""
+        """Return the loop's seconds: on virtual time the machine does not sleep."""
         return self.monotonic()
 
     def cpu_seconds(self) -> float:

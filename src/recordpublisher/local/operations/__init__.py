@@ -1,1 +1,1 @@
-"""The API operations of the endpoint. `OPERATIONS` of the dispatcher lists them all."""
+"""The operations of the API, as the endpoint carries them out. `OPERATIONS` of the dispatcher lists all of them."""

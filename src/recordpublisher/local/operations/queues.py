@@ -21,7 +21,7 @@ MOST_ON_A_PAGE = 100
 
 
 def create_queue(account: Account, request: requests.CreateQueue) -> object:
-    """Create a queue at a position of its stream; it is ACTIVE after the set delay."""
+    """Create a queue that begins at a position of its stream. It becomes ACTIVE after `Delays.consumer`."""
     stream = _on_demand_stream(account, request.stream_configuration_list)
     start = request.stream_configuration_list[0].starting_position
     if (start.type == "AT_TIMESTAMP") != (start.timestamp is not None):
@@ -63,7 +63,7 @@ def update_queue(account: Account, request: requests.UpdateQueue) -> object:
 
 
 def delete_queue(account: Account, request: requests.QueueRequest) -> None:
-    """Begin to delete a queue; it delivers nothing more."""
+    """Begin to delete a queue. From now on it delivers nothing."""
     queue = account.queues.find(request.queue_arn)
     if queue.busy_status != "DELETING":
         queue.set_busy("DELETING", account.clock.now_ms() + account.delays.consumer)
@@ -83,7 +83,7 @@ def receive_dead_letter_queue_records(account: Account, request: requests.Receiv
 def acknowledge_queue_records(account: Account, request: requests.ReceiptsRequest) -> object:
     """Acknowledge records, which are then no longer delivered.
 
-    A fault (`redeliver`) lets a record return although the response says that it was acknowledged.
+    The fault `redeliver` makes a queue deliver a record again, although the response says that it was acknowledged.
     """
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
@@ -114,12 +114,12 @@ def restore_dead_letter_queue_records(account: Account, request: requests.Receip
 
 
 def update_queue_records_visibility(account: Account, request: requests.VisibilityUpdate) -> object:
-    """Keep records in flight for the given time from now on. 0 makes them visible."""
+    """Hide records for the given time from now on. 0 makes them visible."""
     return _each("UpdateQueueRecordsVisibility", account, request, partial(_hide, account), dead=False)
 
 
 def update_dead_letter_queue_records_visibility(account: Account, request: requests.VisibilityUpdate) -> object:
-    """Keep dead letters in flight for the given time from now on. 0 makes them visible."""
+    """Hide dead letters for the given time from now on. 0 makes them visible."""
     return _each("UpdateDeadLetterQueueRecordsVisibility", account, request, partial(_hide, account), dead=True)
 
 
@@ -136,7 +136,7 @@ def _receive(account: Account, request: requests.ReceiveRequest, *, dead: bool) 
 
 
 def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes) -> bytes:
-    """Return a record as a queue delivers it: as the shard has it, but without its sequence number."""
+    """Return a record as a queue delivers it: as it is in the shard, but without its sequence number."""
     shard_id, counter = delivery.key
     shown = {
         "ReceiptHandle": account.tokens.seal(queue.handle_of(delivery)),
@@ -151,7 +151,7 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
 def _each(
     operation: str, account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
 ) -> dict[str, object]:
-    """Call `act` for the record of each handle. A failure for one handle does not affect the others."""
+    """Call `act` for the record of each handle. If it fails for one handle, the other handles are not affected."""
     queue = account.queues.find(request.queue_arn, refused=("DELETING",))
     successful, failed = [], []
     for entry in request.entries:
@@ -209,7 +209,7 @@ def _identity(account: Account, queue: Queue) -> dict[str, object]:
 
 
 def _on_demand_stream(account: Account, configurations: list[requests.QueueStreamConfiguration]) -> Stream:
-    """Return the only stream of a request.
+    """Return the stream of a request, which must name exactly one.
 
     Raises: InvalidArgumentException if the request names several streams, or one that is provisioned.
     """

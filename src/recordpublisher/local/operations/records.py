@@ -35,7 +35,7 @@ def put_record(account: Account, request: requests.PutRecord) -> object:
 
 
 def put_records(account: Account, request: requests.PutRecords) -> bytes:
-    """Store up to 500 records. Each record that a quota or a fault refuses gets an error entry."""
+    """Store up to 500 records. A record that a quota or a fault refuses gets an error in the result."""
     data_sizes = [_data_size(entry) for entry in request.records]
     stream = account.find_usable(request.stream_name, request.stream_arn)
     sizes = [
@@ -75,7 +75,7 @@ def get_shard_iterator(account: Account, request: GetShardIterator) -> object:
 
 
 def get_records(account: Account, request: GetRecords) -> bytes:
-    """Read from an iterator: at most 10,000 records and 10 MiB; the end of a closed shard lists its children."""
+    """Read from an iterator: at most 10,000 records and 10 MiB. At the end of a closed shard, return its children."""
     iterator = account.tokens.open(request.shard_iterator, ShardIterator)
     if iterator is None:
         raise invalid_argument("Invalid ShardIterator.")
@@ -97,12 +97,12 @@ def get_records(account: Account, request: GetRecords) -> bytes:
         tail = b'"NextShardIterator":"%b"' % _token(account, stream, shard, found.next_counter).encode()
     behind = millis_behind(found.unread_arrival_ms, now)
     if is_empty and found.unread_arrival_ms is not None:
-        behind = max(behind, 1)  # 0 would mean that there are no records.
+        behind = max(behind, 1)  # 0 would mean that no more records follow.
     return b'{"Records":[%b],"MillisBehindLatest":%d,%b}' % (b",".join(found.fragments), behind, tail)
 
 
 def subscribe_to_shard(account: Account, request: SubscribeToShard) -> Subscription:
-    """Open a subscription. Raises: the service's errors, before any event."""
+    """Open a subscription. Raises: the service's errors, before any event is sent."""
     stream = account.find_usable(arn=request.consumer_arn)
     consumer = stream.consumers.find(arn=request.consumer_arn)
     now = account.clock.now_ms()
@@ -121,7 +121,7 @@ def subscribe_to_shard(account: Account, request: SubscribeToShard) -> Subscript
 
 @lru_cache(maxsize=16_384)
 def _key_facts(partition_key: str | None) -> tuple[int, str | None, int]:
-    """Return a key's hash, its JSON text and its size in bytes. A record without a key is stored without one (AUTO record distribution)."""
+    """Return the hash of a key, its JSON text and its size in bytes. A record may have no key (AUTO record distribution)."""
     if partition_key is None:
         return 0, None, 0
     return hash_of(partition_key), msgspec.json.encode(partition_key).decode(), len(partition_key.encode())
@@ -159,9 +159,9 @@ def _member(name: str, place: int | None) -> str:
 
 
 def _check_minimum(stream: Stream, number: str | None) -> None:
-    """Raise InvalidArgumentException for a number that is not of this stream.
+    """Raise InvalidArgumentException if a sequence number does not belong to this stream.
 
-    No other check is needed, because a shard's later records have higher numbers anyway.
+    Nothing else needs a check, because later records of a shard have higher numbers anyway.
     """
     if number is not None and all(shard.log.numbers.counter(number) is None for shard in stream.shards.values()):
         raise invalid_argument(
@@ -174,12 +174,12 @@ def _target(stream: Stream, entry: requests.PutRecordsEntry) -> tuple[Shard, str
     key_hash, key_json, _ = _key_facts(entry.partition_key)
     explicit = (
         entry.explicit_hash_key if stream.distribution != "AUTO" else None
-    )  # The number is ignored with AUTO, even if it is wrong.
+    )  # With AUTO the number is ignored, even if it is wrong.
     return stream.target_of(key_hash if explicit is None else explicit_hash(explicit)), key_json
 
 
 def _error_entry(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
-    """Return the error entry of a refused record, or None if the record is to be stored."""
+    """Return the error of a record that is refused, or None if the record is to be stored."""
     code = account.faults.for_entry("PutRecords")
     if code is None and account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         code = "ProvisionedThroughputExceededException"

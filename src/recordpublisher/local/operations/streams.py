@@ -29,12 +29,12 @@ METRICS = tuple(name for name in get_args(requests.ShardMetric) if name != "ALL"
 
 
 SHARD_LIMIT = 20_000
-"""Shards of provisioned streams in the large regions ("Quotas and limits", July 2025). The limit is shown and not enforced."""
+"""The most shards of provisioned streams in the large regions ("Quotas and limits", July 2025). The limit is shown, and not enforced."""
 ON_DEMAND_STREAM_LIMIT = 50
 
 
 def create_stream(account: Account, request: requests.CreateStream) -> None:
-    """Create a stream; it is ACTIVE after the set delay."""
+    """Create a stream. It becomes ACTIVE after the delay that is set."""
     distribution, mode = request.record_distribution_strategy, request.stream_mode_details.stream_mode
     _check_distribution(request.stream_name, mode, distribution)
     tags = TagSet(request.tags)
@@ -89,12 +89,13 @@ def list_streams(account: Account, request: requests.ListStreams) -> object:
 
 
 def increase_stream_retention_period(account: Account, request: requests.ChangeRetention) -> None:
-    """Keep records longer from now on."""
+    """Keep records for a longer time from now on."""
     stream, hours = _for_retention(account, request)
     if hours < stream.retention_hours:
         raise _wrong_way(stream, hours, "shorter", "DecreaseRetentionPeriod")
     stream.require_active()
-    stream.apply_retention()  # Records that are past the shorter period must not come back.
+    # Applied before the change, because records that are past the shorter period must not appear again.
+    stream.apply_retention()
     stream.retention_hours = hours
 
 
@@ -127,7 +128,7 @@ def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
 
 
 def _for_retention(account: Account, request: requests.ChangeRetention) -> tuple[Stream, int]:
-    """Return the stream and the requested hours, after checking the service's limits."""
+    """Return the stream and the requested hours. Raises: InvalidArgumentException if they are outside the service's limits."""
     stream, hours = account.find(request.stream_name, request.stream_arn), request.retention_period_hours
     wanted = f"Requested retention period ({hours} hours) is too"
     if hours < DEFAULT_RETENTION_HOURS:
@@ -164,7 +165,7 @@ def _common(stream: Stream) -> dict[str, object]:
 
 
 class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """The request of a paged ListShards, and where its next page begins."""
+    """The request of a ListShards with several pages, and where its next page begins."""
 
     stream: str
     stream_created_ms: int
@@ -194,13 +195,13 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
 
 
 def _as_of(account: Account) -> float:
-    """Return the time whose state the listing shows (epoch ms): infinity, or an old time if a fault demands it."""
+    """Return the time whose state the listing shows (epoch ms): infinity, which means now, or an old time if a fault demands it."""
     stale = account.faults.take(FaultKind.STALE)
     return inf if stale is None else account.clock.now_ms() - stale.seconds * 1000
 
 
 def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
-    """Return the shards of the listing: all of them, unless a fault makes the listing incomplete."""
+    """Return the shards that the listing shows: all of them, unless a fault makes the listing incomplete."""
     if account.faults.take(FaultKind.INCOMPLETE) is None:
         return shards
     number = account.faults.counts[FaultKind.INCOMPLETE] - 1
@@ -213,7 +214,7 @@ def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
 
 
 def _page(account: Account, request: requests.ListShards) -> ShardPage:
-    """Return the page of the request itself, or the page that its token continues."""
+    """Return the page that a request means: the first one, or the one after the page of its token."""
     if request.next_token is None:
         stream = account.find_usable(request.stream_name, request.stream_arn)
         after = request.exclusive_start_shard_id or ""
@@ -257,7 +258,7 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
 
 
 def _named(stream: Stream, shard_id: str) -> Shard:
-    """Return the shard. The message for a missing shard differs here from the message in reads, as in the service."""
+    """Return the shard with this id. If it is missing, the message differs from the one of reads, as in the service."""
     try:
         return stream.shard(shard_id)
     except ApiError as error:
@@ -275,14 +276,14 @@ def _find_active(account: Account, request: StreamRequest) -> Stream:
 
 
 def register_stream_consumer(account: Account, request: requests.RegisterStreamConsumer) -> object:
-    """Register a consumer; it is ACTIVE after the set delay."""
+    """Register a consumer. It becomes ACTIVE after `Delays.consumer`."""
     stream = account.find_usable(arn=request.stream_arn)
     consumer = stream.consumers.register(request.consumer_name, request.tags, len(account.queues.all(stream)))
     return {"Consumer": consumer.describe(account.clock.now_ms())}
 
 
 def describe_stream_consumer(account: Account, request: requests.ConsumerRequest) -> object:
-    """Describe a consumer named by ARN, or by stream and name."""
+    """Describe a consumer, which is named by its ARN, or by its stream and name."""
     stream, consumer = find_consumer(account, request)
     described = consumer.describe(account.clock.now_ms())
     return {"ConsumerDescription": {**described, "StreamARN": stream.arn}}
@@ -297,7 +298,7 @@ def list_stream_consumers(account: Account, request: requests.ListStreamConsumer
 
 
 def deregister_stream_consumer(account: Account, request: requests.ConsumerRequest) -> None:
-    """Begin to remove a consumer; its subscriptions end at once."""
+    """Begin to remove a consumer. Its subscriptions end at once."""
     stream, consumer = find_consumer(account, request)
     stream.consumers.deregister(consumer)
     account.subscriptions.wake_all()
@@ -329,12 +330,12 @@ def stop_stream_encryption(account: Account, request: requests.ChangeEncryption)
 
 
 def enable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Add shard metrics to the settings. No metrics are collected here."""
+    """Add shard metrics to the settings. The endpoint collects no metrics."""
     return _change_monitoring(account, request, adds=True)
 
 
 def disable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Remove shard metrics from the settings."""
+    """Remove shard metrics from the settings. The endpoint collects no metrics."""
     return _change_monitoring(account, request, adds=False)
 
 
@@ -358,7 +359,7 @@ def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> 
 
 
 def check_unused(account: Account, stream: Stream) -> None:
-    """Raise ResourceInUseException if a stream has queues."""
+    """Raise ResourceInUseException if a stream still has queues."""
     if queues := account.queues.all(stream):
         raise in_use(f"Stream {stream.name} has queues: {', '.join(each.name for each in queues)}.")
 
@@ -458,7 +459,7 @@ def describe_limits(account: Account, request: Request) -> object:
 
 
 class Named(Protocol):
-    """An item of a listing, which has a name."""
+    """An item of a listing that is ordered by name."""
 
     name: str
 
@@ -467,7 +468,7 @@ T = TypeVar("T", bound=Named)
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True, tag="n"):
-    """The listing that a page belongs to, the name after which the page begins, and when the previous page was sent."""
+    """A page of a listing: the listing, the name after which the page begins, and when the previous page was sent."""
 
     listing: str
     after: str

@@ -1,1 +1,3 @@
-"""Schedules of faults and reshards that are played to a consumer, and the verdict on it afterwards. Start at schedule.py."""
+"""Schedules of faults and reshards that are played while a client reads, and a judgement of what the client has read. Start at
+schedule.py.
+"""

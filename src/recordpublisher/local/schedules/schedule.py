@@ -40,16 +40,16 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of keys. Record n has as its key the remainder of n divided by this number."""
     records_a_second: Number = 100
     seconds: Seconds = 40
-    """The time at which the producer ends."""
+    """The time at which the producer ends (seconds after the start)."""
 
     @property
     def record_count(self) -> int:
-        """Number of all records: two of each key at the start, and those put at the rate."""
+        """Number of all records: two of each key at the start, and those that are put at the rate."""
         return 2 * self.keys + int(self.seconds * self.records_a_second)
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The events of a moment: faults by rules for some seconds, a reshard, or an action of the client."""
+    """The events at one time of a schedule: faults by rules for some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None
@@ -57,11 +57,11 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the faults last."""
     reshard: Literal["split", "merge"] | None = None
     client: Literal["restart"] | None = None
-    """An action of the client: the program that runs the client kills it and starts it again."""
+    """An action of the client. For `restart`, the program that runs the client kills it and starts it again."""
 
 
 def load_schedule(name: str) -> Schedule:
-    """Return the ready schedule with this name, or the schedule in a file.
+    """Return the schedule with this name from this package, or the schedule in a file.
 
     Raises: ConfigurationError if the file cannot be read or is not a valid schedule.
     """
@@ -76,7 +76,7 @@ def load_schedule(name: str) -> Schedule:
 
 
 class Player:
-    """Plays a schedule to the client that reads from an endpoint. Owns how many records were put, and which steps are left."""
+    """Plays a schedule: puts its records into the endpoint, and does the steps when they are due."""
 
     def __init__(self, endpoint: LocalKinesis, schedule: Schedule, tell: Callable[[str], None]) -> None:
         self._endpoint = endpoint
@@ -89,7 +89,7 @@ class Player:
             endpoint.create_stream(schedule.stream, schedule.shards)
 
     async def play(self) -> None:
-        """Play the whole schedule, in the time of the event loop."""
+        """Play the whole schedule, by the time of the event loop."""
         now = asyncio.get_running_loop().time
         began = now()
         while self.advance(now() - began):  # noqa: ASYNC110 - what is due depends on the time alone
@@ -149,7 +149,9 @@ def seen_record_in(line: str, now: float) -> SeenRecord | None:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The numbers of records by verdict, and times in seconds. `recovered` is None if nothing new was read after the kill."""
+    """How many records were lost, repeated or out of order, and times in seconds. `recovered` is None if nothing new was read after the
+    kill.
+    """
 
     records: int
     lost: int
@@ -162,9 +164,9 @@ class Score:
 def score(records: int, lines: Iterable[SeenRecord], keys: int, began: float = -inf, killed: float = inf) -> Score:
     """Judge the lines in the order in which they were written. The records have the numbers 0 to `records` - 1.
 
-    Records of the same key are put in order, and a key moves from a shard to its child. So a number is out of order if it comes
-    for the first time after a higher number of its key. `slowest` is the longest time from put to seen of the records that were
-    put after the schedule began, and more than five seconds before the kill.
+    Records of the same key are put in order, and a key moves from a shard to its child. So a number is out of order if it comes for the
+    first time after a higher number of its key. `slowest` is the longest time from put to seen, over the records that were put after the
+    schedule began and more than five seconds before the kill.
     """
     first: dict[int, SeenRecord] = {}
     highest: dict[int, int] = {}
