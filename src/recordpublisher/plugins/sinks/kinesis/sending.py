@@ -23,7 +23,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
 
-from .limits import Notifier, OutstandingRecords, RecordLimit, ShardRateLimit, fetch_stream_summary
+from .limits import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
 from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .shard_queues import (
     ANY_SHARD,
@@ -39,6 +39,7 @@ from .shard_queues import (
     removed_while,
     split_aggregate,
 )
+from .shard_rate import ShardRateLimit
 from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 THROTTLED = "ProvisionedThroughputExceededException"
