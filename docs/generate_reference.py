@@ -134,8 +134,8 @@ def _area_page(area: str) -> str:
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
-AREA_WORDS = """Names of `import recordpublisher as rp`; of each member the first sentence. `help(rp.Sink.flush)` has the rest, and what is
-raised. Without `->` nothing is returned. What a class implements for its base class is explained there."""
+AREA_WORDS = """The names of `import recordpublisher as rp`. Of each member this page has the first sentence; `help(rp.Sink.flush)` has
+the rest, and the errors raised. A member without `->` returns nothing. What a class implements for its base class is explained there."""
 
 READ_FIRST = "How to read it: [reading](reading.md)."
 
@@ -148,7 +148,9 @@ FIXTURES_WORDS = """## Fixtures
 pytest has them with the extra `pytest`. A test is annotated with these types
 ([example](../../how-to/test-your-job.md#annotate-the-tests))."""
 
-HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets a [`Registrar`](#registrar)."
+HOOKS_WORDS = (
+    "## Hooks\n\nA plugin implements the hook of each thing that it adds. Each hook gets a [`Registrar`](#registrar)."
+)
 
 
 WORKER_SUBJECTS = {
@@ -217,7 +219,7 @@ The [Kinesis sink](kinesis-sink-metrics.md) and [Spark](../spark/monitor.md#what
 - Null means: not known yet. Counters start at 0 with each start.
 - Gauges of time (`lagMs`, `lastEmitAgeMs` ...) keep growing while a shard is silent or held.
 - Each process has its own values. Counters, records, bytes and shards add up over the processes of a job, and so does `workersWanted`.
-  Of watermarks, lags and ages, `unownedShards` and `unownedMs` take the worst process.
+  Take the worst process for watermarks, lags and ages, and for `unownedShards` and `unownedMs`.
 - Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard` ([export](../operate/export-metrics.md)). A text
   becomes a label of a metric that is always 1: `recordpublisher_shard_stage_info{...,stage="READING"} 1`.
 - A histogram has the upper `bounds` of its buckets, their `counts` (the last is of values above all bounds) and the `sum`. Prometheus gets
@@ -259,12 +261,15 @@ def _spark_option_row(option: PeerOption) -> str:
 
 
 SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, and of Spark for Kafka, by their keys and values,
-compared without case. One that has no equal here is an error that says what to use instead. Where a default of theirs differs, ours
-holds, and a warning names both. An endpoint of AWS also sets the region. Move a job:
-[from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
+compared without case. Move a job [from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md),
+[Databricks](../migrate/from-databricks.md).
 
-The keys are those of that version; Databricks' list was seen in a copy. To write, name the columns `value` and `key` of Kafka `data`
-and `partitionKey`."""
+- An option that has no equal here is an error, which says what to use instead.
+- Where the default of another connector differs, ours holds, and a warning names both.
+- An endpoint of AWS also sets the region.
+- To write, name the columns `value` and `key` of Kafka `data` and `partitionKey`.
+
+The keys are those of the version in the heading; Databricks' list was seen in a copy."""
 
 
 def _command_line_page() -> str:
@@ -366,13 +371,15 @@ def _page_of(path: str) -> Any:
 ENTRIES = _page_of("docs/reference_entries.py")
 
 
-COMMAND_LINE_WORDS = """What each command does, with its options. Needs the extra `cli`; `python -m recordpublisher` is the same.
-Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. An error is one line;
-`--debug` shows the traceback.
+COMMAND_LINE_WORDS = """What each command does, with its options. They need the extra `cli`; `python -m recordpublisher` is the same.
 
-Below stands what a command has of its own: arguments, which are needed unless they are in brackets, and options. `STREAM` is a name or
-an ARN, `JOB.properties` the file of a job, `MODULE:NAME` a program's `DataFetcher` ([run](#recordpublisher-run)). Every command has `-h`
-and the first three of these options. The others belong to all commands except {local}; {job} have no `--properties`."""
+- Results go to stdout, everything else to stderr. An error is one line; `--debug` shows the traceback.
+- Exit codes: 0 finished, 1 failed, 2 bad configuration, 3 alarm.
+- `STREAM` is a name or an ARN, `JOB.properties` the file of a job, `MODULE:NAME` a program's `DataFetcher`
+  ([run](#recordpublisher-run)). An argument in brackets may be left out.
+
+Each section has a command's own arguments and options. Every command also has `-h` and the first three of these options. The others
+belong to all commands except {local}; {job} have no `--properties`."""
 
 
 def main() -> None:

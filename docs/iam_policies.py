@@ -267,11 +267,13 @@ NOT_CALLED = {
         ),
     ),
 }
-WORDS = """The least rights for each feature; a job needs those of every feature that it uses. A test runs each under exactly this policy.
-Replace region, account and names. If the stream belongs to another account, give its ARN, and allow the same actions in the stream's
-resource policy. Metrics, databases and files on disk need no rights.
+WORDS = """The least rights for each feature. A job needs the rights of every feature that it uses. A test runs each feature under exactly
+its policy.
 
-If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-may-be-missing) says otherwise."""
+- Replace region, account and names.
+- If the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy.
+- Metrics, databases and files on disk need no rights.
+- If an action is denied, the job ends with an error that names it. The [list at the end](#what-may-be-missing) has the exceptions."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"
 
 

@@ -225,7 +225,7 @@ def ask_service(
 ) -> T:
     """Return the answer of the service to a question that changes nothing. Calls are retried as ListShards is.
 
-    Signals, arguments and errors are those of `call_service`.
+    Signals, arguments and errors are the same as for `call_service`.
     """
     policy = LIST_SHARDS_RETRIES.policy(properties)
     return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)

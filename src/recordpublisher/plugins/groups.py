@@ -103,7 +103,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
     """Write a record that names the new version of the table, because workers read the table when a record names a later version.
 
-    The record is sealed (marked as that of a worker declared dead), so that the group deletes it.
+    The record is sealed (marked as the record of a dead worker), so that the group deletes it.
     """
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
@@ -112,7 +112,7 @@ async def _unsealed(group: GroupStore, worker: str) -> Stored[WorkerRecord]:
     records = await group.read_records()
     if worker not in records or records[worker].document.is_sealed:
         living = sorted(name for name, record in records.items() if not record.document.is_sealed)
-        raise StateError(f"worker {worker} is not in the group. Valid: {', '.join(living) or 'there is none'}")
+        raise StateError(f"worker {worker} is not in the group, whose workers are: {', '.join(living) or 'none'}")
     return records[worker]
 
 

@@ -145,7 +145,7 @@ def test_an_export_shows_what_the_table_had_and_has_now(results):
         ("bad target", 2, "option '--to' is 'kcl:'. Valid: kcl:TABLE"),
         ("no streams", 2, "flink.streams"),
         ("reset nowhere", 2, "option '--to' is 'soon'"),
-        ("reset to 1970", 2, "option '--to' is '5': that is 1970-01-01T00:00:05.000Z. Valid"),
+        ("reset to 1970", 2, "option '--to' is '5': that is 1970-01-01T00:00:05.000Z, before the year 2000. Valid"),
         ("reset to the future", 2, "'2999-01-01T00:00:00.000Z'. Valid: a time that has passed: it is 20"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_worker_that_is_not_there_is_an_error_that_names_those_that_are(reques
         group, documents = joined("a", "b")
         await asyncio.sleep(30)
         try:
-            with pytest.raises(StateError, match=r"worker c is not in the group\. Valid: a, b"):
+            with pytest.raises(StateError, match=r"worker c is not in the group, whose workers are: a, b"):
                 await request_of(documents, "c")
         finally:
             await group.close()

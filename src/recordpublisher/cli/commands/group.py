@@ -98,7 +98,7 @@ def drain_worker(
 
 @asynccontextmanager
 async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
-    """Open the documents of the job's group.
+    """Open the store of the job's group: its lease table and the records of its workers.
 
     Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
     """

@@ -266,7 +266,9 @@ async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[Line]]:
                     number += len(lines)
                 rest += begun
                 if len(rest) > MAX_LINE_BYTES:
-                    raise RecordPublisherError(f"{file}: line {number} has more than {MAX_LINE_BYTES:,} bytes")
+                    raise RecordPublisherError(
+                        f"{file}: line {number} has more than {MAX_LINE_BYTES:,} bytes, which no record can have"
+                    )
             yield _non_empty(file, number, [bytes(rest)])
 
 

@@ -79,7 +79,7 @@ async def service_findings(properties: Properties, services: Mapping[str, str | 
 async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Finding]:
     """Check the proxy, the name of the host, and a connection, for each service that is called.
 
-    If there are several services, the name of each check contains that of its service.
+    If there are several services, the name of each check contains the name of its service.
     """
     findings = []
     for service, find in endpoints.items():
@@ -109,7 +109,7 @@ def _region_of(properties: Properties, stream: str) -> str | None:
 
 
 async def kinesis_endpoint(properties: Properties, streams: list[str], region: str | None = None) -> str:
-    """Return the endpoint of calls about the streams: the one that is set, else that of the environment and of the SDK's rules.
+    """Return the endpoint of calls about the streams: as set, else as the SDK finds it in the environment or by its own rules.
 
     `region`: the region of the streams' ARNs.
     """

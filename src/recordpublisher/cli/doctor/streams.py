@@ -180,7 +180,7 @@ class StreamChecks:
 
     async def _quota(self) -> str:
         if self._consumer_arn is not None or self._arn is None:
-            raise NotCheckedError("only a job that registers its consumer needs one more")
+            raise NotCheckedError("the job does not register a consumer, or the ARN of the stream is not known")
         try:
             count = len(await self._client.list_consumers(self._arn))
         except FatalKinesisError as error:

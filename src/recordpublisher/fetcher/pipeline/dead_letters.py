@@ -128,7 +128,7 @@ def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> Configu
     key, valid, reason, statement = (
         each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
     )
-    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
+    return error.changed(key, valid, reason, statement)
 
 
 @contextmanager

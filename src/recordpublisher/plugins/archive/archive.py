@@ -224,7 +224,7 @@ class Catalogue(Protocol):
         """
 
     async def committed(self) -> Sequence[tuple[str, ShardState]]:
-        """Return the positions that jobs which write the archive have stored with it, each with its `Shard.key`."""
+        """Return the positions that the writing jobs have stored with the archive, each with its `Shard.key`."""
 
     async def open(self, file: RangeFile) -> ArchivedRows:
         """Open the files of a range. Raises: FileNotFoundError if they are gone; StateError if they cannot be read."""
@@ -310,7 +310,7 @@ class FileCatalogue:
             return ranges_of(listed.get((shard.stream, shard.shard_id), ()), self._order_of)
 
     async def committed(self) -> Sequence[tuple[str, ShardState]]:
-        """Read the positions that the sink has stored with its files: those of each worker that the job has had.
+        """Read the positions that the sink has stored with its files, for each worker that the job has had.
 
         A job that writes to Iceberg stores them elsewhere.
         """
@@ -369,7 +369,7 @@ class _Folder:
             raise error
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore]:
-        """Return the store of the documents, and that of the entries."""
+        """Return the store of the documents, and the store of the sink's positions (entries)."""
         return FolderStore(self._root / SHARDS, None), FolderStore(self._root / HIDDEN / ENTRIES, None)
 
     async def paths(self, prefix: str) -> list[str]:
@@ -405,7 +405,7 @@ class _Objects:
         self._slots = asyncio.Semaphore(GETS_AT_ONCE)
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore]:
-        """Return the store of the documents, and that of the entries."""
+        """Return the store of the documents, and the store of the sink's positions (entries)."""
         key, properties = ARCHIVE_URI.key, self._properties
         shards = conditional_store_of(f"{self.place}/{SHARDS}", key, properties)
         return shards, conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)

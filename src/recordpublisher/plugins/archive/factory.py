@@ -126,7 +126,7 @@ class ArchiveFactory(RecordPublisherFactory):
             self._live.keep_shared()
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards of the archive if the job ends with it, or those of a live publisher with a source of its own."""
+        """List the shards of the archive if the job ends with it, otherwise those that the live publisher lists itself, if any."""
         if self._live is not None:
             return await self._live.discover(stream, after)
         shards = sorted((await self._archive.shards(stream)).items())

@@ -111,7 +111,7 @@ class _TableFiles:
         return shards, entries[0] if entries else None
 
     async def paths(self, prefix: str) -> list[str]:
-        """Return the files of all shards, or those of the shard `prefix`, of the newest version of the table."""
+        """Return the files of all shards, or only of the shard `prefix`, in the newest version of the table."""
         if prefix.startswith(RANGES):
             return []  # The names of empty ranges come with the files.
         for attempt in range(_MOST_LISTINGS):

@@ -290,7 +290,7 @@ def time_in_utc(value: time) -> time:
     if value.tzinfo is None:
         return value
     if value.utcoffset() is None:
-        raise ValueError(f"the offset of {value} depends on the date")
+        raise ValueError(f"the UTC offset of {value} depends on the date, so it cannot be converted to UTC")
     return datetime.combine(date(2000, 1, 2), value).astimezone(UTC).time()
 
 

@@ -54,7 +54,7 @@ class QueueLetters(StoredLetters):
                     for letter in received
                 ]
         finally:
-            # Make the letters visible at once that were only shown, or that failed. Otherwise they would stay hidden for two minutes.
+            # Make letters that were only shown, or that failed, visible at once. Otherwise they would stay hidden for two minutes.
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:

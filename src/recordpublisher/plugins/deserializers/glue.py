@@ -286,7 +286,7 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
 
 
 def _with_nested(messages: Iterable[Any]) -> Iterator[Any]:
-    """Yield messages at every depth, including those of maps, because the Java serialiser counts them all, sorted by full name."""
+    """Yield messages at every depth, including the entries of maps, because the Java serialiser counts them all, sorted by full name."""
     for message in messages:
         yield message
         yield from _with_nested(message.nested_types)
@@ -316,7 +316,7 @@ def _compile(definition: str) -> bytes:
         to = Path(folder, "descriptors")
         options = ["--proto_path=.", "--include_imports", f"--descriptor_set_out={to}", _FILE]
         try:
-            # `-m grpc_tools.protoc` itself adds the path of google/protobuf/*.proto.
+            # Run as `-m grpc_tools.protoc`, which itself adds the path of google/protobuf/*.proto.
             subprocess.run(
                 [sys.executable, "-m", "grpc_tools.protoc", *options],
                 cwd=folder,

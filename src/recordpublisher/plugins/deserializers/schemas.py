@@ -227,10 +227,7 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
 
 
 def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape with only the fields that can be columns.
-
-    The name of such a field is printable, and differs from every other name in more than case.
-    """
+    """Return the shape without the fields that cannot be columns: whose name is not printable, or differs from another in case only."""
     if isinstance(seen, list):
         return [with_valid_names(seen[0], there[0] if isinstance(there, list) else None)]
     if not isinstance(seen, dict) or isinstance(there, tuple):

@@ -40,7 +40,7 @@ from .registry import Registry
 def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
 
-    Raises: ConfigurationError if a value is invalid, or if a key is nearly that of a property.
+    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
     """
     registry.import_chosen(properties)
     properties.check()

@@ -171,7 +171,9 @@ async def snapshots_of_workers(
         if not missing:
             return _snapshots(table.document, states, records)
     if not missing:
-        raise StateError(f"the job that runs alone was started again {ATTEMPTS} times while its positions were read")
+        raise StateError(
+            f"the job that runs alone was started again {ATTEMPTS} times while its positions were read; try again"
+        )
     raise StateError(
         f"the worker that holds the leases of {', '.join(missing)} has stored no positions of these shards"
     )

@@ -90,7 +90,7 @@ class LagProbe:
         return await self._probe_all(listed, await self._load_job(listed))
 
     async def read_with_alarms(self, grace_seconds: float) -> list[ShardSnapshot]:
-        """Return the same shards, with alarms.
+        """Read the shards as `read` does, and set their alarms.
 
         A shard has an alarm if its oldest unread record is older than the interval, and if its position does not move within
         `grace_seconds`.

@@ -55,8 +55,8 @@ async def export_metrics(
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
     - `properties`: `flink.metrics.exporters` says where to export.
-    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. A producer or sink counts as a worker. Its number
-      follows those of the fetchers, in the order of the arguments.
+    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. A producer or sink counts as a worker. It is
+      numbered after the fetchers, in the order of the arguments.
 
     `recordpublisher run` calls this itself.
 

@@ -463,7 +463,7 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
         if len(identifiers) != 1:
             has = f"those of {', '.join(sorted(identifiers))}" if identifiers else "none"
             raise StateError(
-                f"the KCL names streams account:stream:epoch, by rows that its table has; of {stream} it has {has}"
+                f"the name account:stream:epoch of {stream}, which the KCL takes from rows of its table, is not known: the table has {has}"
             )
     return {stream: identifiers.pop() for stream, identifiers in found.items()}
 
@@ -495,7 +495,8 @@ def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: 
     unnamed = [lease for lease in leases if lease.stream is None]
     if unnamed and len(streams) > 1:
         raise StateError(
-            f"the leases in {place} do not name their stream, and the job reads several: {', '.join(streams)}"
+            f"the leases in {place} do not name their stream, so only a job of one stream can import them; this "
+            f"job reads {', '.join(streams)}"
         )
     found = {stream: [*unnamed, *(lease for lease in leases if lease.stream == stream)] for stream in streams}
     for stream, own in found.items():

@@ -156,7 +156,9 @@ def start_named(to: datetime | timedelta | str | float, name: str = "--to") -> S
     """
     start = named_start(name, to)
     if start.timestamp_ms is not None and start.timestamp_ms < EARLIEST_PLAUSIBLE_MS:
-        raise ConfigurationError(name, to, A_START, reason=f"that is {iso_time(start.timestamp_ms)}")
+        raise ConfigurationError(
+            name, to, A_START, reason=f"that is {iso_time(start.timestamp_ms)}, before the year 2000"
+        )
     return start
 
 

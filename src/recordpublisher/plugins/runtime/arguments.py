@@ -271,7 +271,10 @@ def check_reading(registry: Registry, properties: Properties) -> None:
 def chosen_deserializer(
     registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None
 ) -> Deserializer[Any]:
-    """Return the deserialiser of the argument, else that of the property. Raises: ConfigurationError if it is invalid."""
+    """Return the deserialiser that the argument gives, else the one that the property names.
+
+    Raises: ConfigurationError if it is invalid.
+    """
     is_named = deserializer is None or isinstance(deserializer, str)  # A text is the value of the property.
     return build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
 

@@ -280,7 +280,10 @@ CHECK_SECONDS = 0.2
 
 
 def call_before_pools_close(function: Callable[[], None]) -> None:
-    """Have an exit of the interpreter call a function once, before it closes thread pools. `atexit` functions are called after that."""
+    """Arrange that the interpreter's exit calls a function once, before it closes thread pools.
+
+    `atexit` functions are called too late for that.
+    """
     with contextlib.suppress(RuntimeError):  # the exit has begun
         threading._register_atexit(function)  # type: ignore[attr-defined]
 

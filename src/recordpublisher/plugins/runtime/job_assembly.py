@@ -83,7 +83,7 @@ def build_job(
     on_alarm: AlarmListener | None,
     clock: Clock,
 ) -> JobParts:
-    """Check the arguments, which are those of `DataFetcher`, and build the parts. Nothing is opened.
+    """Check the arguments (the same as `DataFetcher` has) and build the parts. Nothing is opened.
 
     Raises: ConfigurationError if a setting is invalid; StateError if a snapshot cannot be read.
     """

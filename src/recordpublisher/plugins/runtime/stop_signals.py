@@ -180,7 +180,7 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-# Stops the fetchers of this process at the first SIGTERM or Ctrl-C; the next signal acts as it does without them.
+# Stops the fetchers of this process at the first SIGTERM or Ctrl-C. The next signal has its usual effect.
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)

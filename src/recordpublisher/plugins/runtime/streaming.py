@@ -100,7 +100,7 @@ class BoundedReader:
             await fetcher.close()
 
     async def list_shards(self, stream: str) -> list[Shard]:
-        """Return every shard of a stream (a name or an ARN): the publisher's own listing if it has one, otherwise that of Kinesis.
+        """Return every shard of a stream (a name or an ARN). The publisher may have a listing of its own, otherwise Kinesis is asked.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
@@ -203,8 +203,8 @@ def stream(
 ) -> AsyncGenerator[RecordBatch[V], None]:
     """Return an iterator over batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
-    `streams`, properties, keyword arguments and functions are those of `DataFetcher`. A batch is finished when the next one is requested.
-    The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
+    `streams`, properties, keyword arguments and functions are the same as for `DataFetcher`. A batch is finished when the next one is
+    requested. The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
 
     It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
     exist now), else at the tip (all records that arrive from now on).
@@ -334,7 +334,7 @@ class _IterationSink(Sink):
 
 
 class _AbandonedError(Exception):
-    """The iteration ended before it had finished with its batch."""
+    """Raised in the sink's `write` if the iteration ends before it has finished with the batch."""
 
 
 async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -> AsyncGenerator[RecordBatch, None]:

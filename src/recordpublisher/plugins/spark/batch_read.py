@@ -428,8 +428,8 @@ class BeginRead(Protocol):
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
     """Return the reader of this process for the options, whose clients stay open from task to task.
 
-    - `values`: the deserialiser; None for the one that the properties name. The properties decide it in both cases, so equal properties
-      share a fetcher.
+    - `values`: the deserialiser; None for the one that the properties name. It is made from the properties in both cases, so reads with
+      equal properties can share a fetcher.
 
     Call it only in the thread that runs Spark's tasks.
     """

@@ -94,9 +94,9 @@ LOG = logging.getLogger("recordpublisher.spark")
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
     """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
 
-    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. The figures are those of `latestOffset` in the progress,
-    for each query that reads with this library. Its `warnings` are logged in this process, each once for each run. Spark's own processes
-    write them to the driver's stderr, which a notebook may not show.
+    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. It shows the figures that the progress has under
+    `latestOffset`, for each query that reads with this library. Its `warnings` are logged in this process, each once for each run. Spark's
+    own processes write them to the driver's stderr, which a notebook may not show.
 
     - `address`: host:port at which it listens. Port 0 selects a free port.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -62,7 +65,7 @@ class ObjectLocation:
 
 
 def s3_access(properties: Properties, region: str | None = None, *, needs_keys: bool = True) -> AwsAccess:
-    """Return the access to S3 for obstore, deltalake and pyiceberg. It is the same as that of the SDK's own client.
+    """Return the access to S3 for obstore, deltalake and pyiceberg. It is the same as the access of the SDK's own client.
 
     - `region`: a region that takes precedence over the region of the job.
     - `needs_keys`: whether to find credentials. A client that has keys already needs none.
@@ -128,4 +131,19 @@ def as_state_errors(place: str) -> Iterator[None]:
 
 def error_words(error: Exception) -> str:
     """Return the first line of an error without URL queries. obstore appends its own source in further lines."""
+    _let_threads_end_at_exit()
     return _QUERY.sub("", str(error).partition("\n")[0])
+
+
+EXIT_SECONDS = 0.1
+"""How long an exit of the interpreter waits for the threads of obstore."""
+
+
+@functools.cache
+def _let_threads_end_at_exit() -> None:
+    """Let an exit of the interpreter wait a moment, in a process in which a call of obstore has failed.
+
+    obstore's threads still hold Python objects of a failed call for some milliseconds. If the interpreter ends in that time, they abort the
+    process (exit code 134), whatever its result was.
+    """
+    atexit.register(time.sleep, EXIT_SECONDS)

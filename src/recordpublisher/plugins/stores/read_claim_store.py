@@ -50,7 +50,7 @@ class ReadClaimStore:
         return stored.claims.get(name)
 
     def load(self, batch: BatchId, names: Iterable[str], token: str) -> StoredClaims:
-        """Return the claims of a batch, and whether the query's marker exists, from one read."""
+        """Return the claims of a batch, and whether the query's marker exists (see `write_marker`), from one read."""
         marker = _marker_name(batch.query, token)
         found = self._run(self._store.get_all((marker, *(batch.prefix + name for name in names))))
         has_marker = found.pop(marker, None) is not None

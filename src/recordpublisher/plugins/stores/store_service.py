@@ -24,7 +24,7 @@ _NOT_FOUND = ("NoSuchKey", "NoSuchUpload", "ResourceNotFoundException")
 
 
 class StoreService:
-    """Calls S3 or DynamoDB for one location, and translates errors into those of a store. Owns the client.
+    """Calls S3 or DynamoDB for one location, and translates their errors into the errors of a store. Owns the client.
 
     Every call raises: ConditionFailedError if the condition of a write failed; NotFoundError if the object or the table does not exist;
     StoreUnavailableError if a later retry may help; StateError otherwise.

@@ -36,7 +36,7 @@ DRAIN_TIMEOUT = JOB.integer(
     "A producer that is closed in an outage gives up its records when none was acknowledged for as long. "
     "`recordpublisher run` "
     "stops workers that drain for 20 s longer after another one has failed.",
-    # Kubernetes and gunicorn kill a process 30 s after SIGTERM, unless they are told otherwise.
+    # Kubernetes and gunicorn kill a process 30 s after SIGTERM, unless another time is set there.
     20_000,
     minimum=1_000,
     unit="ms",

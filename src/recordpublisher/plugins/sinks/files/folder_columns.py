@@ -56,7 +56,7 @@ class Folder(msgspec.Struct, frozen=True):
     partitions: list[str]
 
     async def agree(self, schema: pa.Schema, *, may_change: bool) -> None:
-        """Compare columns with those of the files in the folder, and store the new ones.
+        """Compare columns with the columns of the files in the folder, and store the new ones.
 
         Several processes may do so at the same time.
 

@@ -80,7 +80,7 @@ class ParquetSink(FileSink):
         return columns
 
     async def _agreed(self, columns: FileColumns, *, may_change: bool) -> FileColumns:
-        """Return the columns after they were compared with those of the folder. Inferred columns begin with those of the folder."""
+        """Return the columns after they were compared with the columns of the folder. Inferred columns begin with the folder's columns."""
         if not isinstance(columns, InferredColumns):
             await self._folder().agree(columns.schema, may_change=may_change)
             return columns

@@ -72,8 +72,8 @@ class StagedFiles:
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
         """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
 
-        The hidden paths are unique. Raises: StoreUnavailableError even if the folder of this run has disappeared. A process that has
-        replaced this run has deleted it, and the next commit will find that out.
+        The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run has
+        disappeared. A process that has replaced this run has deleted it, and the next commit will find that out.
         """
         try:
             return await _in_thread(self._path, lambda: self._stage(life, number, files))

@@ -176,7 +176,7 @@ class KinesisSink(Sink):
         return Unfinished(count, f"records not acknowledged: {count}", shards=self._writes.by_shard())
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """Return the same metrics with type, unit and meaning."""
+        """Return the figures of `metrics`, each with type, unit and meaning."""
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in KINESIS_SINK_METRICS.items()]
 

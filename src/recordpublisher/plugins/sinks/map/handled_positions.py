@@ -190,7 +190,7 @@ class ShardProgress:
         if not self.batches:
             self.storable, self._progress_in_batch = state, {}
         elif self._waiting_states and self._waiting_states[-1][0] is self.batches[-1]:
-            # Nothing was written since the last checkpoint, so the newer state waits for the same batch.
+            # Nothing was written since the last checkpoint, so this newer state replaces the last one, which waits for the same batch.
             self._waiting_states[-1] = (self.batches[-1], state)
         else:
             self._waiting_states.append((self.batches[-1], state))

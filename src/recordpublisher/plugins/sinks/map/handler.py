@@ -88,7 +88,9 @@ class Handler:
         except asyncio.CancelledError as error:
             if self._is_closed:
                 raise
-            raise SinkError("the handler has cancelled itself") from error
+            raise SinkError(
+                "the handler has cancelled its own task, which counts as a failure; let it raise an error instead"
+            ) from error
         except (AttributeError, TypeError) as error:
             if self._hint and "'Record' object" in describe_error(error):
                 log.warning("%s: annotate the parameter (order: Order), or use record.value", self._hint)

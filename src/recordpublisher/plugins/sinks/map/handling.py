@@ -619,7 +619,7 @@ class RecordHandling:
 
 
 def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
-    """Return the records of each key, in order. A record without a key is alone."""
+    """Return a list of records for each key, in order. A record without a key has a list of its own."""
     groups: dict[int, list[UnhandledRecord]] = {}
     for item in items:
         groups.setdefault(id(item if item.key_queue is None else item.key_queue), []).append(item)

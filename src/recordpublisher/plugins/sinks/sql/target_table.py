@@ -307,7 +307,7 @@ def _needs_columns(table: Table, columns: str) -> bool:
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
     """Return the statement that adds or widens a column, for each field without one, or with one of a narrower type.
 
-    Only PostgreSQL widens columns: those of SQLite hold every number.
+    Only PostgreSQL widens columns: SQLite's columns hold every number.
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
@@ -512,9 +512,9 @@ class NewestRecords:
     def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Store the newest record of each key, and return the rows to write, at most one for each key, and the rejected rows.
 
-        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The
-        stored number locks its key until the transaction ends, so that of two workers the second sees the number of the first. Both
-        lock keys in the same order, which prevents deadlocks.
+        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The stored
+        number locks its key until the transaction ends, so that a second worker waits and then sees the number that the first one stored.
+        Both lock keys in the same order, which prevents deadlocks.
         """
         found: dict[tuple[str, str], tuple[str, Row]] = {}
         rejected: list[Row] = []

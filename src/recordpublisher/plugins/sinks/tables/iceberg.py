@@ -338,7 +338,8 @@ class IcebergTable(LakeTable):
         catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         try:
             with catalog.create_table_transaction(self._name, schema) as creation, creation.update_spec() as spec:
-                # A field inside an object is a column nowhere, so its partition can have the name that readers of other tables know.
+                # A field inside an object is never a column of its own, so its partition can have the name that readers of other tables
+                # know.
                 names = {part.column: part.name for part in partitions.parts if part.is_derived and part.form is None}
                 for column, transform in _transforms(partitions).items():
                     spec.add_field(column, transform, names.get(column) or f"{column}_{transform}".replace(".", "_"))

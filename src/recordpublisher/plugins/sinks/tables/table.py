@@ -1,4 +1,4 @@
-"""Defines the operations that a sink needs of a table format, and compares the columns of rows with those of a table."""
+"""Defines the operations that a sink needs of a table format, and compares the columns of rows with the columns of a table."""
 
 from __future__ import annotations
 

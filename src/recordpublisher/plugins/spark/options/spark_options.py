@@ -211,7 +211,7 @@ _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION
 class SparkOptions:
     """A job's options, typed and checked. All other properties are in `properties`.
 
-    - `metadata_location`: the value of `metadataLocation` or `metadataRoot`. In both, claims are stored under the query's id.
+    - `metadata_location`: the value of `metadataLocation` or `metadataRoot`. Below either place, claims are stored under the query's id.
     """
 
     streams: tuple[str, ...]

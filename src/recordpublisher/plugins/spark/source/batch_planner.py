@@ -195,7 +195,10 @@ class BatchPlanner:
     # --- each step ---------------------------------------------------------------------------------------------------------------
 
     def _remembered_step(self, previous: BatchOffset) -> Wait | Watch | None:
-        """Return the last step while it is valid. Before its time only something that the watch finds can change it."""
+        """Return the last step if the plan is the same and the time of the step has not come.
+
+        Before that, only the watch could find a reason for another step.
+        """
         if self._remembered is None:
             return None
         plan, step = self._remembered
@@ -342,7 +345,7 @@ _OF_A_BATCH = {
 class QueryProgress:
     """How far a query is: where its last batch ended, and how much that batch read in how many seconds.
 
-    While a quiet stream is watched, no batch follows. Then `batch`, and the number of `tasks`, are those of the last batch.
+    While a quiet stream is watched, no batch follows. Then `batch` and the number of `tasks` still describe the last batch.
     """
 
     reached: BatchOffset

@@ -178,7 +178,7 @@ class BatchOffset:
         return [_rotated(groups[task], self.batch) for task in sorted(groups)]
 
     def follows(self, previous: BatchOffset) -> bool:
-        """Return whether this batch was planned after `previous`, or is the same because nothing was planned or the query waits.
+        """Return whether this batch was planned after `previous`, or is `previous` itself because nothing was planned or the query waits.
 
         Every process computes the start of a new query again, so the first batch follows any initial offset.
         """

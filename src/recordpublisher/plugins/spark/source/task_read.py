@@ -144,7 +144,8 @@ class TaskRead:
         plan = self.plan
         publisher, bounds, may_subscribe = plan.publisher, plan.bounds, plan.publisher != plan.replay_publisher
         if may_subscribe and not self._reserve_subscription():
-            # A polling read ends at the tip, not with the window of a subscription: after a kill the first rows come 5 s earlier.
+            # The read polls and ends at the tip. A subscription would read for its whole window, so after a kill the first rows would
+            # come 5 s later.
             publisher, bounds = plan.replay_publisher, replace(bounds, stop_at_tip=True)
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, bounds, rows, publisher)
