@@ -15,8 +15,8 @@ from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermarks import ActiveMinimum
-from recordpublisher.plugins.spark.source.batch_plan import AlignmentSettings, is_active, next_global_watermark
 from recordpublisher.plugins.spark.source.offset import EMIT_NOTHING, ShardOffset
+from recordpublisher.plugins.spark.source.offset_alignment import AlignmentSettings, is_active, next_global_watermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

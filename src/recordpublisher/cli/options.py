@@ -135,7 +135,7 @@ class PropertyOptions:
         above = self.given()
         if job is not None and is_python_job(str(job)):
             # Imported here because it loads the AWS SDK.
-            from ..plugins.runtime.supervisor import properties_of_program
+            from ..plugins.runtime.job_of_program import properties_of_program
 
             search_current_folder()
             return properties_of_program(str(job), above)

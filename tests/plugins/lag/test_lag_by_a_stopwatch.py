@@ -9,7 +9,7 @@ import recordpublisher as rp
 from recordpublisher.local import in_memory
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersOfProcess
-from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
+from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.memory_store import MemoryStore

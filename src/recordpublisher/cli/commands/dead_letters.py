@@ -175,12 +175,12 @@ def replay_letters_again(
 
     async def run() -> int:
         from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
-        from recordpublisher.plugins.runtime.supervisor import fetcher_beside
+        from recordpublisher.plugins.runtime.job_of_program import fetcher_of_program
 
         async with AsyncExitStack() as opened:
             target: JobTarget | StreamTarget | DropTarget
             if read is None:
-                program = await opened.enter_async_context(fetcher_beside(job, options.given()))
+                program = await opened.enter_async_context(fetcher_of_program(job, options.given()))
                 properties = with_short_outages(program.described())
                 target = JobTarget(properties, program)
             else:

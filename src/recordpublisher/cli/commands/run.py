@@ -17,7 +17,7 @@ import typer
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue
-from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
+from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, STATE_URI
@@ -214,7 +214,7 @@ async def _run_program(
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.supervisor import run_python_job
+    from recordpublisher.plugins.runtime.job_of_program import run_python_job
 
     meter = JobProgressMeter(time.monotonic())
     with progress_shown(meter, console):
@@ -273,10 +273,10 @@ async def _supervise(
     exporters: list[MetricsExporter],
 ) -> None:
     from recordpublisher.plugins.metrics.worker_processes import exported_from_processes
-    from recordpublisher.plugins.runtime.supervisor import Supervisor, as_group
+    from recordpublisher.plugins.runtime.supervisor import Supervisor, properties_of_group
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
-    with as_group(properties) as of_workers:
+    with properties_of_group(properties) as of_workers:
         async with exported_from_processes(properties, parallelism, exporters) as metrics_folder:
             if metrics_folder is not None:
                 options = [*options, "--metrics-folder", str(metrics_folder)]

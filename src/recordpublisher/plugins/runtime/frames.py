@@ -127,14 +127,16 @@ def read_arrow(
     )
     # 3. Leave out the records after the positions of a snapshot, and those outside the event times.
     if isinstance(end, Mapping):
-        batches = until(batches, merge_snapshots([end]).shards)
+        batches = records_until(batches, merge_snapshots([end]).shards)
     if begin is not None or until_ms is not None:
-        batches = within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
+        batches = records_within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
     # 4. Return a reader, which makes Arrow batches of a good size as they are taken.
     if made is None:
         return _inferred_reader(batches, columns, metadata, may_skip=is_checked)
     schema = pa.schema([made.schema.field(name) for name in names])
-    return StreamReader(schema, _arrow_batches(grouped(batches), lambda *group: made.batch(*group).select(names)))
+    return StreamReader(
+        schema, _arrow_batches(grouped_batches(batches), lambda *group: made.batch(*group).select(names))
+    )
 
 
 def read_polars(
@@ -220,7 +222,7 @@ def _inferred_reader(
 
     Raises: DeserializationError if a record does not fit them, unless `may_skip` is set; the errors of the read.
     """
-    with closing(in_background("rp.read_arrow", grouped(batches))) as waiting:
+    with closing(in_background("rp.read_arrow", grouped_batches(batches))) as waiting:
         groups = list(waiting)
     made, rejected = no_columns(), list[tuple[RecordBatch, str]]()
     if (seen := made.unknown([batch for group in groups for batch in group])) is not None:
@@ -367,7 +369,7 @@ def _arrow_batches(
 # --- which records, and how many in a batch ---------------------------------------------------------------------------------------
 
 
-async def until(
+async def records_until(
     batches: AsyncGenerator[RecordBatch, None], ends: Mapping[str, ShardState]
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
@@ -395,7 +397,7 @@ def _rows_until(batch: RecordBatch, end: ShardState) -> int:
     return next((place for place, number in enumerate(numbers) if number > last), len(batch))
 
 
-async def within(
+async def records_within(
     batches: AsyncGenerator[RecordBatch, None], begin_ms: int, end_ms: int
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records whose event time is at least `begin_ms` and below `end_ms` (epoch ms)."""
@@ -409,7 +411,7 @@ async def within(
                     yield batch.slice(first, place)
 
 
-async def grouped(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGenerator[list[RecordBatch], None]:
+async def grouped_batches(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGenerator[list[RecordBatch], None]:
     """Yield groups of batches that are large enough for columns of a good size."""
     group: list[RecordBatch] = []
     async with aclosing(batches):

@@ -9,7 +9,7 @@ from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 
-from .options.other_connectors import own_options
+from .options.other_connectors import options_with_our_keys
 
 
 def register_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
@@ -37,7 +37,7 @@ def consumer_properties(options: Mapping[str, object]) -> Properties:
     """
     from .options import spark_options  # noqa: F401 - declares the options into which options of other connectors are translated
 
-    properties = own_options(Properties(options), has_default=())
+    properties = options_with_our_keys(Properties(options), has_default=())
     if not properties.is_set(CONSUMER_NAME):
         raise ConfigurationError(CONSUMER_NAME.key, None, "the name of the consumer to deregister")
     return properties

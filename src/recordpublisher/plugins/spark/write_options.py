@@ -27,7 +27,7 @@ from recordpublisher.publishers.properties.sink_properties import AGGREGATION_EN
 from ..host.build_from_properties import build_dead_letter_sink
 from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from .options import SPARK
-from .options.other_connectors import check_unknown_options, own_options
+from .options.other_connectors import check_unknown_options, options_with_our_keys
 from .options.spark_options import STREAM, with_loaded_stream
 from .options.start_by_shard import START_OPTION
 
@@ -90,7 +90,9 @@ class WriteOptions:
         """
         if START_OPTION.lower() in map(str.lower, options):
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
-        properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
+        properties = with_loaded_stream(
+            options_with_our_keys(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM)
+        )
         # Unknown keys are not reported here, because `check_unknown_options` has better hints.
         properties.check(lambda key: False)
         check_unknown_options(properties, (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls)))

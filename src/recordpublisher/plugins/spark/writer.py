@@ -37,7 +37,17 @@ from .outages import OutageWatch
 from .python_worker import WorkerLoop, errors_as_one_sentence, log_to_stderr, worker_loop
 from .versions import DataSourceStreamArrowWriter
 from .write_options import WriteOptions, check_folder, dead_letter_sink
-from .written_rows import BATCH, IdField, RejectedRows, RejectRow, RowIds, RowsToRecords, columns_of, scope_of, slices
+from .written_rows import (
+    BATCH,
+    IdField,
+    RejectedRows,
+    RejectRow,
+    RowIds,
+    RowsToRecords,
+    columns_of,
+    id_scope_of,
+    slices_of_batch,
+)
 
 
 class PatientPort:
@@ -103,7 +113,7 @@ class RowWriter:
         context = TaskContext.get()
         task, batch = context.partitionId(), context.getLocalProperty(BATCH)
         where = f"task {task}" + ("" if batch is None else f" of batch {batch}")
-        scope = scope_of(context.getLocalProperty, self._run, task)
+        scope = id_scope_of(context.getLocalProperty, self._run, task)
         write = TaskWrite(
             task,
             context.attemptNumber(),
@@ -293,7 +303,7 @@ class TaskWrite:
         began, before, invalid = self.clock.monotonic(), writers.totals(), 0
         try:
             for batch in batches:
-                for part in slices(batch):
+                for part in slices_of_batch(batch):
                     rows = self.rows.valid_rows(part, writers.reject)
                     invalid += part.num_rows - rows.num_rows
                     self.loop.run(self._put(writers, self.rows.records_of(rows)))

@@ -35,7 +35,7 @@ SLICE_BYTES = 8 * 2**20
 RANDOM_KEY_BYTES = 8
 
 
-def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def slices_of_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield the batch in pieces of bounded size, without copying."""
     mean = batch.nbytes / max(1, batch.num_rows)
     rows = max(1, min(SLICE_ROWS, int(SLICE_BYTES / max(1.0, mean))))
@@ -85,7 +85,7 @@ class RowsToRecords:
                 rows.schema.field(at).name: str(rows.column(at)[row])[:60] for at in self._shown_places() if at != place
             }
             raise SinkError(f"a row has no {name} (null): {shown}; filter such rows out")
-        return data_of(column) if name == "data" else column.to_pylist()
+        return payloads_of(column) if name == "data" else column.to_pylist()
 
     def _shown_places(self) -> list[int]:
         columns = self.columns
@@ -175,7 +175,7 @@ def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteCo
     return WriteColumns(data, places["partitionKey"], places["explicitHashKey"], of_column)
 
 
-def data_of(column: Any) -> list[Any]:
+def payloads_of(column: Any) -> list[Any]:
     """Return the payloads of an Arrow column. Text is UTF-8; null is None."""
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
@@ -229,7 +229,7 @@ MOST_TEXTS = 10_000
 """Most combinations of stream and keys whose text is cached. Formatting the text takes a third of the time of making an id."""
 
 
-def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
+def id_scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
     """Return a prefix for the ids of one task's rows.
 
     In a query it names the query, the batch, the write within the batch, and the task. A batch that runs again makes the same writes, so
@@ -424,7 +424,7 @@ def valid_rows(
         target = stream if columns.stream is None else _text(rows, columns.stream, row)
         key = _text(rows, columns.partition_key, row) or ""
         hash_key = _text(rows, columns.explicit_hash_key, row)
-        data = data_of(rows.slice(row, 1).column(columns.data))[0] or b""
+        data = payloads_of(rows.slice(row, 1).column(columns.data))[0] or b""
         reject(target or "null", FailedRecord(data, key, hash_key, VALIDATION_EXCEPTION, problem))
     return rows.filter(pa.array([row not in problems for row in range(rows.num_rows)]))
 
@@ -437,7 +437,9 @@ def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]
 
 
 def _without_place_for_id(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
-    problems = ((row, field.problem_with(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data)
+    problems = (
+        (row, field.problem_with(data)) for row, data in enumerate(payloads_of(rows.column(columns.data))) if data
+    )
     return {row: problem for row, problem in problems if problem is not None}
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from recordpublisher.plugins.sinks.kinesis.limits import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.put_results import (
     THROTTLED,
     ShardBatch,
@@ -11,6 +10,7 @@ from recordpublisher.plugins.sinks.kinesis.put_results import (
 )
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.shard_queues import ANY_SHARD, TargetShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult

@@ -21,7 +21,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
 
-from .limits import Notifier, OutstandingRecords, RecordLimit, ShardRateLimit, fetch_stream_summary
+from .limits import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
 from .put_results import (
     NOT_SENT,
     GivenUp,
@@ -48,6 +48,7 @@ from .shard_queues import (
     removed_while,
     split_aggregate,
 )
+from .shard_rate import ShardRateLimit
 from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 OUTAGE_CALLS = 3

@@ -22,8 +22,9 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, first_unlisted_range
 
-from .limits import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, Notifier, ShardRateLimit
+from .limits import Notifier
 from .records import PendingRecord, size_of
+from .shard_rate import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, ShardRateLimit
 from .sink_settings import KinesisSinkCounters
 
 log = logging.getLogger(__name__)

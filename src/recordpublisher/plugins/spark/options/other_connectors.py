@@ -357,7 +357,7 @@ _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option i
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
 
 
-def own_options(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
+def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
     """Return the options with our keys.
 
     - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.

@@ -26,7 +26,7 @@ from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTI
 from recordpublisher.publishers.shards import stream_name
 
 from . import SPARK
-from .other_connectors import OptionWarnings, check_unknown_options, own_options, refuse_continuous
+from .other_connectors import OptionWarnings, check_unknown_options, options_with_our_keys, refuse_continuous
 from .start_by_shard import STARTS, with_starts
 
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
@@ -240,7 +240,7 @@ class SparkOptions:
         Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
         """
         refuse_continuous(options)
-        properties = own_options(with_starts(options), has_default=(ON_DATA_LOSS,))
+        properties = options_with_our_keys(with_starts(options), has_default=(ON_DATA_LOSS,))
         properties = with_loaded_stream(properties, (STREAMS, STREAM))
         # Unknown keys are not reported here, because `check_unknown_options` has better hints.
         properties.check(lambda key: False)

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import msgspec
 
-from recordpublisher.fetcher import watermark_rules
-from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
-from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from recordpublisher.fetcher.shards.lineage import finished_ancestors, parent_keys, parents_ended
 from recordpublisher.fetcher.shards.shard_reading import latest
-from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.watermark_rules import inherited_watermark
-from recordpublisher.fetcher.watermarks import lowest_active
-from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.job_properties import LOOKAHEAD, TRACKER_TIMEOUT
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import SparkOptions
 from .claims import BatchClaims, ShardRead
-from .offset import EMIT_NOTHING, BatchOffset, Held, ShardOffset
+from .offset import BatchOffset, Held, ShardOffset
+from .offset_alignment import AlignmentSettings, is_held, next_global_watermark
+from .offset_lineage import has_children, is_startable, new_shards, unread_shard, with_new_shards, with_started_children
 
 SHORTEST_WATCH_MS = 1_000
 
@@ -350,164 +340,3 @@ def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: Ali
 def _idle_from_ms(entry: ShardOffset, idle_ms: int, offset: BatchOffset) -> int:
     last_tip_ms = offset.planned_ms if entry.silence.tip_ms is None else entry.silence.tip_ms
     return last_tip_ms + max(0, idle_ms - entry.silence.ms)
-
-
-# Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset
-# (W1-W8).
-#
-# The rules are those of `fetcher/watermark_rules.py`. Tasks do not communicate: the driver gets the results of their
-# reads from their claims, and the next tasks get the global watermark and the limit in the offset.
-
-
-@dataclass(frozen=True, slots=True)
-class AlignmentSettings:
-    """Settings of alignment (ms).
-
-    - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
-    - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
-    - `timeout`: how long an ended shard without known children holds back the global watermark (W5).
-    """
-
-    lookahead: int | None = of_property(LOOKAHEAD)
-    idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD
-    timeout: int = of_property(TRACKER_TIMEOUT)
-
-    @classmethod
-    def of(cls, properties: Properties) -> AlignmentSettings:
-        """Return the settings of a job's properties."""
-        return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
-
-    def emit_limit(self, global_watermark: int | None) -> int | None:
-        """Return the highest watermark that the next batch emits, or None without a limit (W8).
-
-        While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
-        the first batch are also within the lookahead.
-        """
-        limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
-        if limit == math.inf:
-            return None
-        return EMIT_NOTHING if limit == -math.inf else int(limit)
-
-    def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
-        """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return seen.next_watermark is None and watermark_rules.is_idle(silence.ms, self.idle_intervals.watermarks_ms)
-
-
-def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
-    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit (W8, W11)."""
-    watermark = entry.alignment_watermark
-    return emit_limit is not None and watermark is not None and watermark > emit_limit
-
-
-def next_global_watermark(
-    current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
-) -> int | None:
-    """Return the lowest watermark of the active shards, never below `current` (W6).
-
-    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
-    """
-    active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
-    return watermark_rules.raised_watermark(current, lowest_active(entry.alignment_watermark for entry in active)[1])
-
-
-def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Return whether the shard counts for the global watermark, which is the lowest watermark of the active shards.
-
-    Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
-    another process that has not reported it yet, so an ended parent counts longer there.
-    """
-    if entry.state.ended:
-        waited_ms = now_ms - (entry.ended_ms or now_ms)
-        return watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
-    is_open = not entry.done and is_startable(entry, shards)
-    return watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)
-
-
-# Splits and merges in an offset: the shards that may be read, the new shards, and the shards that leave the offset
-# (S2, S3, S5).
-
-Shards = Mapping[str, ShardOffset]
-"""The shards of an offset by `Shard.key`."""
-
-
-def is_startable(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether every parent was read to its end (S2).
-
-    A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
-    So a parent that is not in the offset was read, or is past retention. `ShardTable` cannot conclude that, because there a parent may
-    belong to another worker.
-    """
-    return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
-
-
-def has_children(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether a child of the shard is in the offset."""
-    return any(entry.key in parent_keys(other.shard) for other in shards.values())
-
-
-def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
-    """Return the offset's entry for a shard that was not read yet."""
-    return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
-
-
-def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
-    """Return the listed shards that are new to the job.
-
-    Shards of the offset, their ancestors (read to their end before, S5), and shards that this process has `finished` are not new. They may
-    be listed, because a listing may be older than the offset.
-    """
-    ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
-    known = {*shards, *ancestors, *finished}
-    return [shard for shard in listed if shard.key not in known]
-
-
-def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
-    """Return the offset's shards and the shards found while the job runs.
-
-    New shards are read from TRIM_HORIZON, once their parents have ended (S3). `listed` come from a listing, `named` from the ChildShards of
-    ended shards. One parent may name a merged shard before the other parent is known. Then the shard is omitted: the next listing, or the
-    other parent's end, shows it again (S2).
-    """
-    known = dict(shards)
-    for shard in listed:
-        known.setdefault(shard.key, unread_shard(shard, StartingPosition.trim_horizon()))
-    children = [child for child in named if all(parent in known for parent in parent_keys(child))]
-    for child in children:
-        known.setdefault(child.key, unread_shard(child, StartingPosition.trim_horizon()))
-    return known
-
-
-def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
-    """Replace ended parents by their children.
-
-    A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
-    record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
-    with the history of the stream.
-    """
-    started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
-    children = _children_by_parent(started)
-    return {key: entry for key, entry in started.items() if not _is_replaced(entry, children.get(key, ()), shards)}
-
-
-def _children_by_parent(shards: Shards) -> dict[str, list[ShardOffset]]:
-    children: dict[str, list[ShardOffset]] = {}
-    for entry in shards.values():
-        for parent in parent_keys(entry.shard):
-            children.setdefault(parent, []).append(entry)
-    return children
-
-
-def _is_replaced(entry: ShardOffset, children: Collection[ShardOffset], shards: Shards) -> bool:
-    return entry.state.ended and bool(children) and all(is_startable(child, shards) for child in children)
-
-
-def _with_inherited(entry: ShardOffset, shards: Shards) -> ShardOffset:
-    parents = [shards[parent].state for parent in parent_keys(entry.shard) if parent in shards]
-    if not parents or not is_startable(entry, shards):
-        return entry
-    watermark, seen_ms = entry.state.watermark, entry.state.seen_ms
-    if watermark is None:
-        watermark = inherited_watermark(parent.watermark for parent in parents)
-    if entry.state.position is None:
-        seen_ms = latest(seen_ms, *(latest(parent.arrival_ms, parent.seen_ms) for parent in parents))
-    return replace(entry, state=replace(entry.state, watermark=watermark, seen_ms=seen_ms))

@@ -15,22 +15,11 @@ from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import METADATA_ROOT, SparkOptions
 from ..outages import OutageWatch
-from .batch_plan import (
-    AlignmentSettings,
-    BatchPlan,
-    Decision,
-    Facts,
-    PlanInputs,
-    Step,
-    Wait,
-    Watch,
-    is_held,
-    next_step,
-    plan_batch,
-)
+from .batch_plan import BatchPlan, Decision, Facts, PlanInputs, Step, Wait, Watch, next_step, plan_batch
 from .claims import BatchClaims, ShardRead, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .kinesis_service import KinesisService
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset, random_id
+from .offset_alignment import AlignmentSettings, is_held
 from .query_start import (
     QueryRun,
     RetentionLeft,

@@ -66,7 +66,7 @@ def task_plans(
     - `lost_claims`: whether the tasks return no rows. The sink may have this batch already, and would then ignore other rows under its
       number. The records come with the next batch instead.
     """
-    may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
+    may_subscribe = uses_subscriptions(offset, options) and consumer_arns is not None and not lost_claims
     publisher = options.publisher if may_subscribe else options.polling_publisher
     groups = offset.tasks()
     return [
@@ -88,7 +88,7 @@ def task_plans(
     ]
 
 
-def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
+def uses_subscriptions(offset: BatchOffset, options: SparkOptions) -> bool:
     """Return whether the first read of the batch subscribes.
 
     A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions (F9).

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from recordpublisher.plugins.sinks.kinesis.limits import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.sending import (
     NEVER,
     take_next_request,
 )
 from recordpublisher.plugins.sinks.kinesis.shard_queues import AggregatingShardQueue, KplAggregator, TargetShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.limits import MAX_CREDIT_SECONDS, ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.shard_queues import TargetShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_rate import MAX_CREDIT_SECONDS, ShardRateLimit
 from recordpublisher.publishers.shards import Shard
 
 from random_inputs import inputs
