@@ -17,9 +17,10 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from ..publishers import kinesis
-from ..publishers.errors import RetriesExhaustedError, StateError, StoreUnavailableError
+from ..publishers.errors import PluginError, RetriesExhaustedError, StateError, StoreUnavailableError
+from ..publishers.log_fields import repr_of
 from ..publishers.retry import Failures, RetryPolicy
-from ..publishers.user_code import AsyncPort
+from ..publishers.user_code import AsyncPort, PluginCall
 
 T = TypeVar("T")
 
@@ -89,6 +90,76 @@ class ConditionalStore(AsyncPort, ABC):
 
     async def close(self) -> None:
         """Release the store's connections and threads. The store may be used again."""
+
+
+class NamedStore(ConditionalStore):
+    """A store of another package, which is named in its errors, in calls that do not return, and in results of a wrong type."""
+
+    def __init__(self, store: ConditionalStore) -> None:
+        self._store = store
+        self.place = store.place
+
+    async def get(self, name: str) -> VersionedValue | None:
+        """Return the stored value."""
+        found: VersionedValue | None = await self._call("get", name, wanted=(VersionedValue, type(None)))
+        return found
+
+    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
+        """Return the stored values."""
+        found: dict[str, VersionedValue] = await self._call("get_all", names, wanted=(dict,))
+        return found
+
+    async def put_if_absent(self, name: str, value: bytes) -> str:
+        """Store a value if there is none."""
+        found: str = await self._call("put_if_absent", name, value, wanted=(str,))
+        return found
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        """Replace a value."""
+        found: str = await self._call("compare_and_set", name, value, expected, wanted=(str,))
+        return found
+
+    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
+        """Return the values whose name has the prefix."""
+        found: dict[str, VersionedValue] = await self._call("list", prefix, wanted=(dict,), consistent=consistent)
+        return found
+
+    async def list_versions(self, prefix: str) -> Mapping[str, str]:
+        """Return the versions."""
+        found: Mapping[str, str] = await self._call("list_versions", prefix, wanted=(Mapping,))
+        return found
+
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """Return the names."""
+        found: Sequence[str] = await self._call("list_names", prefix, before, wanted=(Sequence,))
+        return found
+
+    async def delete(self, *names: str) -> None:
+        """Delete values."""
+        await self._call("delete", *names)
+
+    async def end_sessions(self, role: str) -> None:
+        """End sessions."""
+        await self._call("end_sessions", role)
+
+    async def close(self) -> None:
+        """Release the store's resources."""
+        await self._call("close")
+
+    async def _call(self, method: str, *given: Any, wanted: tuple[type, ...] = (), **options: Any) -> Any:
+        call = PluginCall(self._store, method)
+        with call:
+            found = await getattr(self._store, method)(*given, **options)
+        if wanted and not isinstance(found, wanted):
+            types = " or ".join("None" if each is type(None) else each.__name__ for each in wanted)
+            raise PluginError(f"{call.name} returned {repr_of(found)}: it must return {types}")
+        return found
+
+
+def named_store(store: ConditionalStore | None) -> ConditionalStore | None:
+    """Return a store so that it is named in what goes wrong in it. Stores of this package say that themselves."""
+    is_ours = store is None or type(store).__module__.partition(".")[0] == "recordpublisher"
+    return store if store is None or is_ours else NamedStore(store)
 
 
 @dataclass(frozen=True, slots=True)

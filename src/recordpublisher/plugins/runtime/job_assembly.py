@@ -13,7 +13,7 @@ from recordpublisher.consumer.deserialization import Deserializer, DeserializerA
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore, named_store
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
@@ -122,7 +122,7 @@ def build_job(
     settings = FetcherSettings.of(given)
     sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
-    store = state_store or build_store(registry, given)
+    store = named_store(state_store or build_store(registry, given))
     group = None
     if given.value(JOB_WORKERS) == "GROUP":
         # Imported here because most jobs run alone and need no groups.
