@@ -107,7 +107,7 @@ async def test_a_collector_that_refuses_is_a_warning_and_the_job_goes_on(collect
     await export(collector, MeasuredFetcher())
 
     assert (
-        "metrics were not sent; the next interval tries again: ConnectionError: the collector did not accept them"
+        "metrics were not sent; the next interval tries again: ConnectionError: the collector did not accept the metrics"
         in caplog.text
     )
 
