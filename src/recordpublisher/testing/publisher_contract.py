@@ -516,7 +516,7 @@ class _WatchedConsumer:
                 )
             )
         assert isinstance(batch, RecordBatch), self.report(
-            f"the publisher gave {batch!r:.100}: a consumer takes a RecordBatch"
+            f"the publisher gave {batch!r:.100}: the consumer must be called with a RecordBatch"
         )
         try:
             # The keys are checked by `test_batches_come_in_shard_order...`.

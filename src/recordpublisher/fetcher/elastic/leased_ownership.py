@@ -317,7 +317,7 @@ class LeaseCheckpointer(Checkpointer):
         try:
             await self._lives.checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
-            log.warning("a checkpoint was not stored: %s", error)
+            log.warning("a checkpoint was not stored; the next one tries again: %s", error)
         except FencedError as error:
             log.warning("a checkpoint was not stored; the process continues as a new worker: %s", error)
 

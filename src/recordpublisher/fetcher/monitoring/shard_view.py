@@ -97,12 +97,12 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(FLAG)
     def idle(self) -> bool:
-        """Whether the shard is open, and was observed silent for the idle interval."""
+        """Whether the shard is open, and had no records for the idle interval."""
         return self.entry.reading.is_idle and self.entry.is_open
 
     @metric(GAUGE, "ms")
     def silent_ms(self) -> int:
-        """How long the shard was observed silent."""
+        """Time for which reads at the tip of the shard have found no records."""
         return self.entry.reading.idleness.observed_ms
 
     @metric(FLAG)

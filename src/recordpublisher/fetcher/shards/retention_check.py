@@ -77,7 +77,12 @@ class RetentionCheck:
             try:
                 cached = _CachedTime(await self._oldest_retained(stream), now_ms)
             except RecordPublisherError as error:
-                log.warning("the retention of %s cannot be read: %s", stream, error, extra=about(stream))
+                log.warning(
+                    "the retention of %s cannot be read; it is requested again later: %s",
+                    stream,
+                    error,
+                    extra=about(stream),
+                )
                 cached = _CachedTime(None, now_ms)
             self._retained[stream] = cached
         return cached.as_of(now_ms)
@@ -99,7 +104,12 @@ class RetentionCheck:
             try:
                 oldest = await self._oldest_record(shard)
             except RecordPublisherError as error:
-                log.warning("the oldest record of %s cannot be read: %s", shard.key, error, extra=about(shard.key))
+                log.warning(
+                    "the oldest record of %s cannot be read, so a loss of records may not be noticed: %s",
+                    shard.key,
+                    error,
+                    extra=about(shard.key),
+                )
                 return Gap.NOT_CHECKED
         if oldest is None:
             return Gap.NONE

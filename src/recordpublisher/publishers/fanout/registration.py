@@ -352,7 +352,9 @@ class RegistrationCalls:
 
 def _is_active(described: ConsumerDescription) -> bool:
     if described.status not in ("CREATING", "ACTIVE", "DELETING"):
-        raise ImpossibleStateError(f"consumer {described.arn} has the unknown status {described.status!r}")
+        raise ImpossibleStateError(
+            f"consumer {described.arn} has the status {described.status!r}, which this version does not know. Please report it"
+        )
     return described.status == "ACTIVE"
 
 
@@ -526,7 +528,10 @@ class RecoverableErrors:
         indices = sorted(int(_error_index(key, value)) for key, value in given.items())
         if indices != list(range(len(indices))):
             raise ConfigurationError(
-                f"{RECOVERABLE_ERRORS.key}{indices[0]}].exception", None, _ERRORS_WORDS, reason="a gap"
+                f"{RECOVERABLE_ERRORS.key}{indices[0]}].exception",
+                None,
+                _ERRORS_WORDS,
+                reason="it is missing below a higher index",
             )
         return cls(frozenset(name.strip() for name in given.values()))
 
