@@ -152,7 +152,7 @@ class ImplausibleTimes:
 
 
 def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
-    """Return the timestamp assigner: the user's function if it is given, else the JSON field of the properties, else arrival.
+    """Return the timestamp assigner: the user's function if it is given, else the JSON field of the properties, else the arrival time.
 
     Raises: ConfigurationError if the function or the field's name is invalid.
     """

@@ -492,7 +492,7 @@ class AdvancingPositions:
                 raise PluginError(
                     f"{self._publisher} goes back in {batch.shard.key}: it gave {counted(len(batch), 'record')} up to {ends_at}, with the "
                     f"position {position}, and would give the last of them again. `read_position` is the position of the last record, or "
-                    "one behind it"
+                    "a later one"
                 )
         self._last = position
 
@@ -555,8 +555,8 @@ class AdvancingPositions:
     def _goes_back(self, batch: RecordBatch, given: str, last: SequenceNumber) -> PluginError:
         return PluginError(
             f"{self._publisher} goes back in {batch.shard.key}: after the position {last} it gave {given}, with the position "
-            f"{batch.read_position}. `run` continues behind the position that the consumer returned, `create` makes a publisher that "
-            "begins behind its starting position, and `order_of` orders positions"
+            f"{batch.read_position}. `run` must continue after the position that the consumer returned, `create` must make a "
+            "publisher that begins after its starting position, and `order_of` must order positions"
         )
 
 

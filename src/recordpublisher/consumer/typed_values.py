@@ -182,7 +182,7 @@ def fields_of_model(value: Any) -> Any:
     if is_protobuf_message(value):
         message: Any = type(value)
         return {field.name: field.take(value) for field in fields_of_message(message)}
-    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+    raise TypeError(f"a value of the type {type(value).__name__} cannot be written as JSON")
 
 
 def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:

@@ -94,7 +94,7 @@ class ActiveAlarms:
         try:
             self._listener(alarm)
         except Exception:
-            log.exception("the alarm listener failed, the job continues")
+            log.exception("the alarm listener failed; the job continues")
 
 
 def _log(level: int, alarms: list[Alarm]) -> None:

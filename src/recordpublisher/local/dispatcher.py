@@ -107,7 +107,7 @@ class RequestDispatcher:
         return drawn
 
     async def _apply_fault(self, drawn: DrawnFault, body: bytes) -> None:
-        """Apply a drawn fault that comes before the call, after which the call is still carried out."""
+        """Apply a random fault that does not prevent the call, such as a delay. The call is carried out afterwards."""
         milliseconds = round(drawn.seconds * 1000)
         match drawn.kind:
             case FaultKind.SLOW:

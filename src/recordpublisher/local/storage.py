@@ -355,7 +355,9 @@ def _restore_stream(stream: Stream, stored: StoredStream) -> None:
     for each in stored.shards:  # In the order of their numbers, so that parents are restored before their children.
         parents = tuple(shards[parent] for parent in each.parents if parent in shards)
         if each.id != shard_id(each.index):
-            raise msgspec.ValidationError(f"shard {each.index} of {stored.name} has the id {each.id!r}")
+            raise msgspec.ValidationError(
+                f"shard {each.index} of {stored.name} has the id {each.id!r}, which does not belong to its number"
+            )
         span = HashRange(int(each.start), int(each.end))
         shard = shards[each.id] = Shard(each.id, each.index, span, each.epoch, parents)
         shard.closed_epoch, shard.ending_counter = each.closed_epoch, each.ending_counter

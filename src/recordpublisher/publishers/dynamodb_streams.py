@@ -73,7 +73,7 @@ class DynamoDbStreams:
         def parse(response: dict[str, Any]) -> tuple[list[UserRecord], str | None]:
             following = response.get("NextShardIterator")
             if following is not None and not isinstance(following, str):
-                raise TypeError(f"the iterator {following!r}")
+                raise TypeError(f"the iterator is {following!r}, which is not text")
             return [*map(record_of_change, response["Records"])], following
 
         records, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))
@@ -270,7 +270,7 @@ def record_of_change(change: dict[str, Any]) -> UserRecord:
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
     sequence = item["SequenceNumber"]
     if not (sequence.isascii() and sequence.isdecimal() and len(sequence) <= MOST_DIGITS):
-        raise ValueError(f"the sequence number {sequence[:50]!r}")
+        raise ValueError(f"the sequence number {sequence[:50]!r} is not a number of at most {MOST_DIGITS} digits")
     return UserRecord(json.dumps(data, default=_base64).encode(), sequence, arrival, key)
 
 

@@ -105,7 +105,9 @@ class KinesisQueue(QueueSource):
         if name is None or not (_NAME.fullmatch(name) or _ARN.fullmatch(name)):
             raise ConfigurationError(QUEUE_NAME.key, name, _NAME_WORDS)
         if len(streams) != 1:
-            raise ConfigurationError("streams", ", ".join(streams), "one stream: a queue delivers the records of one")
+            raise ConfigurationError(
+                "streams", ", ".join(streams), "one stream, because a queue has the records of one stream"
+            )
         stream_arn = arn_of(streams[0])
         region = region_of(properties, streams) if stream_arn is None else region_of_arn(stream_arn)
         if _ARN.fullmatch(name) and name.split(":")[3] != region and not properties.is_set(ENDPOINT):
@@ -154,7 +156,7 @@ class KinesisQueue(QueueSource):
         ]
 
     async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
-        """Acknowledge records, ten in a call. Retry those whose error code may pass. Return the numbers of the records that failed."""
+        """Acknowledge records, ten in a call. Retry those whose error may be temporary. Return the numbers of the records that failed."""
         return await self._settle("AcknowledgeQueueRecords", records)
 
     async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
@@ -315,7 +317,9 @@ class KinesisQueue(QueueSource):
         attempt = 0
         while queue.status == "CREATING":
             if self._clock.monotonic() > deadline:
-                raise RecordPublisherError(f"queue {queue.name} is not ACTIVE after {ACTIVE_TIMEOUT_SECONDS:g} s")
+                raise RecordPublisherError(
+                    f"queue {queue.name} is not ACTIVE after {ACTIVE_TIMEOUT_SECONDS:g} s: try again later, or name another queue"
+                )
             await asyncio.sleep(0.2 + policy.delay_seconds(attempt))
             attempt += 1
             queue = await call_with_retries(partial(self.client().describe_queue, queue.arn), policy)

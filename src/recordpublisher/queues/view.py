@@ -53,7 +53,7 @@ class QueueAlarms:
             try:
                 self.active.update([*self._of_sink(), *self._of_receivers()])
             except Exception:
-                log.exception("a check for alarms failed, the job continues")
+                log.exception("a check for alarms failed; the job continues")
 
     def _of_sink(self) -> list[Alarm]:
         unfinished = self._sink.unfinished()

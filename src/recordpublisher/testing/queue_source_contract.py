@@ -118,7 +118,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         check_arrival_times([RecordBatch(Shard("queue", "queue"), list(each)) for each in receives])
         assert len(_numbers(records)) == len(records), "two records have the same sequence number"
         assert len(receives) > 1, "the case must need more than one receive"
-        assert max(map(len, receives)) <= queue.first.source.full_receive, "`full_receive` is too small"
+        assert max(map(len, receives)) <= queue.first.source.full_receive, (
+            "a receive returned more than `full_receive` records: raise `full_receive`"
+        )
 
     @on_queue
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
@@ -130,14 +132,14 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         for _ in range(2):
             await queue.first.source.acknowledge(records)
         await asyncio.sleep(queue.visibility)
-        assert await queue.second.take() == [], "acknowledged records came again"
+        assert await queue.second.take() == [], "acknowledged records were delivered again"
 
     @on_queue
     async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
         """Check that records of a process that was killed are delivered again after their time."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records[:1])
-        assert await queue.second.take() == [], "what one process holds came to another"
+        assert await queue.second.take() == [], "a record that one process holds was delivered to another"
         await asyncio.sleep(queue.visibility)
         assert _numbers(await queue.second.take()) == _numbers(records[1:])
 
@@ -169,7 +171,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         for steps in CANCEL_AFTER_STEPS:
             await queue.first.source.release(await queue.first.take(steps))
         assert len(_numbers(await queue.second.take())) == len(queue.payloads), "cancelled receives have hidden records"
-        assert asyncio.get_running_loop().time() - began < queue.visibility, "`visibility_seconds` is too short"
+        assert asyncio.get_running_loop().time() - began < queue.visibility, (
+            "`visibility_seconds` is too short for this test: raise it"
+        )
 
 
 def _numbers(records: Sequence[UserRecord]) -> set[str]:

@@ -277,7 +277,7 @@ class LoadLevels:
         self._levels: dict[str, int] = {}
 
     def inherit(self, shard: str, level: int) -> None:
-        """Set the level of a shard that was acquired to the one that its previous owner stated."""
+        """Set the level of a shard that this worker acquires: the level that the previous owner has stated."""
         self._levels[shard] = level
 
     def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:

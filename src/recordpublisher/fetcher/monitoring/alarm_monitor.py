@@ -78,7 +78,7 @@ class AlarmMonitor:
             try:
                 await self._check()
             except Exception:
-                log.exception("a check for alarms failed, the job continues")
+                log.exception("a check for alarms failed; the job continues")
 
     async def _check(self) -> None:
         observations = await self._observer.observe_all(self._blocked_by())

@@ -102,7 +102,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def silent_ms(self) -> int:
-        """How long the shard was observed silent."""
+        """Time for which reads at the tip of the shard have found no records."""
         return self.entry.reading.idleness.observed_ms
 
     @metric(FLAG)

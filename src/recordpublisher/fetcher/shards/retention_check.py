@@ -78,7 +78,12 @@ class RetentionCheck:
             try:
                 cached = _CachedTime(await self._oldest_retained(stream), now_ms)
             except RecordPublisherError as error:
-                log.warning("the retention of %s cannot be read: %s", stream, error, extra=about(stream))
+                log.warning(
+                    "the retention of %s cannot be read; it is requested again later: %s",
+                    stream,
+                    error,
+                    extra=about(stream),
+                )
                 cached = _CachedTime(None, now_ms)
             self._retained[stream] = cached
         return cached.as_of(now_ms)

@@ -342,9 +342,10 @@ class ShardEmission:
         self.state = replace(self.state, seen_ms=seen_ms)
 
     def begin_write(self, first_watermark: int | None, arrival_ms: int | None) -> None:
-        """Note that records were taken to be written: the watermark of the first one, and when it arrived (epoch ms).
+        """Note that the emitter writes records now. If it does not finish them in this run, a later run reads them again.
 
-        If they are not written in this run, a later run reads them again.
+        - `first_watermark`: the watermark of the first of these records (epoch ms).
+        - `arrival_ms`: when it arrived (epoch ms).
         """
         self.is_writing, self.writing_from, self.writing_arrival_ms = True, first_watermark, arrival_ms
 

@@ -186,7 +186,10 @@ class RecoverableErrors:
         indices = sorted(int(_error_index(key, value)) for key, value in given.items())
         if indices != list(range(len(indices))):
             raise ConfigurationError(
-                f"{RECOVERABLE_ERRORS.key}{indices[0]}].exception", None, _ERRORS_WORDS, reason="a gap"
+                f"{RECOVERABLE_ERRORS.key}{indices[0]}].exception",
+                None,
+                _ERRORS_WORDS,
+                reason="it is missing below a higher index",
             )
         return cls(frozenset(name.strip() for name in given.values()))
 

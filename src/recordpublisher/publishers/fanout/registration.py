@@ -343,7 +343,9 @@ class RegistrationCalls:
 
 def _is_active(described: ConsumerDescription) -> bool:
     if described.status not in ("CREATING", "ACTIVE", "DELETING"):
-        raise ImpossibleStateError(f"consumer {described.arn} has the unknown status {described.status!r}")
+        raise ImpossibleStateError(
+            f"consumer {described.arn} has the status {described.status!r}, which this version does not know. Please report it"
+        )
     return described.status == "ACTIVE"
 
 

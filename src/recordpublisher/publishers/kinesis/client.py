@@ -383,7 +383,7 @@ async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any
 
 
 class ListingProgress:
-    """Makes sure that a listing ends: keeps the names that it has shown."""
+    """The names that a listing has shown so far. A listing whose pages never end is an error."""
 
     def __init__(self, api: str) -> None:
         self._api = api

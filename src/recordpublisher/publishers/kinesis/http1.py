@@ -434,17 +434,17 @@ class Http1Connection(asyncio.BufferedProtocol):
     def _consume(self, filled: int) -> int:
         """Consume the complete parts of the buffer's first `filled` bytes. Return how many bytes were consumed."""
         if self._response is None or self._response.done():
-            raise MalformedResponseError("bytes without a request")
+            raise MalformedResponseError("the server sent bytes without a request")
         at = 0
         while self._head is None:
             end = self._buffer.find(_HEAD_END, at, filled)
             if end < 0:
                 if filled - at > _MAX_HEAD_BYTES:
-                    raise MalformedResponseError("a head without an end")
+                    raise MalformedResponseError("the head of the response does not end")
                 return at
             self._head_bytes += end - at
             if self._head_bytes > _MAX_HEAD_BYTES:
-                raise MalformedResponseError("too many heads before the response")
+                raise MalformedResponseError("there are too many interim responses")
             self._begin_body(parse_response_head(bytes(memoryview(self._buffer)[at:end])))
             at = end + len(_HEAD_END)
         return at + self._consume_body(self._head, memoryview(self._buffer)[at:filled])
@@ -593,11 +593,13 @@ def parse_response_head(text: bytes) -> ResponseHead:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
-            raise MalformedResponseError(f"not a header: {line[:80]!r}")
+            raise MalformedResponseError(f"the response has a line that is not a header: {line[:80]!r}")
         name, value = name.lower(), value.strip()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise MalformedResponseError(f"an encoding that was not requested: {headers['content-encoding'][:80]}")
+        raise MalformedResponseError(
+            f"the response has an encoding that was not requested: {headers['content-encoding'][:80]}"
+        )
     code, is_chunked = int(status[2]), _is_chunked(headers)
     connection = headers.get("connection", "keep-alive" if status[1] == "1" else "close").lower()
     return ResponseHead(
@@ -612,7 +614,7 @@ def parse_response_head(text: bytes) -> ResponseHead:
 def _is_chunked(headers: dict[str, str]) -> bool:
     encoding = headers.get("transfer-encoding", "identity").lower()
     if encoding not in ("chunked", "identity"):
-        raise MalformedResponseError(f"a transfer encoding that was not requested: {encoding[:80]}")
+        raise MalformedResponseError(f"the response has a transfer encoding that was not requested: {encoding[:80]}")
     return encoding == "chunked"
 
 
@@ -620,7 +622,7 @@ def _length(headers: dict[str, str]) -> int | None:
     lengths = {length.strip() for length in headers.get("content-length", "").split(",")}
     length = lengths.pop()
     if lengths or (length and not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS)):
-        raise MalformedResponseError(f"not a content length: {headers['content-length'][:80]}")
+        raise MalformedResponseError(f"the response has an invalid content length: {headers['content-length'][:80]}")
     return int(length) if length else None
 
 
@@ -682,7 +684,7 @@ class ChunkedDecoder:
             self._on_line(data[at:end])
             at = end + 2
         if len(data) - at > _LONGEST_LINE and not self.is_done:
-            raise MalformedResponseError("a chunk without its size")
+            raise MalformedResponseError("the response has a chunk without its size")
         return at
 
     # --- handlers of a line, each of which sets the handler of the next -----------------------------------------------------------
@@ -690,19 +692,19 @@ class ChunkedDecoder:
     def _on_size(self, line: bytes) -> None:
         size = _SIZE.match(line)
         if size is None:
-            raise MalformedResponseError(f"not the size of a chunk: {line[:80]!r}")
+            raise MalformedResponseError(f"the response has an invalid size of a chunk: {line[:80]!r}")
         self._left = int(size[1], 16)
         self._on_line = self._on_chunk_end if self._left else self._on_trailer
 
     def _on_chunk_end(self, line: bytes) -> None:
         if line:
-            raise MalformedResponseError(f"a chunk longer than its size: {line[:80]!r}")
+            raise MalformedResponseError(f"the response has a chunk that is longer than its size: {line[:80]!r}")
         self._on_line = self._on_size
 
     def _on_trailer(self, line: bytes) -> None:
         self._trailer_bytes += len(line)
         if self._trailer_bytes > _LONGEST_LINE:
-            raise MalformedResponseError("trailers without an end")
+            raise MalformedResponseError("the trailers of the response do not end")
         self.is_done = not line
 
 

@@ -384,7 +384,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _close_if_unused(self) -> None:
         if self._is_unresponsive and not self._streams:
-            self._fail(StreamLostError("no response to a ping"))
+            self._fail(StreamLostError("the server did not respond to a ping"))
 
 
 def _client_protocol() -> H2Connection:

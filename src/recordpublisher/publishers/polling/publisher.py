@@ -548,5 +548,7 @@ async def read_oldest_record(port: PollingPort, shard: Shard) -> OldestRecord:
         iterator = response.next_iterator
         await asyncio.sleep(PAUSE_SECONDS)
     raise TransientError(
-        "GetRecords", "OnlyEmptyResponses", f"{MAX_READS_OF_OLDEST} reads of {shard.key} from its oldest record"
+        "GetRecords",
+        "OnlyEmptyResponses",
+        f"{MAX_READS_OF_OLDEST} reads of {shard.key} from its beginning found no record",
     )
