@@ -1,4 +1,7 @@
-"""Checks the arguments of `rp.DataFetcher` before anything runs (C2)."""
+"""Checks the arguments of `rp.DataFetcher` before anything runs (C2).
+
+`batch_decorator_factory` decides how batches get values, event times and watermarks, from functions or properties.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar

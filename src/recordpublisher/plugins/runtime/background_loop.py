@@ -1,4 +1,7 @@
-"""Runs an asyncio event loop in a thread of its own, for synchronous callers."""
+"""Runs an asyncio event loop in a thread of its own, for synchronous callers.
+
+`RunsInThreads` lets an interpreter that exits wait for the jobs of other threads, and `LoopWatch` logs a call that blocks a loop.
+"""
 
 from __future__ import annotations
 

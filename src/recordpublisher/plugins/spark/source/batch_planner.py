@@ -1,4 +1,8 @@
-"""The driver's part of a query. It loads claims, calls `plan_batch` and `next_step`, and keeps what the progress shows."""
+"""The driver's part of a query (`BatchPlanner`): it loads claims, calls `plan_batch` and `next_step`, and keeps what the progress shows.
+
+`FailedReads` detects outages and a disturbed fan-out consumer, `QueryProgress` has the figures of `lastProgress`, and `QueryWarnings`
+the warnings about a running query.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the calls of a query's driver to Kinesis."""
+"""Makes the calls of a query's driver to Kinesis, and decides whether a listing may show new shards (`ListingCheck`, S2, S3)."""
 
 import asyncio
 import logging

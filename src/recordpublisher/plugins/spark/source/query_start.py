@@ -1,4 +1,7 @@
-"""The start of a query: where a new one begins in each shard, and the checks that each process makes before its first batch."""
+"""The start of a query: where a new one begins in each shard, and the checks that each process makes before its first batch.
+
+It also finds records that are near their stream's retention, or past it (S5).
+"""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
