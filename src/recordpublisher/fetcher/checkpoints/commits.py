@@ -220,11 +220,12 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> None:
-    """Warn if the positions in `place` are new, but the sink has rows that belong to other positions."""
+    """Warn if this job has no positions in `place` yet, but the sink has rows of other writers, whose positions must be elsewhere."""
     if writers := await sink.writers():
         log.warning(
-            "the positions in %s are new, but %s has rows of %s: other positions belong to them, and this job may read the same records "
-            "again",
+            "no positions are stored in %s yet, but %s has rows of %s, so their positions are in another place. "
+            "This job may write the same records again. To continue at those positions, start with their "
+            "flink.state.uri and flink.job.name",
             place,
             sink.destination(),
             ", ".join(sorted(writers)),
