@@ -18,9 +18,12 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
-from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_WORKER_METRICS
+from recordpublisher.fetcher.sink import SinkMetric
+from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_WORKER_METRICS, exported_tables
+from recordpublisher.plugins.sinks.map.handling import MAP_SINK_METRICS
 from recordpublisher.plugins.spark.options.other_connectors import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -42,8 +45,9 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint",
-            "Unfinished",
+            "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType",
+            "Histogram", "HistogramValue", "Checkpoint",
+            "State", "Unfinished",
             "UnfinishedShard",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
             "IcebergSink",
@@ -64,7 +68,7 @@ AREAS = {
 """Every name of `recordpublisher.__all__` that is no error, once."""
 
 FURTHER = {
-    "reading": [("fetcher.pipeline.emitter", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
+    "reading": [("fetcher.pipeline.bounded_runs", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.event_time", ["WatermarkStrategy"]),
@@ -130,8 +134,8 @@ def _area_page(area: str) -> str:
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
-AREA_WORDS = """Names of `import recordpublisher as rp`; of each member the first sentence. `help(rp.Sink.flush)` has the rest, and what is
-raised. Without `->` nothing is returned. What a class implements for its base class is explained there."""
+AREA_WORDS = """The names of `import recordpublisher as rp`. Of each member this page has the first sentence; `help(rp.Sink.flush)` has
+the rest, and the errors raised. A member without `->` returns nothing. What a class implements for its base class is explained there."""
 
 READ_FIRST = "How to read it: [reading](reading.md)."
 
@@ -144,31 +148,88 @@ FIXTURES_WORDS = """## Fixtures
 pytest has them with the extra `pytest`. A test is annotated with these types
 ([example](../../how-to/test-your-job.md#annotate-the-tests))."""
 
-HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets a [`Registrar`](#registrar)."
+HOOKS_WORDS = (
+    "## Hooks\n\nA plugin implements the hook of each thing that it adds. Each hook gets a [`Registrar`](#registrar)."
+)
+
+
+WORKER_SUBJECTS = {
+    "localWatermark": "Watermark",
+    "records": "Records and checkpoints",
+    "loopLagMs": "Process and memory",
+    "shards": "Shards and alignment",
+    "skippedRecords": "Loss, late records, alarms",
+    "worker": "Group",
+}
+SHARD_SUBJECTS = {
+    "lagMs": "Progress",
+    "watermark": "Watermark and queue",
+    "idle": "Idleness and alignment",
+    "timeToRetentionLossMs": "Retention and alarms",
+    "numberOfAggregatedRecords": "Reads",
+    "foreignSubRecords": "Loss and bad records",
+    "unacknowledged": "Queues",
+}
+"""The heading before a metric."""
+
+LOSS = {
+    "retentionGaps": "records passed retention unread, and are lost (`flink.state.dataloss=CONTINUE`)",
+    "skippedRecords": "records were left out, and are written nowhere (`flink.deserializer.error=SKIP`)",
+    "skipped": '`MapSink` has left records out (`on_failure="SKIP"`, `max_age`)',
+    "numRecordsOutErrors": "the [Kinesis sink](kinesis-sink-metrics.md) could not put records",
+    "foreignSubRecords": "records of aggregates were dropped; they are lost unless their producer puts them again, as the KPL does",
+    "retentionNotChecked": "records may be lost: a stream was not read for longer than its retention, and was empty then",
+    "timeToRetentionLossMs": "below 0, the oldest unfinished record may be lost; above 0, it is the time that is left",
+}
+"""What it means that a metric is not 0."""
 
 
 def _metrics_page() -> str:
     tables = [
-        f"## {title}\n\n| name | type, unit | meaning | in Prometheus |\n|---|---|---|---|\n"
-        + "\n".join(
-            f"| `{one.name}` | {one.type}{', ' * bool(one.unit)}{one.unit} | {one.description} | `{exported.prometheus_name}` |"
-            for one, exported in zip(table, exported_table, strict=True)
-        )
-        for title, table, exported_table in (
-            ("Of a worker", WORKER_METRICS, EXPORTED_WORKER_METRICS),
-            ("Of a shard", SHARD_METRICS, EXPORTED_SHARD_METRICS),
+        f"## {title}\n\n{_metric_rows(table, exported, subjects)}"
+        for title, table, exported, subjects in (
+            ("Of a worker", WORKER_METRICS, EXPORTED_WORKER_METRICS, WORKER_SUBJECTS),
+            ("Of a shard", SHARD_METRICS, EXPORTED_SHARD_METRICS, SHARD_SUBJECTS),
         )
     ]
-    return "\n\n".join(["# Metrics", METRICS_WORDS, *tables, NOTE]) + "\n"
+    of_map = [SinkMetric(name, *words, None) for name, words in MAP_SINK_METRICS.items()]
+    exported = exported_tables([WorkerMetrics(0, {}, {}, of_map)])[1][0]
+    tables.append(f"## Of `MapSink`\n\n{MAP_WORDS}\n\n{TABLE_HEAD}\n{_metric_rows(of_map, exported, {})}")
+    loss = "\n".join(f"    - `{name}`: {words}" for name, words in LOSS.items())
+    return "\n\n".join(["# Metrics", METRICS_WORDS, f"{LOSS_WORDS}\n\n{loss}", *tables, NOTE]) + "\n"
 
+
+def _metric_rows(table: Iterable[Any], exported: Iterable[Any], subjects: Mapping[str, str]) -> str:
+    lines = []
+    for one, other in zip(table, exported, strict=True):
+        if one.name in subjects:
+            lines += ["", f"### {subjects[one.name]}", "", TABLE_HEAD]
+        mark = "**Loss:** " if one.name in LOSS else ""
+        kind = f"{one.type}{', ' * bool(one.unit)}{one.unit}"
+        lines.append(f"| `{one.name}` | {kind} | {mark}{one.description} | `{other.prometheus_name}` |")
+    return "\n".join(lines).lstrip("\n")
+
+
+TABLE_HEAD = "| name | type, unit | meaning | in Prometheus |\n|---|---|---|---|"
 
 METRICS_WORDS = """What a job counts and measures. `fetcher.metrics()` returns a plain dict:
-`{"worker": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. Null: not known yet. Counters start at 0 with each start.
-Gauges of a silent or held shard keep growing. Names are Flink's where Flink has them.
+`{"worker": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. What to watch: [monitor a job](../operate/watch-a-job.md).
+The [Kinesis sink](kinesis-sink-metrics.md) and [Spark](../spark/monitor.md#what-the-progress-has) have their own.
 
-Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard`; a text becomes a label of a metric that is always 1
-([export](../operate/export-metrics.md)). What to watch: [monitor a job](../operate/watch-a-job.md). Spark has [its
-own](../spark/monitor.md#what-the-progress-has)."""
+- Null means: not known yet. Counters start at 0 with each start.
+- Gauges of time (`lagMs`, `lastEmitAgeMs` ...) keep growing while a shard is silent or held.
+- Each process has its own values. Counters, records, bytes and shards add up over the processes of a job, and so does `workersWanted`.
+  Take the worst process for watermarks, lags and ages, and for `unownedShards` and `unownedMs`.
+- Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard` ([export](../operate/export-metrics.md)). A text
+  becomes a label of a metric that is always 1: `recordpublisher_shard_stage_info{...,stage="READING"} 1`.
+- A histogram has the upper `bounds` of its buckets, their `counts` (the last is of values above all bounds) and the `sum`. Prometheus gets
+  it as a histogram: `histogram_quantile(0.99, rate(recordpublisher_worker_write_delay_seconds_bucket[5m]))`.
+- Names are Flink's where Flink has them."""
+
+LOSS_WORDS = """!!! warning
+    These metrics tell of records that were lost or left out. The tables mark them with **Loss**."""
+
+MAP_WORDS = "`sink.metrics()` of a [`MapSink`](../how-to/handle-each-record.md) returns a plain dict."
 
 
 def _spark_options_page() -> str:
@@ -200,12 +261,15 @@ def _spark_option_row(option: PeerOption) -> str:
 
 
 SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, and of Spark for Kafka, by their keys and values,
-compared without case. One that has no equal here is an error that says what to use instead. Where a default of theirs differs, ours
-holds, and a warning names both. An endpoint of AWS also sets the region. Move a job:
-[from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
+compared without case. Move a job [from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md),
+[Databricks](../migrate/from-databricks.md).
 
-The keys are those of that version; Databricks' list was seen in a copy. To write, name the columns `value` and `key` of Kafka `data`
-and `partitionKey`."""
+- An option that has no equal here is an error, which says what to use instead.
+- Where the default of another connector differs, ours holds, and a warning names both.
+- An endpoint of AWS also sets the region.
+- To write, name the columns `value` and `key` of Kafka `data` and `partitionKey`.
+
+The keys are those of the version in the heading; Databricks' list was seen in a copy."""
 
 
 def _command_line_page() -> str:
@@ -307,13 +371,15 @@ def _page_of(path: str) -> Any:
 ENTRIES = _page_of("docs/reference_entries.py")
 
 
-COMMAND_LINE_WORDS = """What each command does, with its options. Needs the extra `cli`; `python -m recordpublisher` is the same.
-Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. An error is one line;
-`--debug` shows the traceback.
+COMMAND_LINE_WORDS = """What each command does, with its options. They need the extra `cli`; `python -m recordpublisher` is the same.
 
-Below stands what a command has of its own: arguments, which are needed unless they are in brackets, and options. `STREAM` is a name or
-an ARN, `JOB.properties` the file of a job, `MODULE:NAME` a program's `DataFetcher` ([run](#recordpublisher-run)). Every command has `-h`
-and the first three of these options. The others belong to all commands except {local}; {job} have no `--properties`."""
+- Results go to stdout, everything else to stderr. An error is one line; `--debug` shows the traceback.
+- Exit codes: 0 finished, 1 failed, 2 bad configuration, 3 alarm.
+- `STREAM` is a name or an ARN, `JOB.properties` the file of a job, `MODULE:NAME` a program's `DataFetcher`
+  ([run](#recordpublisher-run)). An argument in brackets may be left out.
+
+Each section has a command's own arguments and options. Every command also has `-h` and the first three of these options. The others
+belong to all commands except {local}; {job} have no `--properties`."""
 
 
 def main() -> None:

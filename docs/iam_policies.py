@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.plugins.stores.aws_stores import DynamoDbStore, S3Store
+from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore
+from recordpublisher.plugins.stores.s3_store import S3Store
 
 STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 CONSUMER = f"{STREAM}/consumer/billing:*"
@@ -266,11 +267,13 @@ NOT_CALLED = {
         ),
     ),
 }
-WORDS = """The least rights for each feature; a job needs those of every feature that it uses. A test runs each under exactly this policy.
-Replace region, account and names. If the stream belongs to another account, give its ARN, and allow the same actions in the stream's
-resource policy. Metrics, databases and files on disk need no rights.
+WORDS = """The least rights for each feature. A job needs the rights of every feature that it uses. A test runs each feature under exactly
+its policy.
 
-If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-may-be-missing) says otherwise."""
+- Replace region, account and names.
+- If the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy.
+- Metrics, databases and files on disk need no rights.
+- If an action is denied, the job ends with an error that names it. The [list at the end](#what-may-be-missing) has the exceptions."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"
 
 

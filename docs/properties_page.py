@@ -5,21 +5,38 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from recordpublisher.cli.commands.plugins import all_properties, default_text, grouped
+from recordpublisher.cli.commands.properties import all_properties, default_text, grouped
 from recordpublisher.publishers.properties.declaration import Property
 
 INTRODUCTION = """# Properties
 
-Every setting of a job: look one up by its key, default or meaning. They come from a Java properties file (`Properties.from_file`),
-a mapping, options of Spark, or as keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot
-(`rp.consume("orders", request_timeout="10s")`), or the shorter name that a table gives. A property of a plugin has no keyword argument:
-give it in the mapping, `rp.consume("orders", {"line-log.file": "log.db"})`.
+Every setting of a job: look one up by its key, default or meaning.
 
-Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole, in the unit under
-*Valid*; *duration* and *size* may be
-texts such as `10s`, `5m` or `64mb`. A wrong value is a `ConfigurationError`, and so is a key that is nearly one of these, with that key in
-the message. Another unknown key is a warning in the log (for `doctor` a problem); keys of another
-name space (`my.own.key`) are ignored. Where the default of Flink's connector differs, it is in parentheses.
+Some defaults that you should know:
+
+| property | default | what follows |
+|---|---|---|
+| `flink.stream.initpos` | LATEST | Records from before the first start are not read. Runs with an end begin at the oldest record. |
+| `flink.state.uri` | not set | With the sinks `callback`, `map` and `kinesis` each start begins at `flink.stream.initpos` again. |
+| `flink.deserializer.error` | FAIL | A bad record ends the job, and every start after it. |
+| `flink.shard.idle.interval` | -1 | A shard without records holds back the watermark, and with alignment all other shards. |
+| `flink.state.checkpoint.interval` | 10 s | How often positions, rows and files are stored; tables and object stores: each minute. |
+
+Where properties come from:
+
+- a Java properties file (`Properties.from_file`), a mapping, or options of Spark;
+- keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot (`rp.consume("orders", request_timeout="10s")`), or
+  the shorter name that a table gives. A property of a plugin has no keyword argument: give it in the mapping,
+  `rp.consume("orders", {"line-log.file": "log.db"})`.
+
+How to read the tables:
+
+- An empty default means: not set. Nothing under *Valid* means: a text.
+- Where the default of Flink's connector differs, it is in parentheses.
+- Numbers are whole, in the unit under *Valid*. *duration* and *size* may be texts such as `10s`, `5m` or `64mb`. Where
+  seconds are usual, a number from 1 to 999 without a unit is refused: 30 ms are `30ms`.
+- Keys are compared without case. A wrong value is a `ConfigurationError`, and so is a key that is nearly one of these, with that key in the
+  message. Another unknown key is a warning in the log (for `doctor` a problem). Keys of another name space (`my.own.key`) are ignored.
 """
 ORDER = (
     "Access", "Job", "Start", "Publisher", "Polling", "Fan-out", "DynamoDB Streams", "Queues", "Retries", "Discovery and state", "Memory",
@@ -56,11 +73,12 @@ def _table(members: list[Property[Any]]) -> str:
     return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-RETRIES = """Retries of Flink's connector, for a job that needs them: where `maxretries` of a call is not set, the call is retried for
-`flink.job.max.outage`, with pauses of up to 5 s. The key names the call. `maxretries` (from 0): failures in a row, without
-progress between them, before the job fails. `backoff.base` and `backoff.max` (from 0, duration): first and largest back-off.
-`backoff.expconst` (from 1): its growth. The numbers are those of the connector.
-`flink.stream.liststreamconsumers` of FLIP-128 is another spelling of `flink.stream.describestreamconsumer`, the call that finds a consumer.
+RETRIES = """Retries of Flink's connector, for a job that needs them. Where `maxretries` of a call is not set, the call is retried for
+`flink.job.max.outage`, with pauses of up to 5 s. The key names the call.
+
+- `maxretries` (from 0): failures in a row, without progress between them, before the job fails.
+- `backoff.base`, `backoff.max` (from 0, duration): first and largest pause. `backoff.expconst` (from 1): how fast the pauses grow.
+- `flink.stream.liststreamconsumers` of FLIP-128 is another spelling of `flink.stream.describestreamconsumer`, which finds a consumer.
 
 | Key | Default |
 |---|---|

@@ -68,9 +68,8 @@ def _alias_words(name: str) -> str:
     """A name without a docstring of its own: the string below its assignment."""
     if name == "hookimpl":
         return "Marks a function of a plugin as the implementation of the hook of that name (pluggy)."
-    module = import_module(
-        "recordpublisher.testing.virtual_time" if name == "EPOCH_MS" else "recordpublisher.publishers.base"
-    )
+    modules = {"EPOCH_MS": "testing.virtual_time", "State": "fetcher.sink"}
+    module = import_module(f"recordpublisher.{modules.get(name, 'publishers.base')}")
     return _attribute_words(Path(module.__file__ or ""), None)[name]
 
 

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.consumer.deserialization import Json
+from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.sink import CommitNumber
 from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.leases.group_store import store_as_group
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout.registration import ConsumerRefCounts

@@ -12,7 +12,7 @@ from recordpublisher.fetcher.checkpoints import starts as initial_states
 from recordpublisher.fetcher.checkpoints import starts as restored_listing
 from recordpublisher.fetcher.shard_ownership import FixedOwnership
 from recordpublisher.fetcher.shards import shard_entry, shard_table
-from recordpublisher.fetcher.shards.shard_table import MissingShards, OwnedShards, ShardDiscovery
+from recordpublisher.fetcher.shards.discovery import MissingShards, OwnedShards, ShardDiscovery
 from recordpublisher.publishers.positions import StartingPosition
 
 from .patches import Patches, nothing, replace_attribute

@@ -6,9 +6,11 @@ from . import local as local
 from . import testing as testing
 from .plugins import spark as spark
 from .consumer.deserialization import Deserializer as Deserializer
-from .consumer.deserialization import Json as Json
+from .consumer.typed_values import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
+from .fetcher.metric_types import Histogram as Histogram
+from .fetcher.metric_types import HistogramValue as HistogramValue
 from .fetcher.metric_types import MetricType as MetricType
 from .fetcher.metric_types import SinkMetric as SinkMetric
 from .fetcher.sink import CommitNumber as CommitNumber
@@ -18,6 +20,7 @@ from .fetcher.sink import Staged as Staged
 from .fetcher.sink import Checkpoint as Checkpoint
 from .fetcher.sink import Sink as Sink
 from .fetcher.sink import SinkContext as SinkContext
+from .fetcher.sink import State as State
 from .fetcher.sink import Unfinished as Unfinished
 from .fetcher.sink import UnfinishedShard as UnfinishedShard
 from .fetcher.conditional_store import ConditionalStore as ConditionalStore
@@ -27,9 +30,9 @@ from .fetcher.monitoring.metrics_exporter import MetricsExporter as MetricsExpor
 from .fetcher.monitoring.metrics_exporter import MetricsSource as MetricsSource
 from .fetcher.monitoring.metrics_exporter import WorkerHealth as WorkerHealth
 from .fetcher.monitoring.metrics_exporter import WorkerMetrics as WorkerMetrics
-from .fetcher.pipeline.emitter import BoundedResult as BoundedResult
-from .fetcher.pipeline.emitter import EndReason as EndReason
-from .plugins.columns.record_columns import to_arrow as to_arrow
+from .fetcher.pipeline.bounded_runs import BoundedResult as BoundedResult
+from .fetcher.pipeline.bounded_runs import EndReason as EndReason
+from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
@@ -95,8 +98,8 @@ from .publishers.positions import StartingPosition as StartingPosition
 from .publishers.properties.declaration import Property as Property
 from .publishers.properties.properties import Properties as Properties
 from .publishers.properties.properties import UnknownPropertyWarning as UnknownPropertyWarning
-from .publishers.properties.settings import JobSettings as JobSettings
-from .publishers.properties.settings import Settings as Settings
+from .publishers.properties.keyword_arguments import JobSettings as JobSettings
+from .publishers.properties.keyword_arguments import Settings as Settings
 from .publishers.records import Record as Record
 from .publishers.records import RecordBatch as RecordBatch
 from .publishers.records import UserRecord as UserRecord

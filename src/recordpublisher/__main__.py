@@ -17,7 +17,7 @@ def main() -> None:
     if find_spec("typer") is None:
         sys.stderr.write(f"recordpublisher: the command line needs the extra 'cli': {install_command('cli')}\n")
         sys.exit(2)
-    open_closed_streams()
+    open_null_for_closed_streams()
     from .cli.app import app
 
     try:
@@ -42,7 +42,7 @@ def leave_tasks_behind(code: int) -> None:
         os._exit(code)
 
 
-def open_closed_streams() -> None:
+def open_null_for_closed_streams() -> None:
     """Open the null device for each standard stream that is closed, as after `>&-`.
 
     Otherwise the next file that is opened could get the stream's descriptor.

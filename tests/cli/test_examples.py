@@ -10,9 +10,10 @@ import typer
 
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.schedules.schedule import load_schedule
 from recordpublisher.plugins.stores.folder_store import FolderStore

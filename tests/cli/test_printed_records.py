@@ -10,7 +10,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.cli.commands import tail as record_files
-from recordpublisher.cli.commands.tail import RecordFormat, is_chosen, json_line, pattern, record_file
+from recordpublisher.cli.commands.tail import RecordFormat, compiled_pattern, json_line, matches_patterns, record_file
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.deserializers.schemas import schema_type
 
@@ -64,12 +64,12 @@ def test_bytes_that_are_no_text_are_marked_as_base64():
     ("key", "content", "expected"), [(None, None, True), ("^k", "ex", True), ("x", None, False), (None, "^ex", False)]
 )
 def test_key_and_payload_must_both_match(key, content, expected):
-    assert is_chosen(record(), pattern("--key", key), pattern("--grep", content)) is expected
+    assert matches_patterns(record(), compiled_pattern("--key", key), compiled_pattern("--grep", content)) is expected
 
 
 def test_a_wrong_pattern_names_its_option():
     with pytest.raises(rp.ConfigurationError, match=r"--grep.*regular expression"):
-        pattern("--grep", "(")
+        compiled_pattern("--grep", "(")
 
 
 def written(path, kind, *batches):

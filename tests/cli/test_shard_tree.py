@@ -2,7 +2,7 @@
 
 import re
 
-from recordpublisher.cli.output import shard_tree
+from recordpublisher.cli.shard_tree import shard_tree
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 
 HALF = (MAX_HASH_KEY + 1) // 2

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import json_format
 from protobuf_order import Free, Item, Order, Tree
 
-from recordpublisher.consumer.deserialization import fields_of_message, has_fields, plain_value
+from recordpublisher.consumer.typed_values import fields_of_message, has_fields, plain_value
 
 AT = datetime(2026, 11, 26, 6, tzinfo=UTC)
 ORDER = Order(

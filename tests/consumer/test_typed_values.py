@@ -12,14 +12,8 @@ import pydantic.dataclasses
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.consumer.deserialization import (
-    CallableDeserializer,
-    Json,
-    converter_into,
-    deserializer_of,
-    has_fields,
-    plain_value,
-)
+from recordpublisher.consumer.deserialization import CallableDeserializer, deserializer_of
+from recordpublisher.consumer.typed_values import Json, converter_into, has_fields, plain_value
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError

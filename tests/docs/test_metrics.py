@@ -6,7 +6,7 @@ from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.metrics.export import exported_tables
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual
@@ -57,3 +57,13 @@ def test_the_page_says_how_many_metrics_cloudwatch_bills():
     numbers = [sum(metric.type is not MetricType.TEXT for metric in table) for table in (WORKER_METRICS, SHARD_METRICS)]
 
     assert [int(count) for count in re.findall(r"at most (\d+)", page)] == numbers
+
+
+def test_each_metric_that_means_loss_is_marked_in_a_table():
+    listed = re.findall(r"^    - `(\w+)`: ", PAGE, re.MULTILINE)
+    marked = re.findall(r"^\| `(\w+)` \| [^|]* \| \*\*Loss:\*\* ", PAGE, re.MULTILINE)
+    of_sink = [metric.name for metric in KinesisSink("out", {"aws.region": "eu-west-1"}).exported_metrics()]
+
+    assert len(listed) > 5
+    assert set(listed) == {*marked, "numRecordsOutErrors"}
+    assert "numRecordsOutErrors" in of_sink

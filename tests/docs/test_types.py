@@ -22,10 +22,10 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from sqlalchemy.dialects import postgresql, sqlite
 
 import recordpublisher as rp
-from recordpublisher.plugins.columns.record_columns import TypedColumns
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.avro import avro_file_text, type_of_avro_schema
 from recordpublisher.plugins.deserializers.row_types import parse_columns
-from recordpublisher.plugins.sinks.sql.rows import columns_of_type
+from recordpublisher.plugins.sinks.sql.column_types import columns_of_type
 from recordpublisher.plugins.spark.row_columns import spark_schema
 
 from processes.command_line import ROOT

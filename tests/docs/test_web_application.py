@@ -127,10 +127,12 @@ def wait_until(is_true, server):
 
 
 def post_orders(server, numbers):
+    """Put orders; each again while the server does not accept it, as one of its workers that is not open yet."""
     for number in numbers:
-        body = json.dumps({"order": number}).encode()
-        status, text = server.post(f"/orders/customer-{number % 13}", body)
-        assert status == 202, text
+        path, body = f"/orders/customer-{number % 13}", json.dumps({"order": number}).encode()
+        answers = []
+        wait_until(lambda: answers.append(server.post(path, body)) or answers[-1][0] != 503, server)  # noqa: B023 - called here
+        assert answers[-1][0] == 202, answers[-1]
 
 
 def handled(output):
@@ -144,6 +146,7 @@ def stored(served):
 
 UVICORN = ["uvicorn", "shop:app", "--port", "{port}", "--log-config", "log.ini"]
 GUNICORN = ["gunicorn", "counter:app", "--preload", "--workers", "2", "--threads", "8", "--bind", "127.0.0.1:{port}"]
+GUNICORN += ["--log-config", "log.ini"]
 
 
 def test_two_workers_handle_each_order_once_and_the_stop_loses_none(folder, served):
@@ -191,6 +194,9 @@ def test_a_consumer_that_ends_with_an_error_stops_the_server(folder, served):
     with running(UVICORN, folder, served, "/readyz") as server:
         served.call(served.endpoint.faults.fail_next, "GetRecords", "AccessDeniedException", 1000)
         assert server.process.wait(SECONDS) != 0, server.output.read_text()
+    output = server.output.read_text()
+    assert "consumer and sink have ended: " in output
+    assert "Traceback" not in output
 
 
 def test_a_bad_request_becomes_a_dead_letter_and_the_commands_of_the_page_work(folder, served):
@@ -225,10 +231,12 @@ def test_a_server_that_starts_in_an_outage_has_its_port_and_ends_at_once(folder,
         away = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with running(UVICORN, folder, served, AWS_ENDPOINT_URL=away) as server:
         assert server.get("/readyz")[0] == 503
+        wait_until(lambda: "it is not open: DescribeStreamSummary failed" in server.get("/readyz")[1], server)
         assert server.post("/orders/customer-1", b'{"order":1}')[0] == 503
         began = time.monotonic()
-        server.stop()
+        output = server.stop()
         assert time.monotonic() - began < 10
+    assert "Traceback" not in output
 
 
 def test_the_pages_test_of_the_application_passes(folder):
@@ -274,6 +282,23 @@ def test_an_outage_longer_than_orders_are_retried_needs_no_restart(folder, serve
         wait_until(lambda: re.search(r"lost.*order\D+1\D", server.output.read_text()), server)
         served.call(served.endpoint.faults._calls.clear)
         post_orders(server, [2])
-        assert server.get("/readyz")[0] == 200
+        wait_until(lambda: server.get("/readyz")[0] == 200, server)
         server.stop()
     assert sorted(each["order"] for each in stored(served)) == [0, 2]
+
+
+@pytest.mark.parametrize("command", [UVICORN, GUNICORN[:2] + GUNICORN[3:]], ids=["FastAPI", "Flask"])
+def test_a_stop_in_an_outage_reports_each_order_within_the_drain_timeout(folder, served, command):
+    with (folder / "shop.properties").open("a") as file:
+        file.write("flink.job.drain.timeout = 2s\n")
+    with running(command, folder, served, "/readyz") as server:
+        post_orders(server, [0])
+        wait_until(lambda: len(stored(served)) == 1, server)
+        served.call(served.endpoint.faults.fail_next, "PutRecords", "InternalFailure", 1000, status=500)
+        post_orders(server, range(1, 6))
+        began = time.monotonic()
+        output = server.stop()
+        assert time.monotonic() - began < 25
+    lost = re.findall(r"lost.*order\D+(\d)\D", output)
+    assert sorted(map(int, lost)) == [1, 2, 3, 4, 5], output
+    assert "Traceback" not in output

@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.testing.virtual_time import run_virtual
 

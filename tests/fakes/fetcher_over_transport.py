@@ -9,8 +9,8 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.plugins.archive.archive import Catalogue
@@ -22,12 +22,12 @@ from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
-from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, RECORD_PUBLISHER
+from recordpublisher.publishers.start_from_properties import initial_position
 
 STREAM = "orders"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import recordpublisher as rp
-from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns, InferredJson
 
 from .batches import batch
 
@@ -23,7 +23,7 @@ class Job:
         async def reject(records, reason):
             self.reasons.append(reason)
 
-        await self.sink.open(rp.SinkContext(value_type=InferredRow, reject=reject))
+        await self.sink.open(rp.SinkContext(value_type=InferColumns, reject=reject))
         return self
 
     async def write(self, *values):

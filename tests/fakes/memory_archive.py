@@ -6,8 +6,8 @@ from typing import Any
 
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.archive.rows import ranges_of
-from recordpublisher.plugins.sinks.archived_shards import ArchivedShards, Range
+from recordpublisher.plugins.archive.next_step import ranges_of
+from recordpublisher.plugins.sinks.archived_shards import ArchivedShards, FileRange
 from recordpublisher.publishers.records import RecordColumns, columns_of
 
 
@@ -31,11 +31,11 @@ class MemoryArchive:
     place = "memory"
 
     def __init__(self) -> None:
-        self.published: dict[str, tuple[str, Range, RecordColumns]] = {}
+        self.published: dict[str, tuple[str, FileRange, RecordColumns]] = {}
         self.stored: dict[str, Any] = {}
         self.state: Any = None
         self.group_size = 3
-        self._view: dict[str, tuple[str, Range, RecordColumns]] | None = None
+        self._view: dict[str, tuple[str, FileRange, RecordColumns]] | None = None
 
     def reader(self):
         """A catalogue of another process."""
@@ -80,8 +80,8 @@ class MemoryArchiveSink(Sink):
     def __init__(self, archive: MemoryArchive) -> None:
         self.archive = archive
         self.archived = ArchivedShards()
-        self.waiting: list[tuple[str, Range, RecordColumns]] = []
-        self.staged: list[tuple[str, Range, RecordColumns]] = []
+        self.waiting: list[tuple[str, FileRange, RecordColumns]] = []
+        self.staged: list[tuple[str, FileRange, RecordColumns]] = []
         self.documents: list[Any] = []
 
     async def write(self, batch):
@@ -109,7 +109,7 @@ class MemoryArchiveSink(Sink):
                 self.staged.append((key, covered, rows))
             else:
                 together = RecordColumns(records=[*last[2].records, *rows.records])
-                self.staged[self.staged.index(last)] = key, Range(last[1].after, covered.through), together
+                self.staged[self.staged.index(last)] = key, FileRange(last[1].after, covered.through), together
         self.waiting = []
         self.documents += self.archived.finished(changes)
         self.archived.on_staged(changes)

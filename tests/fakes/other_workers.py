@@ -1,6 +1,6 @@
 """The global watermark of a group, whose other workers are a value that the test sets."""
 
-from recordpublisher.fetcher.watermark_rules import raised
+from recordpublisher.fetcher.watermark_rules import raised_watermark
 from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker
 
 
@@ -14,7 +14,7 @@ class OtherWorkers(WatermarkTracker):
 
     def report(self, status, watermark):
         known = [self.lowest] if status is ShardsStatus.IDLE else [self.lowest, watermark]
-        self._global = raised(self._global, None if None in known else min(known))
+        self._global = raised_watermark(self._global, None if None in known else min(known))
         return self._global
 
     def current(self):

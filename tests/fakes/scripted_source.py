@@ -12,10 +12,10 @@ from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionT
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult

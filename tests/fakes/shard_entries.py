@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

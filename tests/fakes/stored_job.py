@@ -7,7 +7,7 @@ from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import GroupJob
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.plugins.sinks.callback import MemorySink
 from recordpublisher.publishers.clock import SystemClock

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.errors import FencedError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.testing import VirtualClock, run_virtual
 
@@ -200,6 +200,80 @@ def test_a_write_that_loses_rows_in_an_outage_while_another_error_ends_the_run_i
     assert positions == {"s/a": None, "s/b": None}
 
 
+class SlowlyFailingSink(BufferingSink):
+    """Fails at a record after 20 seconds."""
+
+    async def write(self, batch):
+        if self.bad in [int(data) for data in batch.data]:
+            await asyncio.sleep(20)
+        await super().write(batch)
+
+
+def test_a_checkpoint_that_waited_for_a_failing_write_does_not_cover_the_rows_that_it_has_lost():
+    kept, sink = KeptSnapshots(), SlowlyFailingSink(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *range(20))
+
+    async def job():
+        fetcher = make_fetcher(source, sink, {"flink.state.checkpoint.interval": 10_000}, alone=kept.start())
+        await fetcher.open()
+        with pytest.raises(SinkError, match="the rows are lost"):
+            await fetcher.run()
+        await fetcher.close()
+
+    run_virtual(job())
+
+    assert kept.kept[-1]["shards"].get("s/a", {}).get("position") is None
+
+
+class OnceFailingSink(BufferingSink):
+    """Its first flush of rows fails after five seconds and loses them. The next ones succeed."""
+
+    async def flush(self, checkpoint=None):
+        if self.buffered and not self.rows:
+            await asyncio.sleep(5)
+            self.buffered = []
+            raise SinkError("the rows are lost")
+        await super().flush(checkpoint)
+
+
+@pytest.mark.parametrize("sink", [SlowlyFailingSink(bad=7), OnceFailingSink()], ids=["write", "flush"])
+def test_a_call_of_the_sink_that_fails_while_the_job_stops_is_no_clean_stop(sink):
+    """The flush that follows succeeds, but without the rows that were lost."""
+    kept = KeptSnapshots()
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *range(20))
+
+    async def job():
+        fetcher = make_fetcher(source, sink, {"flink.state.checkpoint.interval": 10_000}, alone=kept.start())
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(12, fetcher.stop)
+        with pytest.raises(SinkError, match="the rows are lost"):
+            await fetcher.run()
+        await fetcher.close()
+
+    run_virtual(job())
+
+    assert kept.kept[-1]["shards"].get("s/a", {}).get("position") is None
+
+
+def test_a_group_reads_again_what_a_failing_write_has_lost():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        first = await group.join(sink=SlowlyFailingSink(bad=7))
+        group.send(5)
+        await asyncio.sleep(1)
+        group.send(5)
+        with pytest.raises(SinkError, match="the rows are lost"):
+            await first.running
+        await first.fetcher.close()
+        second = await group.join()
+        await group.wait_until_all_is_written()
+        await second.stop()
+
+    run_virtual(story())
+
+
 def failing_source():
     """Its shard `a` fails once all of its records were read."""
     source = ScriptedSource(per_read=5, latency=0.1)
@@ -286,6 +360,62 @@ def test_a_flush_that_fails_does_not_hide_the_first_error(caplog):
     assert "no last checkpoint could be stored after the error: the disk is full" in caplog.text
 
 
+class TransactionalSink(BufferingSink):
+    """Stores rows and positions in one transaction of its own, without a state store."""
+
+    def __init__(self, bad=None):
+        super().__init__(bad)
+        self.stored = None
+
+    async def open(self, context):
+        return self.stored
+
+    async def stored_positions(self):
+        return [] if self.stored is None else [self.stored]
+
+    async def flush(self, checkpoint=None):
+        await super().flush(checkpoint)
+        self.stored = checkpoint.state
+
+
+def test_rows_and_positions_of_a_sink_that_stores_both_are_stored_when_an_error_of_a_reader_ends_the_run():
+    sink = TransactionalSink()
+
+    async def job():
+        source, error = failing_source()
+        fail_once_written(sink, lambda: source.failing.update({"s/a": error}))
+        fetcher = make_fetcher(source, sink, NO_PERIODIC)
+        await fetcher.open()
+        with pytest.raises(rp.DeserializationError):
+            await fetcher.run_bounded(Bounds(max_time=60))
+        await fetcher.close()
+
+    run_virtual(job())
+
+    assert {key: shard["position"] for key, shard in sink.stored["shards"].items()} == {"s/a": "4", "s/b": "1"}
+    assert sorted(sink.rows) == [*range(5), 100, 101]
+
+
+def test_a_sink_that_stores_both_commits_nothing_after_it_has_lost_rows_even_in_another_run():
+    sink = TransactionalSink(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *range(20))
+
+    async def job():
+        fetcher = make_fetcher(source, sink, NO_PERIODIC)
+        await fetcher.open()
+        for _ in range(2):
+            with pytest.raises((SinkError, StateError)):
+                await fetcher.run_bounded(Bounds(max_time=60))
+            sink.bad = None
+        await fetcher.close()
+
+    run_virtual(job())
+
+    position = sink.stored["shards"].get("s/a", {}).get("position")
+    assert len(sink.rows) == (0 if position is None else int(position) + 1)
+
+
 class SharedHandler(Handler):
     """Knows the shard of each number, too: the shards of a group have the same numbers."""
 
@@ -313,6 +443,75 @@ def test_a_process_of_a_group_stores_what_is_handled_and_the_others_do_not_repea
     handled, took = run_virtual(story())
     assert len(handled) == len(set(handled))
     assert took < 5  # the leases were released
+
+
+class SlowHandler(SharedHandler):
+    """Takes a second for each record."""
+
+    async def __call__(self, record):
+        await asyncio.sleep(1)
+        await super().__call__(record)
+
+
+def test_a_record_that_fails_while_a_process_leaves_its_group_loses_no_position(caplog):
+    async def story():
+        group, handler = ElasticProcesses(shards=2), SlowHandler()
+        first = await group.join(sink=map_sink(handler), **{"flink.state.checkpoint.interval": 3_600_000})
+        group.send(10)
+        await group.wait_until(lambda: len(handler.handled) >= 8)
+        handler.bad = 1 + max(number for _, number in handler.handled)  # a handler runs with it
+        first.fetcher.stop()
+        with pytest.raises(SinkError, match="not an order"):
+            await first.running
+        await first.fetcher.close()
+        handler.bad = None
+        second = await group.join(sink=map_sink(handler))
+        await group.wait_until(lambda: group.sent <= set(handler.handled))
+        await second.stop()
+        return handler.handled
+
+    handled = run_virtual(story())
+    assert len(handled) == len(set(handled))
+    assert "no last checkpoint" not in caplog.text
+
+
+class SinkOfATransfer(RecordingSink):
+    """Its rows are durable at once. It raises when a shard is transferred or its process leaves."""
+
+    is_sound = True
+    is_told = False
+
+    async def flush(self, checkpoint=None):
+        if checkpoint is not None and checkpoint.stopped and not self.is_told:
+            raise SinkError("not in order")
+
+    def after_error(self):
+        self.is_told = self.is_sound
+        return self.is_sound
+
+
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_an_error_in_a_transfer_ends_the_run_with_a_last_checkpoint_if_the_sink_is_sound(is_sound):
+    async def story():
+        group, sink = ElasticProcesses(shards=2), SinkOfATransfer()
+        sink.is_sound = is_sound
+        first = await group.join(sink=sink, **{"flink.state.checkpoint.interval": 3_600_000})
+        group.send(8)
+        await group.wait_until(lambda: len(sink.rows) == 16)
+        second = await group.join(sink=SinkOfATransfer())
+        with pytest.raises(SinkError, match="not in order"):
+            await first.running
+        await first.fetcher.close()
+        began = asyncio.get_running_loop().time()
+        await group.wait_until(lambda: second.shards == {"shard-0", "shard-1"})
+        await asyncio.sleep(5)
+        second.sink.after_error()
+        await second.stop()
+        return len(second.sink.rows), asyncio.get_running_loop().time() - began
+
+    repeated, took = run_virtual(story())
+    assert repeated == (0 if is_sound else 16)
+    assert took < 12  # no lease had to expire
 
 
 @pytest.mark.parametrize("workers", ["ALONE", "GROUP"])

@@ -6,12 +6,15 @@ import ssl
 
 import pytest
 
-from recordpublisher.fetcher.conditional_store import wait_for_store
-from recordpublisher.publishers.errors import StateError, StoreUnavailableError, TransientError
+from recordpublisher.fetcher.conditional_store import named_store, wait_for_store
+from recordpublisher.plugins.stores.folder_store import FolderStore
+from recordpublisher.publishers.errors import PluginError, StateError, StoreUnavailableError, TransientError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.memory_store import MemoryStore
 
 OUTLASTS_MINUTES = outage_policy(Properties())
 
@@ -82,3 +85,48 @@ def test_a_host_that_dns_does_not_know_or_that_speaks_no_tls_is_not_waited_for(r
 def test_what_waiting_does_not_mend_is_raised_at_once():
     error = StateError("worker-0 cannot be read")
     assert waited(error=error) == (error, 0)
+
+
+class Faulty(MemoryStore):
+    """Its methods return, or raise, `fault`."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
+
+    async def get(self, *given):
+        if isinstance(self.fault, Exception):
+            raise self.fault
+        return self.fault
+
+    put_if_absent = get
+
+
+async def test_a_result_of_a_wrong_type_names_the_method_of_a_store_of_another_package():
+    with pytest.raises(PluginError, match=r"^`Faulty\.get` returned b'x': it must return VersionedValue or None$"):
+        await named_store(Faulty(b"x")).get("name")
+    with pytest.raises(PluginError, match=r"^`Faulty\.put_if_absent` returned None: it must return str$"):
+        await named_store(Faulty(None)).put_if_absent("name", b"")
+
+
+@pytest.mark.parametrize("error", [KeyError("name"), StateError("broken"), StoreUnavailableError("away")])
+async def test_an_error_names_the_method_of_a_store_of_another_package(error):
+    with pytest.raises(type(error)) as raised:
+        await named_store(Faulty(error)).get("name")
+    assert raised.value.__notes__ == ["`Faulty.get` failed"]
+
+
+def test_a_call_that_does_not_return_names_the_method_of_a_store_of_another_package(caplog):
+    class Hangs(MemoryStore):
+        async def list(self, prefix, *, consistent=True):
+            await asyncio.sleep(15)
+            return {}
+
+    run_virtual(named_store(Hangs()).list("name"))
+    assert [line.partition(": it waits")[0] for line in caplog.messages] == ["`Hangs.list` has not returned for 10 s"]
+
+
+def test_stores_of_this_package_are_used_as_they_are(tmp_path):
+    store = FolderStore(str(tmp_path))
+    assert named_store(store) is store
+    assert named_store(None) is None

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, StreamNotFoundError
 from recordpublisher.testing.virtual_time import run_virtual
 

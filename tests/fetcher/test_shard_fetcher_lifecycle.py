@@ -7,9 +7,9 @@ import pytest
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_table import StreamList
 from recordpublisher.publishers.errors import (
     DataLossError,
     PluginError,

@@ -3,8 +3,8 @@
 import logging
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.startup import OpenedJob
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import run_virtual

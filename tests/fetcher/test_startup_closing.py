@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import run_virtual

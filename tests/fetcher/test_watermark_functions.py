@@ -13,10 +13,10 @@ import pytest
 from recordpublisher.fetcher import watermark_rules as rules
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermarks import ActiveMinimum
-from recordpublisher.plugins.spark.source.batch_plan import AlignmentSettings, is_active, next_global_watermark
 from recordpublisher.plugins.spark.source.offset import EMIT_NOTHING, ShardOffset
+from recordpublisher.plugins.spark.source.offset_alignment import AlignmentSettings, is_active, next_global_watermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -107,7 +107,7 @@ def test_the_global_watermark_rises_to_the_lowest_active_shard(watermarks, curre
         minimum.set(number, True, watermark)
         entry = ShardOffset(Shard("s", str(number)), ShardState(StartingPosition.trim_horizon(), watermark=watermark))
         shards[entry.key] = entry
-    assert rules.raised(current, minimum.status()[1]) == expected
+    assert rules.raised_watermark(current, minimum.status()[1]) == expected
     assert next_global_watermark(current, shards, OFF, 0) == expected
 
 

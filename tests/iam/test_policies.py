@@ -7,7 +7,7 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.commands.doctor import use_of
+from recordpublisher.cli.commands.doctor import stream_use_of
 from recordpublisher.cli.doctor.examination import examined
 
 from fakes.archives import PAYLOADS, write_archive
@@ -48,7 +48,7 @@ def actions_of(features):
 async def problems_of(properties):
     """What doctor finds wrong with the job. A quarter of a lease is the time for an answer of a group's store."""
     job = rp.Properties({"flink.sink": "memory", "flink.lease.duration": "120000", **properties})
-    findings = await examined(job, {"orders": use_of(job, "orders", writes=False)}, has_job=True)
+    findings = await examined(job, {"orders": stream_use_of(job, "orders", writes=False)}, has_job=True)
     return [each for each in findings if each.verdict.value == "PROBLEM"]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from recordpublisher.local import ManualClock, Quotas
 from recordpublisher.local.account import Throttle, Tokens
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.local import Delays, ManualClock
 from recordpublisher.local.account import Account
 from recordpublisher.local.dispatcher import OPERATIONS, HtmlPageError, RequestDispatcher
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.stream import split, update_shard_count
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

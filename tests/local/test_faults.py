@@ -6,8 +6,8 @@ import pytest
 
 from recordpublisher import ConfigurationError
 from recordpublisher.local import FaultKind, FaultRule, Faults, LocalKinesis, StreamFault
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.faults import RandomFaults, parse_rules
-from recordpublisher.local.requests import ApiError
 
 from processes.command_line import ROOT
 

@@ -14,8 +14,8 @@ import pytest
 
 from recordpublisher.local import Delays, event_stream, serve_in_thread
 from recordpublisher.local import http_requests as wire_formats
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.event_stream import parse
-from recordpublisher.local.requests import ApiError
 
 from servers.sdk.every_operation import converse
 from servers.sdk.service_model import served_operations, stored_model

@@ -9,8 +9,9 @@ from msgspec import inspect
 
 from recordpublisher.local import dispatcher as table
 from recordpublisher.local.dispatcher import OPERATIONS
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.http_requests import KNOWN
-from recordpublisher.local.requests import ApiError, SubscribeToShard
+from recordpublisher.local.requests import SubscribeToShard
 
 from processes.command_line import ROOT
 from servers.sdk.service_model import installed_model, served_operations, stored_model

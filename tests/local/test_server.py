@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, EventStreamError
 
 import recordpublisher as rp
 from recordpublisher.local import Delays, LocalKinesis, ManualClock, Quotas, serve_in_thread
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 from recordpublisher.publishers.errors import ConfigurationError
 
 ONCE = Config(retries={"total_max_attempts": 1})

@@ -5,7 +5,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.shard import (
     HASH_KEYS,
     HashRange,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from recordpublisher.local import ManualClock
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.shard import HASH_KEYS, HashRange, Shard, uniform_ranges
 from recordpublisher.local.stream import HOUR_MS, ConsumerTable, Stream, filter_shards, merge, split, update_shard_count
 

@@ -8,7 +8,7 @@ from botocore.eventstream import EventStreamBuffer
 
 from recordpublisher.local import ManualClock
 from recordpublisher.local.account import Account
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.shard import start_counter
 from recordpublisher.local.stream import Stream, split
 from recordpublisher.local.subscriptions import Send, Subscription, Wait

@@ -21,8 +21,8 @@ TAIL_ONE = (
 )
 FAN_OUT = {"stream": "orders", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "c"}
 SPARK_RESTART = f"""
-from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.arrow_rows import ArrowRows
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.kinesis_service import KinesisService

@@ -61,10 +61,19 @@ CHOSEN = {
 }
 """Modules that a property or a name of `recordpublisher` chooses, and whose error names the extra."""
 BEHIND = {
-    *(f"plugins.columns.{name}" for name in ("file_columns", "partitions", "record_columns")),
+    *(
+        f"plugins.columns.{name}"
+        for name in ("file_columns", "parquet_encoder", "partitions", "record_columns", "typed_columns")
+    ),
     *(
         f"plugins.sinks.{name}"
-        for name in ("files.folder_columns", "tables.sink", "tables.staged_data_files", "tables.table")
+        for name in (
+            "files.folder_columns",
+            "tables.iceberg_files",
+            "tables.sink",
+            "tables.staged_data_files",
+            "tables.table",
+        )
     ),
     *(f"plugins.{name}" for name in ("archive.tables", "dead_letters.table_letters", "tracing.spans")),
     *(f"plugins.deserializers.{name}" for name in ("glue", "protobuf")),

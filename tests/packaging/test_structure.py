@@ -130,6 +130,32 @@ def test_a_name_without_a_file_or_folder_is_found(tmp_path, docstring, missing):
     assert missing_names(init, package) == missing
 
 
+DECIDED = re.compile(r"^\| [^|]+ \| `([\w/]+\.py)` \| `([\w.]+)` \|$", re.MULTILINE)
+"""A row of "Where is it decided?": a behaviour, its file, and the name to begin with."""
+
+
+def names_in(file: Path) -> set[str]:
+    """The functions, classes and constants that a file defines, and `Class.method` of its classes."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ClassDef(name=name, body=body):
+                found |= {name, *(f"{name}.{each.name}" for each in body if hasattr(each, "name"))}
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+    return found
+
+
+def test_each_behaviour_is_decided_where_the_architecture_page_says():
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    rows = DECIDED.findall(page.partition("## Where is it decided?")[2].partition("\n## ")[0])
+
+    assert len(rows) > 70
+    assert [row for row in rows if not (PACKAGE / row[0]).is_file() or row[1] not in names_in(PACKAGE / row[0])] == []
+
+
 TOPICS = {
     "plugins/runtime/identity": "who acts as the job, and until when",
     "publishers/kinesis/tls": "connections over TLS, of every transport",

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from botocore import xform_name
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.kinesis.codec import RAW_EVENTS, READ, decode_read
 from recordpublisher.publishers.properties.properties import Properties

@@ -16,4 +16,4 @@ def run_pyright(settings: str) -> subprocess.CompletedProcess[str]:
     if not PYRIGHT.exists():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("pyright is not installed: make servers")
     line = ["node", str(PYRIGHT), "-p", str(ROOT / "tests/type_checkers" / settings), "--pythonpath", sys.executable]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)

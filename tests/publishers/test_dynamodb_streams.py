@@ -120,6 +120,8 @@ async def test_a_listing_that_never_ends_is_an_error():
 class TableWithStreams:
     """A table whose stream was disabled and enabled again, as another one. The newest is enabled. `gone`: no longer described."""
 
+    is_disabled = False
+
     def __init__(self):
         self.arns, self.gone, self.asked = ["arn-1"], set(), []
 
@@ -129,7 +131,7 @@ class TableWithStreams:
     async def describe_stream(self, StreamArn, **fields):  # noqa: N803
         if StreamArn in self.gone:
             raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "DescribeStream")
-        is_newest = StreamArn == self.arns[-1]
+        is_newest = StreamArn == self.arns[-1] and not self.is_disabled
         described_shard = described(f"shard-of-{StreamArn}", closed=not is_newest)
         described_shard["StreamDescription"]["StreamStatus"] = "ENABLED" if is_newest else "DISABLED"
         return described_shard
@@ -154,6 +156,23 @@ async def test_a_stream_that_was_disabled_and_enabled_again_is_found_and_the_for
 
     former = [] if is_gone else [("arn-1", "shard-of-arn-1")]
     assert sorted(table.asked) == [*former, ("arn-2", "shard-of-arn-2")]
+
+
+async def test_a_disabled_stream_is_told_once_and_an_enabled_one_is_not(caplog):
+    table = TableWithStreams()
+    service = DynamoDbStreams(rp.Properties({"aws.region": "us-east-1"}), open_client=lambda: nullcontext(table))
+    await service.list_shards("orders")
+    assert not caplog.messages
+
+    table.is_disabled = True
+    for _ in range(2):
+        await service.list_shards("orders")
+    table.is_disabled, table.arns = False, ["arn-1", "arn-2"]
+    for _ in range(2):
+        await service.list_shards("orders")
+
+    (told,) = caplog.messages
+    assert told.startswith("the stream of table orders is disabled")
 
 
 async def test_a_job_that_is_started_again_still_finds_the_former_stream():

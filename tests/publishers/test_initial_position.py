@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, PositionType, Properties, StartingPosition
-from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms, named_start, time_ms
+from recordpublisher.publishers.start_from_properties import (
+    initial_position,
+    initial_timestamp_ms,
+    named_start,
+    time_ms,
+)
 
 FORMAT = "flink.stream.initpos.timestamp.format"
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.base import RecordPublisherFactory, shards_listed_by
+from recordpublisher.publishers.errors import PluginError, RetriesExhaustedError, TransientError
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import LEFT_BEHIND, PluginCall, close_or_leave, slow_calls
 from recordpublisher.testing.virtual_time import run_virtual
@@ -24,6 +25,17 @@ class Plugin:
 
     async def close(self):
         await self.hang()
+
+
+async def wait_in_our_code():
+    """Wait in a function of this package."""
+    policy = RetryPolicy(1, 60_000, 60_000, 1.0)
+
+    async def fail():
+        raise TransientError("busy")
+
+    with suppress(RetriesExhaustedError):
+        await call_with_retries(fail, policy, min_pause=lambda error: 60.0)
 
 
 async def call(plugin, seconds, count=1):
@@ -65,6 +77,28 @@ def test_a_call_that_waits_in_code_of_this_library_logs_nothing(caplog):
 
     run_virtual(main())
     assert caplog.messages == []
+
+
+def test_a_plugin_that_waits_in_a_call_of_this_library_logs_nothing(caplog):
+    class Wraps(Plugin):
+        async def hang(self):
+            await wait_in_our_code()
+
+    run_virtual(call(Wraps(), 15))
+    assert caplog.messages == []
+
+
+def test_a_call_that_is_used_again_is_timed_anew(caplog):
+    async def main():
+        plugin = Plugin()
+        used = PluginCall(plugin, "hang")
+        for seconds in (6, 6, 12):
+            with used, suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await plugin.hang()
+
+    run_virtual(main())
+    assert [line.partition(":")[0] for line in caplog.messages] == ["`Plugin.hang` has not returned for 10 s"]
 
 
 async def fail(error):
@@ -153,7 +187,21 @@ class Listing(RecordPublisherFactory):
 async def test_shards_that_name_each_other_as_parents_are_refused():
     shards = [Shard("orders", "a", ("b",)), Shard("orders", "b", ("a",)), Shard("orders", "c", ("a", "gone"))]
     with pytest.raises(PluginError, match=r"Listing\.discover returned shards of orders .* next: (a, b, a|b, a, b)\. "):
-        await own_shards(Listing(*shards), "orders", None)
+        await shards_listed_by(Listing(*shards), "orders", None)
+
+
+@pytest.mark.parametrize(
+    ("shard", "words"),
+    [
+        (Shard("orders", "a/b"), r"a shard of orders with the id 'a/b': an id is a text without `/`"),
+        (Shard("orders", ""), r"a shard of orders with the id ''"),
+        (Shard("orders", 7), r"a shard of orders with the id 7"),
+        (Shard("orders", "a", "b"), r"orders/a with `parents='b'`: write `parents=\('b',\)`"),
+    ],
+)
+async def test_a_shard_whose_names_would_be_misread_is_refused(shard, words):
+    with pytest.raises(PluginError, match=rf"Listing\.discover returned {words}"):
+        await shards_listed_by(Listing(shard), "orders", None)
 
 
 def test_the_default_order_of_other_sequence_numbers_says_what_to_override():

@@ -9,7 +9,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, duration_words, retry_listener
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -160,3 +160,20 @@ def test_a_call_within_one_whose_retries_are_counted_is_retried_for_its_own_time
         return await call_with_retries(whole, counted)
 
     assert run_virtual(main()) == 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (0.0001, "1 ms"), (0.03, "30 ms"), (0.9999, "1 s"), (1.4, "1 s"), (119, "119 s"), (900, "15 min")],
+)
+def test_a_duration_is_shown_in_a_unit_in_which_it_is_not_zero(seconds, words):
+    assert duration_words(seconds) == words
+
+
+def test_a_plugin_that_gives_the_message_of_its_error_alone_is_named():
+    async def fail():
+        raise TransientError("the archive is away")
+
+    words = r"^Lines\.discover failed 3 times in a row, for .*; the last error: the archive is away$"
+    with pytest.raises(RetriesExhaustedError, match=words):
+        run_virtual(call_with_retries(fail, RetryPolicy(2, 10, 10, 1.0), service="Lines.discover"))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.testing import VirtualClock, run_virtual
 
 log = logging.getLogger("recordpublisher.test")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, StoreUnavailableError, TransientError
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -207,6 +207,53 @@ def test_a_failed_write_releases_what_is_open():
     assert run_virtual(job()) == []
     assert len(queue.messages) == 30
     assert not queue.acknowledged
+
+
+class BufferingSink(rp.MemorySink):
+    """Keeps its rows until they are flushed. Loses all of them with an error, after ten seconds, and the next flush succeeds."""
+
+    def __init__(self, fails_in):
+        super().__init__()
+        self.buffered, self.durable, self.fails_in = [], [], fails_in
+
+    async def write(self, batch):
+        if self.fails_in == "write" and self.buffered:
+            await self._lose()
+        self.buffered += batch.sequence_numbers
+
+    async def flush(self, checkpoint=None):
+        if self.fails_in == "flush" and self.buffered:
+            await self._lose()
+        self.durable += self.buffered
+        self.buffered = []
+
+    async def _lose(self):
+        self.fails_in = None
+        await asyncio.sleep(10)
+        self.buffered = []
+        raise rp.SinkError("the rows are lost")
+
+
+@pytest.mark.parametrize("fails_in", ["write", "flush"])
+@pytest.mark.parametrize("stops", [True, False])
+def test_rows_that_a_sink_has_lost_with_its_error_are_received_again(fails_in, stops):
+    """Also if the job is stopped while the call fails, and although the next flush succeeds."""
+    queue, sink = FakeQueue(visibility=60), BufferingSink(fails_in)
+    queue.put(*range(20))
+
+    async def job():
+        fetcher = queue_job(queue, sink, receivers=1)
+        await fetcher.open()
+        if stops:
+            asyncio.get_running_loop().call_later(5, fetcher.stop)
+        with pytest.raises(rp.SinkError, match="the rows are lost"):
+            await fetcher.run()
+        await fetcher.close()
+
+    run_virtual(job())
+
+    assert set(queue.acknowledged) <= set(sink.durable)
+    assert len(queue.messages) + len(sink.durable) == 20
 
 
 def test_a_failed_acknowledgement_is_counted_and_its_records_come_again():

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -122,7 +122,7 @@ def test_a_source_that_catches_its_cancellation_is_left_behind_after_the_drain_t
         return loop.time(), len(asyncio.all_tasks())
 
     seconds, tasks = run_virtual(run())
-    assert 35 <= seconds < 37
+    assert 25 <= seconds < 27
     assert tasks == 1, "asyncio.run waits for no task"
     (line,) = [text for text in caplog.messages if "flink.job.drain.timeout" in text]
-    assert line.startswith("a call of Stubborn has not ended 30 s after it was cancelled")
+    assert line.startswith("a call of Stubborn has not ended 20 s after it was cancelled")

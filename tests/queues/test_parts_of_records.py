@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
 from recordpublisher.publishers.errors import TransientError

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.queues.job import QueueJob
 from recordpublisher.testing.virtual_time import run_virtual

@@ -5,7 +5,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.registry import Claim, Owner
+from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.plugins.runtime.streaming import BoundedReader
 
 from fakes.queues.fake_queue import FakeQueue, FakeSource
@@ -21,7 +21,7 @@ class Source(FakeSource):
 @pytest.fixture
 def registry():
     made = load_registry()
-    made.publishers.claim(Claim("FAKE_QUEUE", Source, Owner("tests", "1")))
+    made.publishers.claim(NameClaim("FAKE_QUEUE", Source, NameOwner("tests", "1")))
     return made
 
 

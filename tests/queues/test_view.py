@@ -8,9 +8,9 @@ import recordpublisher as rp
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
-from recordpublisher.plugins.metrics.export import FetchersHere, exported_tables
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, exported_tables
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -80,7 +80,7 @@ async def snapshot(job):
         worker = 0
         metrics, sink_metrics, reasons_not_ready = job.metrics, job.sink_metrics, job.reasons_not_ready
 
-    source = FetchersHere([Here()])
+    source = FetchersOfProcess([Here()])
     exported_tables(await source.metrics())
     return await LiveSnapshots(source, VirtualClock(), 60_000).snapshot()
 

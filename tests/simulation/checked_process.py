@@ -13,10 +13,10 @@ from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionT
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermark_rules import emit_limit
 from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker, watermark_of
@@ -31,7 +31,7 @@ from .rule_checker import RuleChecker
 from .schedule import JobRun
 from .simulated_stream import FUTURE_LIMIT_MS, SimulatedStream
 from .simulator import EPOCH_MS, Clock, Simulator
-from .source import SimulatedSource
+from .source import FiniteSource, SimulatedSource
 
 LOOK_SECONDS = 1.0
 """How often each process looks at the list of streams."""
@@ -110,9 +110,12 @@ class CheckedProcess(ABC):
         self._lags_since: float | None = None
         """Since when the reported watermark is further below the highest one than a straggler may be."""
         self._is_stopping = False
-        self._job_run = job_run
+        self.job_run = job_run
         self._listed_streams = listed_streams
-        self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
+        self.has_ended = False
+        """Whether the run has ended by itself, because every shard was read to its end (S8)."""
+        source = FiniteSource if stream.plan.is_finite else SimulatedSource
+        self._source = source(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
         self._source.before_request = self.check_read
         self.fetcher = self._build()
@@ -147,7 +150,7 @@ class CheckedProcess(ABC):
         self._held_since.pop(batch.shard.key, None)  # a read that the write has allowed may begin a moment later
         is_read = batch.shard.stream in self.fetcher._dependencies.discovery.opened
         self._checker.expect(is_read, "S10", f"{batch.shard.key} is written, its stream has left the list")
-        self._checker.check_alignment(batch, self.tracker.current(), self._job_run.lookahead)
+        self._checker.check_alignment(batch, self.tracker.current(), self.job_run.lookahead)
         self._checker.check_write(batch, self.tracker.current())
 
     def on_sink_watermark(self, watermark: int) -> None:
@@ -163,7 +166,7 @@ class CheckedProcess(ABC):
                     other_seconds = 0.0 if process.is_disturbed else now - since
                     empty_reads = source.empty_reads.get(entry.key)
                     self._checker.check_idleness(
-                        entry.key, empty_reads, other_seconds, self._job_run.idle_interval, process.resumed_at
+                        entry.key, empty_reads, other_seconds, self.job_run.idle_interval, process.resumed_at
                     )
                 first, is_counted = entry.next_watermark, entry.is_open and not entry.status.is_straggler
                 if first is not None and is_counted:
@@ -179,7 +182,7 @@ class CheckedProcess(ABC):
     def check_liveness(self) -> None:
         """A record that may be written is written soon, unless the process or its sink is disturbed (W9, W12)."""
         now, process = self._simulator.now, self.process
-        limit = emit_limit(self.tracker.current(), self._job_run.lookahead)
+        limit = emit_limit(self.tracker.current(), self.job_run.lookahead)
         next_watermarks = [(entry.next_watermark, entry.key) for entry in self.fetcher._table]
         writable = [key for watermark, key in next_watermarks if watermark is not None and watermark <= limit]
         may_write = self._may_write and not self._is_stopping and not self.running.done()
@@ -195,7 +198,7 @@ class CheckedProcess(ABC):
 
     @property
     def _held(self) -> set[str]:
-        limit = emit_limit(self.tracker.current(), self._job_run.lookahead)
+        limit = emit_limit(self.tracker.current(), self.job_run.lookahead)
         queued = [(entry.key, entry.next_watermark) for entry in self.fetcher._table]
         return {key for key, watermark in queued if watermark is not None and watermark > limit}
 
@@ -204,7 +207,7 @@ class CheckedProcess(ABC):
             self._checker.check_read(key, self._simulator.now - self._held_since.get(key, self._simulator.now))
 
     def _check_lag(self) -> None:
-        max_lag, now, reported = self._job_run.max_lag, self._simulator.now, self._reported
+        max_lag, now, reported = self.job_run.max_lag, self._simulator.now, self._reported
         watermarks = [value for entry in self.fetcher._table if (value := watermark_of(entry)) is not None]
         may_lag = self.process.is_disturbed or self.process.is_dead or self.running.done() or self._is_stopping
         if any(entry.status.awaits_children for entry in self.fetcher._table):
@@ -221,13 +224,19 @@ class CheckedProcess(ABC):
             entries = list(self.fetcher._table)
             largest = sum(self._source.largest_batch.get(entry.key, 0) for entry in entries)
             queued = sum(entry.reading.queue.bytes for entry in entries)
-            self._checker.check_queued_bytes(queued, self._job_run.budget.worker_bytes + largest)
+            self._checker.check_queued_bytes(queued, self.job_run.budget.worker_bytes + largest)
 
     # --- inside -------------------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         await self.fetcher.open()
-        await self.fetcher.run_bounded(Bounds())
+        await self._read()
+
+    async def _read(self) -> None:
+        result = await self.fetcher.run_bounded(Bounds())
+        self.has_ended = result.reason is EndReason.ALL_ENDED
+        if self.has_ended:
+            self._checker.check_end(has_others=self.tracker.has_others)
 
     def _streams(self) -> Sequence[str]:
         async def look() -> tuple[str, ...]:
@@ -239,8 +248,8 @@ class CheckedProcess(ABC):
         return self._stream.names
 
     def _parts(self, tracker: WatermarkTracker, **more: Any) -> FetcherDependencies:
-        properties = properties_of(self._job_run, self._stream)
-        job_run = self._job_run
+        properties = properties_of(self.job_run, self._stream)
+        job_run = self.job_run
         settings = replace(FetcherSettings.of(properties), budget=job_run.budget)
 
         async def pinned(stream: str) -> int:
@@ -262,7 +271,7 @@ class CheckedProcess(ABC):
             starts=Starts(StartingPosition.trim_horizon()),
             pin_latest=pinned,
             shard_exists=self._source.shard_exists,
-            is_endless=lambda stream: True,  # as a stream of Kinesis
+            is_endless=lambda stream: not self._stream.plan.is_finite,  # A stream of Kinesis always has an open shard.
             use_continuations=job_run.continuations,
             **more,
         )

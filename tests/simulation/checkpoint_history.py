@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import FencedError
 

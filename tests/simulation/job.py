@@ -69,12 +69,18 @@ class Job:
     def _complete(self, job_run: JobRun) -> None:
         simulator = self._simulator
         latest = max(simulator.now + job_run.faults_end, self._stream.calm_from) + COMPLETION_SECONDS
-        simulator.run(latest, lambda: self._checker.is_complete or self._has_failed())
+        is_finite = self._stream.plan.is_finite
+        simulator.run(
+            latest, lambda: (self._has_ended if is_finite else self._checker.is_complete) or self._has_failed()
+        )
         self._raise_failures()
         self._checker.expect(
             self._checker.is_complete,
             "W9",
             f"{COMPLETION_SECONDS:.0f} s without faults, and written are only: {self._checker.missing}",
+        )
+        self._checker.expect(
+            self._has_ended == is_finite, "S8", "the job does not end although every shard was read to its end"
         )
 
     def _end(self, job_run: JobRun) -> None:
@@ -183,6 +189,10 @@ class Job:
             self._checker.check_global_watermark(id(self._running), self._running.tracker.current())
             self._running.check_liveness()
         self._simulator.after(CHECK_SECONDS, self._check_regularly)
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._running is not None and self._running.has_ended
 
     def _has_failed(self) -> bool:
         return self._running is not None and bool(self._running.process.failures)

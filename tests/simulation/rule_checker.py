@@ -139,6 +139,13 @@ class RuleChecker:
             self._remaining -= len(indexes)
         self._done[key] = last
 
+    def check_end(self, *, has_others: bool) -> None:
+        """A run has ended by itself: only a process that runs alone sees the end of a finite stream (S8)."""
+        self.expect(
+            self.stream.plan.is_finite and not has_others, "S8", "the run of an endless stream or of a group ended"
+        )
+        self.expect(self.is_complete, "S8", f"the run ended, and written are only: {self.missing}")
+
     def check_report(self, key: str, first: int, is_active: bool, watermark: int | None) -> None:
         """A process reports how its shards count, while records of this one are queued, `first` being the watermark of the first (W4)."""
         counts = is_active and (watermark is None or watermark <= first)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits
+from recordpublisher.fetcher.settings import BudgetLimits
 
-from .simulated_stream import StreamPlan
+from .simulated_stream import SimulatedStream, StreamPlan
 
 LARGE_BUDGET, SMALL_BUDGET = BudgetLimits(1 << 27, 1 << 24, 50_000), BudgetLimits(2_000, 1_500, 5)
 FAULT_SECONDS = 25.0
@@ -95,7 +95,23 @@ def random_schedule(seed: int) -> Schedule:
     if of_streams.random() < 0.4:
         stream = replace(stream, roots=max(stream.roots, 2), has_two_streams=True)
         runs = [_with_changing_streams(each, of_streams, each is runs[-1]) for each in runs]
+    of_ends = random.Random(f"{seed} finite")
+    if stream.ends and not stream.has_two_streams and of_ends.random() < 0.6:
+        # A source that lists its last shard as closed before it lists another one ends its job early, so its listings are complete.
+        stream = replace(stream, is_finite=True, inconsistent_listings=False)
+        if len(runs) == 1 and of_ends.random() < 0.7:
+            runs = [_with_faults_at_the_end(runs[0], of_ends, SimulatedStream(stream).calm_from)]
     return Schedule(seed, stream, tuple(runs))
+
+
+def _with_faults_at_the_end(job_run: JobRun, draw: random.Random, end: float) -> JobRun:
+    """Faults at about the time at which the last shard closes, in seconds after the start, and when the run ends."""
+    kinds = ["crash", "crash", "leave", "suspend", "starve", "stall"]
+    faults = [
+        Fault(draw.choice(kinds), max(0.0, end + draw.uniform(-4, 6)), draw.choice([0.5, 4.0]))
+        for _ in range(draw.randint(1, 3))
+    ]
+    return replace(job_run, faults=(*job_run.faults, *faults))
 
 
 def _with_changing_streams(job_run: JobRun, draw: random.Random, is_last: bool) -> JobRun:

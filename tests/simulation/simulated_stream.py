@@ -36,6 +36,8 @@ class StreamPlan:
     """Whether some event times are at the bounds of those that can be used, and beyond (W12)."""
     has_empty_reads: bool = False
     """Whether every other read of what has arrived brings nothing, far behind the tip, as the service does on sparse shards."""
+    is_finite: bool = False
+    """Whether no shard follows those that are listed as closed, as with a plugin that has a finite source: the job ends (S8)."""
     has_two_streams: bool = False
     """Whether the shards belong to two streams, which leave the list of streams and come back (S10)."""
 
@@ -103,6 +105,8 @@ class SimulatedStream:
             leaves = self._reshard(leaves)
         for leaf in leaves:
             leaf.closes = max(leaf.arrivals, default=leaf.opens) if plan.ends else None
+        if plan.is_finite:
+            self._close_later(leaves)
         if plan.wrong_clock:
             self._set_wrong_times()
         if plan.inconsistent_listings:
@@ -110,6 +114,8 @@ class SimulatedStream:
         if plan.extreme_times:
             self._set_extreme_times()
         self.calm_from = max(each.calm_from for each in self.shards.values())
+        if plan.is_finite:
+            self.calm_from = max(self.calm_from, *(leaf.closes or 0.0 for leaf in leaves))
         self.total = sum(len(each.usable) for each in self.shards.values())
 
     def __getitem__(self, key: str) -> SimulatedShard:
@@ -161,6 +167,13 @@ class SimulatedStream:
         made.outage = (began, began + draw.choice([0.0, 0.0, 2.0, 8.0]))
         self.shards[made.shard.key] = made
         return made
+
+    def _close_later(self, leaves: list[SimulatedShard]) -> None:
+        """The last shards of a finite stream close at their last record or later: also while a job waits at their tips."""
+        draw = random.Random(f"{self.plan.seed} ends")
+        for leaf in leaves:
+            assert leaf.closes is not None
+            leaf.closes += draw.choice([0.0, 0.0, 3.0, 15.0])
 
     def _set_unlisted(self) -> None:
         draw = self._random

@@ -83,6 +83,13 @@ class SimulatedSource(RecordPublisherFactory):
         return await responded
 
 
+class FiniteSource(SimulatedSource):
+    """A source that lists its shards itself, as that of a plugin. None follows those that it lists as closed."""
+
+    async def discover(self, stream: str, after: str | None) -> list[Shard]:
+        return await self.list_shards(stream, after)
+
+
 class SimulatedPublisher(RecordPublisher):
     def __init__(self, source: SimulatedSource, simulated: SimulatedShard, start: StartingPosition) -> None:
         self._source = source

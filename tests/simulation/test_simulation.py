@@ -1,4 +1,4 @@
-"""Random schedules of a whole job that runs alone, on virtual time: in each of them the rules S1, S2, S5, W1, W6, W8, W9, W13 and P6 hold.
+"""Random schedules of a job that runs alone, on virtual time: in each of them the rules S1, S2, S5, S8, W1, W6, W8, W9, W13 and P6 hold.
 
 A real fetcher of a job that runs alone, in a simulated process, with real checkpoints. The seed decides everything:
 

@@ -21,6 +21,7 @@ from recordpublisher import (
     SequenceNumber,
     Shard,
     ShardMetrics,
+    StreamNotFoundError,
     UserRecord,
 )
 from recordpublisher.publishers.properties import declaration
@@ -126,7 +127,7 @@ class TestThePublisherOfLines(PublisherContract):
 
     @asynccontextmanager
     async def open_case(self):
-        from sample_publisher.lines import LinesFactory
+        from sample_publisher.factory import LinesFactory
 
         factory = LinesFactory(Properties({"flink.lines.folder": self.folder, "flink.lines.batch": 3}))
         yield PublisherCase(factory, Shard("orders", "a.txt"), PAYLOADS)
@@ -530,6 +531,22 @@ class MakesNothing(ListsItsShards):
         pass
 
 
+class KnowsItsStream(ListsItsShards):
+    async def discover(self, stream, after):
+        if stream != "s":
+            self.meet_unknown(stream)
+            return []
+        return await super().discover(stream, after)
+
+    def meet_unknown(self, stream):
+        raise StreamNotFoundError(stream)
+
+
+class RaisesAnother(KnowsItsStream):
+    def meet_unknown(self, stream):
+        raise FileNotFoundError(stream)
+
+
 def contract_of(factory):
     class Listed(ListContract):
         @asynccontextmanager
@@ -548,6 +565,17 @@ def test_a_run_that_ends_while_its_shard_is_listed_as_open_fails():
 @pytest.mark.parametrize("factory", [Waits, HasChildren, KnowsTheEnd])
 def test_a_run_may_end_if_the_listing_shows_it_or_need_not(factory):
     contract_of(factory).test_a_shard_that_is_listed_as_open_does_not_end()
+
+
+@pytest.mark.parametrize("factory", [KnowsItsStream, ListsItsShards])
+def test_a_stream_may_not_exist_or_each_name_is_one(factory):
+    contract_of(factory).test_discovery_lists_the_shard_once()
+
+
+def test_a_stream_that_does_not_exist_must_be_told_by_an_error_of_this_library():
+    words = "raised FileNotFoundError: s-that-does-not-exist: raise StreamNotFoundError"
+    with pytest.raises(AssertionError, match=f"`discover` of a stream that does not exist {words}"):
+        contract_of(RaisesAnother).test_discovery_lists_the_shard_once()
 
 
 def test_a_factory_that_makes_no_publisher_fails_with_a_sentence():

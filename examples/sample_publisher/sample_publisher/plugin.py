@@ -2,7 +2,7 @@
 
 from recordpublisher import hookimpl
 
-from .lines import LinesFactory
+from .factory import LinesFactory
 
 
 @hookimpl

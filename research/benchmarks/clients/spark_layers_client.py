@@ -12,8 +12,8 @@ import time
 
 import pyarrow as pa
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.plugins.runtime.streaming import BoundedReader

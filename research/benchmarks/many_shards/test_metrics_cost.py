@@ -6,9 +6,9 @@ import time
 import msgspec
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
-from recordpublisher.plugins.metrics.export import FetchersHere
+from recordpublisher.plugins.metrics.export import FetchersOfProcess
 from recordpublisher.plugins.metrics.prometheus.exporter import page_of
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.testing.virtual_time import run_virtual
@@ -44,7 +44,7 @@ def source():
         fetcher = make_fetcher(scripted, RecordingSink())
         await fetcher.open()
         await fetcher.run_bounded(Bounds(stop_at_tip=True))
-        return FetchersHere([LiveFetcher(fetcher)])
+        return FetchersOfProcess([LiveFetcher(fetcher)])
 
     return run_virtual(run())
 

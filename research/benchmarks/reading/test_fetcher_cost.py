@@ -12,7 +12,7 @@ import recordpublisher as rp
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties

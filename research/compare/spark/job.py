@@ -53,18 +53,27 @@ def report(query: Any) -> None:
     """A line for each batch: its rows and time, and the CPU so far."""
     told = -1
     while query.exception() is None:
-        for progress in query.recentProgress:
-            if progress["batchId"] > told:
-                told = progress["batchId"]
-                line = {
-                    "batch": told,
-                    "rows": progress["numInputRows"],
-                    "ms": progress["durationMs"]["triggerExecution"],
-                }
-                cpu, java = cpu_seconds()
-                print(json.dumps({**line, "cpu": cpu, "java": java, "at": time.monotonic()}), flush=True)
+        for progress in progress_after(query, told):
+            told = progress["batchId"]
+            line = {
+                "batch": told,
+                "rows": progress["numInputRows"],
+                "ms": progress["durationMs"]["triggerExecution"],
+            }
+            cpu, java = cpu_seconds()
+            print(json.dumps({**line, "cpu": cpu, "java": java, "at": time.monotonic()}), flush=True)
         time.sleep(0.05)
     raise query.exception()
+
+
+def progress_after(query: Any, batch: int) -> list[dict[str, Any]]:
+    """The progress of later batches. `query.recentProgress` converts the last hundred each time, which takes seconds."""
+    found = []
+    for progress in reversed(query._jsq.recentProgress()):
+        if progress.batchId() <= batch:
+            break
+        found.append(json.loads(progress.json()))
+    return found[::-1]
 
 
 def cpu_seconds() -> tuple[float, float]:

@@ -10,7 +10,7 @@ from math import inf
 from threading import Thread
 
 from recordpublisher.local import LocalKinesisThread, serve_in_thread
-from recordpublisher.local.schedules.schedule import Player, Score, Seen, load_schedule, score, seen_in
+from recordpublisher.local.schedules.schedule import Player, Score, SeenRecord, load_schedule, score, seen_record_in
 
 from benchmarks.processes import ENVIRONMENT
 
@@ -29,7 +29,7 @@ class World:
         self._start = start
         self._process: subprocess.Popen[str] | None = None
         self._player = Player(endpoint.endpoint, SCHEDULE, print)
-        self.printed: list[Seen] = []
+        self.printed: list[SeenRecord] = []
         self.killed = inf
 
     def play(self) -> Score:
@@ -88,7 +88,7 @@ class World:
     def _keep_lines(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            seen = seen_in(line, time.time())
+            seen = seen_record_in(line, time.time())
             if seen is not None:
                 self.printed.append(seen)
 

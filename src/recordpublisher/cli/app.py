@@ -16,7 +16,7 @@ from .output import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbos
 class LazyCommands(Mapping[str, Any]):
     """The commands by name, which are imported when they are needed.
 
-    - `places`: `module:function` below this package, by the name of the command. The place of a group has a `typer.Typer`.
+    - `places`: where each command is, by its name: `module:function` below this package. A group of commands is a `typer.Typer` there.
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:
@@ -50,29 +50,29 @@ def _load(name: str, place: str) -> Any:
 
 
 COMMANDS = {
-    "demo": "commands.local:demo",
+    "demo": "commands.demo:demo",
     "local": "commands.local:local",
-    "judge": "commands.local:judge",
+    "judge": "commands.judge:judge",
     "list": "commands.streams:list_streams",
-    "describe": "commands.streams:describe",
-    "create": "commands.streams:create",
-    "delete": "commands.streams:delete",
-    "split": "commands.streams:split",
-    "merge": "commands.streams:merge",
+    "describe": "commands.streams:describe_stream",
+    "create": "commands.streams:create_stream",
+    "delete": "commands.streams:delete_stream",
+    "split": "commands.streams:split_shard",
+    "merge": "commands.streams:merge_shards",
     "consumers": "commands.streams:consumers",
     "put": "commands.put:put",
     "tail": "commands.tail:tail",
     "doctor": "commands.doctor:doctor",
     "run": "commands.run:run",
     "lag": "commands.lag:lag",
-    "dashboard": "commands.lag:dashboard",
+    "dashboard": "commands.dashboard:dashboard",
     "dead-letters": "commands.dead_letters:dead_letters",
     "positions": "commands.positions:positions",
     "leftovers": "commands.leftovers:leftovers",
     "group": "commands.group:group",
     "plugins": "commands.plugins:plugins",
     "new-plugin": "commands.plugins:new_plugin",
-    "properties": "commands.plugins:properties",
+    "properties": "commands.properties:properties",
 }
 """Where each command is, `module:function`, in the order of the help."""
 WIDEST_HELP = 120

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
+from recordpublisher.publishers.log_fields import notes_of, text_of
 from recordpublisher.publishers.properties.properties import Properties, is_unknown
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
@@ -60,7 +61,7 @@ def subcommands(text: str) -> typer.Typer:
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands whose errors are lines."""
+    """A group of commands that prints an error as one line."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, and turn its error into a line and an exit code."""
@@ -111,8 +112,8 @@ def one_line(error: BaseException) -> str:
     An error that is not of this package gets its class name or its file in front, unless it says which extra to install.
     """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
-    text = str(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
-    text = _shortened(" ".join("; ".join([text, *getattr(error, "__notes__", ())]).split()))
+    text = text_of(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
+    text = _shortened(" ".join("; ".join([text, *notes_of(error)]).split()))
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
     return text if of_file else f"{type(error).__name__}: {text}"
@@ -224,7 +225,7 @@ def ask_service(
 ) -> T:
     """Return the answer of the service to a question that changes nothing. Calls are retried as ListShards is.
 
-    The rest is as in `call_service`.
+    Signals, arguments and errors are the same as for `call_service`.
     """
     policy = LIST_SHARDS_RETRIES.policy(properties)
     return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)
@@ -248,7 +249,7 @@ def call_service(
         async with ManagementClient(properties, [] if stream is None else [stream]) as client:
             return await work(client)
 
-    if any(map(is_unknown, properties)):  # A plugin may declare them.
+    if any(map(is_unknown, properties)):  # The plugins that the properties name may declare these keys.
         from ..plugins.host.manager import load_registry  # Imported here because it loads pluggy.
 
         load_registry().import_chosen(properties)
@@ -258,7 +259,7 @@ def call_service(
 
 
 def _refuse_streams_of_plugins(properties: Properties) -> None:
-    """Check that the streams are those of Kinesis, which may have another stream of the same name.
+    """Check that the job reads streams of Kinesis. Otherwise the command would use a stream of Kinesis with the same name.
 
     Raises: ConfigurationError if the properties name a plugin's publisher that lists its streams itself, or its queue.
     """

@@ -26,7 +26,7 @@ Pairs = Annotated[
         "-p",
         "--property",
         metavar="KEY=VALUE",
-        help="A property, which overrides the file; KEY= takes back the file's. May be repeated.",
+        help="A property, which overrides the file's; KEY= removes the file's. May be repeated.",
     ),
 ]
 PropertiesFile = Annotated[
@@ -128,14 +128,14 @@ class PropertyOptions:
     def read(self, job: Path | str | None = None) -> Properties:
         """Return the properties of the job's file or program, overridden by the options.
 
-        An option without a value (`-p flink.metrics.exporters=`) takes back what the file has, so that the default holds.
+        An option without a value (`-p flink.metrics.exporters=`) removes the property of the file, so that the default holds.
 
         Raises: ConfigurationError if an option is malformed, or if the file or program cannot be used.
         """
         above = self.given()
         if job is not None and is_python_job(str(job)):
             # Imported here because it loads the AWS SDK.
-            from ..plugins.runtime.supervisor import properties_of_program
+            from ..plugins.runtime.job_of_program import properties_of_program
 
             search_current_folder()
             return properties_of_program(str(job), above)

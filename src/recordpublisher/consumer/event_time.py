@@ -9,13 +9,14 @@ from typing import Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..publishers.log_fields import about
 from ..publishers.properties.job_properties import FUTURE_LIMIT, OUT_OF_ORDERNESS, TIMESTAMP_FIELD
-from .deserialization import json_field
+from .deserialization import json_field_decoder
 
 EARLIEST_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z, the earliest valid event time (epoch ms)."""
@@ -79,7 +80,7 @@ class JsonFieldTimestamps:
 
     def __init__(self, field: str) -> None:
         self._field = field
-        self._decode = json_field(TIMESTAMP_FIELD.key, field, int | float | str)
+        self._decode = json_field_decoder(TIMESTAMP_FIELD.key, field, int | float | str)
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """Return the field of each record. Raises: ValueError that names the field, if it is missing or invalid."""
@@ -113,7 +114,7 @@ def check_arrivals(publisher: str, batch: RecordBatch) -> None:
     except (TypeError, ValueError, OverflowError) as error:
         arrivals_given = (record.arrival for record in batch.records)
         wrong = next((each for each in arrivals_given if type(each) not in (int, float)), None)
-        reason = f"it is {wrong!r:.60}" if isinstance(error, TypeError) else error
+        reason = f"it is {repr_of(wrong, 60)}" if isinstance(error, TypeError) else error
         raise PluginError(
             f"{publisher} gave a record of {batch.shard.key} without a valid time of arrival: {reason}. `arrival` is in seconds since "
             "1970, with fractions; `arrival_millis` in ms"

@@ -13,16 +13,17 @@ from operator import lt
 from typing import Any, Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
-from recordpublisher.publishers.errors import DeserializationError, PluginError
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, PluginError
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
-from recordpublisher.publishers.user_code import describe_error, is_raised_in_user_code, log_user_error
+from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
 
-from ..publishers.log_fields import counted
+from ..publishers.log_fields import counted, repr_of
 from ..publishers.properties.job_properties import OnBadRecord
-from ..publishers.shard_metrics import DEAD_LETTER, ShardMetrics, SkippedRecordsLog, how_to_continue
+from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
-from .deserialization import Decompressor, Deserializer, PreparedDeserializer, one_for_each, values_of
+from ..publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog, how_to_continue
+from .deserialization import Decompressor, Deserializer, PreparedDeserializer, items_for_records, values_of
 from .event_time import (
     ImplausibleTimes,
     TimestampAssigner,
@@ -124,8 +125,8 @@ class ShardConsumer:
                 await asyncio.sleep(EMPTY_RUN_SECONDS)
         if not isinstance(result, RunResult):
             raise PluginError(
-                f"{type(self._publisher).__name__}.run returned {result!r}: at the end of the shard return RunResult.COMPLETE, before it "
-                "INCOMPLETE"
+                f"{type(self._publisher).__name__}.run returned {repr_of(result)}: at the end of the shard return RunResult.COMPLETE, "
+                "before it INCOMPLETE"
             )
         if result is RunResult.COMPLETE:
             if self._check_end is not None and not self._children:
@@ -201,7 +202,7 @@ class ShardConsumer:
             )
         # 1. Refuse a batch that breaks the contract of publishers, while the message can still name the publisher.
         if not isinstance(batch, RecordBatch):
-            raise PluginError(f"{name} gave {batch!r:.100}: the consumer must be called with a RecordBatch")
+            raise PluginError(f"{name} gave {repr_of(batch)}: a consumer takes a RecordBatch")
         shard = self._shard
         if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
             raise PluginError(
@@ -241,13 +242,11 @@ class ShardOutput(Protocol):
         """Mark the shard as read to its end. Batches that were put before may not be emitted yet (S2)."""
 
 
-def name_publisher(error: Exception, what: str) -> None:
-    """Add a note to an error of a plugin's code, which says what has failed. Errors that ShardConsumer has raised get none, because they
-    say it already.
-    """
+def naming_publisher(error: Exception, what: str) -> None:
+    """Add to an error of a plugin's code what has failed. Errors of `ShardConsumer` also pass through that code, but name it already."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
-        error.add_note(f"{what} failed")
+        add_note(error, f"{what} failed")
 
 
 class BatchDecorator:
@@ -344,9 +343,9 @@ class BatchDecorator:
         values = values_of(self._deserializer, expanded)
         if values is not None:
             batch = batch.with_columns(values=values)
-        event_times = one_for_each(self._timestamp_assigner, "timestamps", "event time", batch)
+        event_times = items_for_records(self._timestamp_assigner, "timestamps", "event time", batch)
         batch = batch.with_columns(event_times=event_times)
-        strategy_times = one_for_each(self.strategy, "times", "time", batch)
+        strategy_times = items_for_records(self.strategy, "times", "time", batch)
         arrivals = batch.arrival_millis
         if event_times is not arrivals:
             check_times(event_times)
@@ -386,7 +385,7 @@ class PoisonPolicy:
         """
         try:
             return decorate(batch)
-        except PluginError:  # The plugin itself is wrong, whatever the record.
+        except (ConfigurationError, PluginError):  # The plugin or its settings are wrong, and no record is.
             raise
         except Exception:  # `_decorate_one_by_one` finds out which records have failed.
             log.debug(
@@ -402,7 +401,7 @@ class PoisonPolicy:
         for index, record in enumerate(batch.records):
             try:
                 parts.append(decorate(batch.slice(index, index + 1)))
-            except PluginError:
+            except (ConfigurationError, PluginError):
                 raise
             except Exception as error:
                 reason = describe_error(error)
@@ -573,6 +572,8 @@ def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> No
     if batch.read_position is not None:
         sequence = batch.read_position.sequence
         _check(publisher, batch, "a batch with `read_position.sequence`", sequence, (str,))
+    for child in batch.child_shards:
+        _check(publisher, batch, "a batch with `child_shards`", child, (Shard,))
     records: Iterable[Any] = batch.records
     if isinstance(records, RecordColumns):
         records = [records[0], records[-1]] if len(records) else []
@@ -594,5 +595,5 @@ def _check(
     """Check the type of a value. Raises: PluginError if it is none of `types`."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         wanted = " or ".join("None" if each is type(None) else each.__name__ for each in types)
-        found = f"{value!r:.60}, of the type {type(value).__name__}"
+        found = f"{repr_of(value, 60)}, of the type {type(value).__name__}"
         raise PluginError(f"{publisher} gave {what} of {batch.shard.key} that is {found}: it must be {wanted}{remedy}")

@@ -28,7 +28,7 @@ DAY_MS = 86_400_000
 
 SHARDS = 4
 SPLIT, LAGGING, SILENT, TAKES_OVER = 0, 1, 2, 3
-"""The role of each of the four shards, in the order of their hash ranges."""
+"""The number of the shard with each role, in the order of hash ranges. TAKES_OVER gets the flights of SILENT in the second half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Flight:
 
 
 def all_flights() -> list[Flight]:
-    """Return every flight in the order of its scheduled departure. `id` in the document is its row in the data set.
+    """Return every flight in the order of its scheduled departure. The field `id` is its row number in the data set.
 
     The 2,512 flights without a tail number are keyed by carrier and flight number. Raises: ImportError if the data set is not installed.
     """
@@ -109,9 +109,11 @@ def _scheduled_millis(table: Any) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ProductionSchedule:
-    """Sends a year of flights in `seconds`, unevenly: the pace varies by half around its mean.
+    """Decides when each flight of the year is sent, within `seconds`. The pace varies by half around its mean.
 
     The lagging shard falls behind by up to `largest_lag_ms` of event time in the middle of the run, and has caught up at the end.
+
+    - `first`, `last`: the event times of the first and the last flight (epoch ms).
     """
 
     first: int
@@ -126,7 +128,7 @@ class ProductionSchedule:
         return self.first + math.ceil((part + swing) * (self.last - self.first))
 
     def lagging_event_time_at(self, elapsed: float) -> int:
-        """Return the same for the lagging shard."""
+        """Return the event time (epoch ms) up to which the lagging shard's flights have been sent after `elapsed` seconds."""
         part = min(max(elapsed / self.seconds, 0.0), 1.0)
         lag = self.largest_lag_ms * math.sin(math.pi * part) ** 2
         return self.event_time_at(elapsed) - math.floor(lag)
@@ -143,7 +145,7 @@ class ProductionSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The quarter of the hash range to which a flight is sent, and an explicit hash key if its own key does not lead there."""
+    """The quarter of the hash range to which a flight is sent, and an explicit hash key if its partition key does not lead there."""
 
     quarter: int
     explicit_hash_key: str | None = None

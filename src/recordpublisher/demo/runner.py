@@ -192,7 +192,7 @@ class DemoProgress:
             return
         self.offsets[name] = offset
         rows = offset["records"] + source["numInputRows"]
-        # A query that waits reports its last offset again, with 0 rows.
+        # `max`, because a query that waits reports its last offset again, with 0 rows.
         self.rows[name] = max(rows, self.rows.get(name, 0))
         self.seen_idle |= {key for key, entry in offset["shards"].items() if entry.get("idle")}
         if name == "flights":
@@ -449,7 +449,10 @@ def rows_by_batch(folder: Path) -> Iterator[tuple[int, Any]]:
 
 
 def files_by_batch(log: Path) -> dict[int, list[str]]:
-    """Return the files of each batch. A compacted log entry repeats the files of all batches before it, which are left out."""
+    """Return the files of each batch in the log of Spark's file sink.
+
+    A compacted entry repeats the files of all batches before it. These files are not counted again.
+    """
     known: set[str] = set()
     batches: dict[int, list[str]] = {}
     for entry in sorted(log.iterdir() if log.is_dir() else (), key=_batch_of):
@@ -505,16 +508,16 @@ class ChildProcess:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended with an error."""
+        """Whether the process ended with an error."""
         return self.process.poll() not in (None, 0)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended."""
+        """Whether the process ended."""
         return self.process.poll() is not None
 
     def log_tail(self) -> str:
-        """Return the end of its stderr, without warnings."""
+        """Return the end of the process's stderr, without warnings."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return "\n".join(line for line in lines if " WARN " not in line)[-2_000:]
 
@@ -527,7 +530,7 @@ class ChildProcess:
                     yield document
 
     def write_line(self, line: str) -> None:
-        """Write a line to its stdin."""
+        """Write a line to the process's stdin."""
         with contextlib.suppress(BrokenPipeError, ValueError):
             if self.process.stdin is not None:
                 self.process.stdin.write(line + "\n")
@@ -540,7 +543,7 @@ class ChildProcess:
         self.process.wait()
 
     def wait_or_kill(self, seconds: float) -> None:
-        """Wait until it ends by itself; kill it after `seconds`."""
+        """Wait until the process ends by itself. Kill it after `seconds`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         self.kill()

@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.log_fields import with_notes
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
-from .checkpoints.commits import CheckpointAge, CommitCounts
+from .checkpoints.checkpoint_schedule import CheckpointAge
+from .checkpoints.commits import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.starts import AloneJob
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
+from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
-from .shards.shard_reading import ShardState
+from .pipeline.sink_errors import naming_sink, states_of_sink
+from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint
 from .startup import OpenedJob
@@ -130,9 +133,9 @@ class SnapshotCheckpointer(Checkpointer):
                 raise
             if (running_ms := self.times.running_ms) >= settings.max_outage_ms:
                 lasted = duration_words(running_ms / 1000)
-                words = f"{error}; no checkpoint could be stored for {lasted}. To wait longer, raise {MAX_OUTAGE.key}"
+                words = f"{with_notes(error)}; no checkpoint could be stored for {lasted}. To wait longer, raise {MAX_OUTAGE.key}"
                 raise StoreUnavailableError(words) from error
-            log.warning("a checkpoint was not stored, the next one tries again: %s", error)
+            log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store what the sink has finished again and again, while it works on the rest, because the rest may fail or never finish.
@@ -188,7 +191,7 @@ class SnapshotCheckpointer(Checkpointer):
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
-            with naming_sink(self._job.sink, "flush", is_watched=False):
+            with naming_sink(self._job.sink, "flush"):
                 confirmed: Any = await self._job.sink.flush(replace(asked, state=state))
             found = states_of_sink(self._job.sink, "flush", confirmed)
             return dict(found[0]) if found else state

@@ -1,6 +1,7 @@
 """The port of stores for small named values that are written only if no other process has changed them.
 
-Such a store keeps the positions of jobs, the documents of groups, and what Spark tasks have read (their claims).
+Such a store keeps the positions of jobs, the documents of groups, and the claims of Spark tasks (what each of them has read).
+`read_document` reads such a value, and refuses one that this library cannot use.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from ..publishers import kinesis
-from ..publishers.errors import RetriesExhaustedError, StateError, StoreUnavailableError
+from ..publishers.errors import PluginError, RetriesExhaustedError, StateError, StoreUnavailableError
+from ..publishers.log_fields import repr_of
 from ..publishers.retry import Failures, RetryPolicy
-from ..publishers.user_code import AsyncPort
+from ..publishers.user_code import AsyncPort, PluginCall
 
 T = TypeVar("T")
 
@@ -90,6 +92,76 @@ class ConditionalStore(AsyncPort, ABC):
         """Release the store's connections and threads. The store may be used again."""
 
 
+class NamedStore(ConditionalStore):
+    """A store of another package, which is named in its errors, in calls that do not return, and in results of a wrong type."""
+
+    def __init__(self, store: ConditionalStore) -> None:
+        self._store = store
+        self.place = store.place
+
+    async def get(self, name: str) -> VersionedValue | None:
+        """Return the stored value."""
+        found: VersionedValue | None = await self._call("get", name, wanted=(VersionedValue, type(None)))
+        return found
+
+    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
+        """Return the stored values."""
+        found: dict[str, VersionedValue] = await self._call("get_all", names, wanted=(dict,))
+        return found
+
+    async def put_if_absent(self, name: str, value: bytes) -> str:
+        """Store a value if there is none."""
+        found: str = await self._call("put_if_absent", name, value, wanted=(str,))
+        return found
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        """Replace a value."""
+        found: str = await self._call("compare_and_set", name, value, expected, wanted=(str,))
+        return found
+
+    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
+        """Return the values whose name has the prefix."""
+        found: dict[str, VersionedValue] = await self._call("list", prefix, wanted=(dict,), consistent=consistent)
+        return found
+
+    async def list_versions(self, prefix: str) -> Mapping[str, str]:
+        """Return the versions."""
+        found: Mapping[str, str] = await self._call("list_versions", prefix, wanted=(Mapping,))
+        return found
+
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """Return the names."""
+        found: Sequence[str] = await self._call("list_names", prefix, before, wanted=(Sequence,))
+        return found
+
+    async def delete(self, *names: str) -> None:
+        """Delete values."""
+        await self._call("delete", *names)
+
+    async def end_sessions(self, role: str) -> None:
+        """End sessions."""
+        await self._call("end_sessions", role)
+
+    async def close(self) -> None:
+        """Release the store's resources."""
+        await self._call("close")
+
+    async def _call(self, method: str, *given: Any, wanted: tuple[type, ...] = (), **options: Any) -> Any:
+        call = PluginCall(self._store, method)
+        with call:
+            found = await getattr(self._store, method)(*given, **options)
+        if wanted and not isinstance(found, wanted):
+            types = " or ".join("None" if each is type(None) else each.__name__ for each in wanted)
+            raise PluginError(f"{call.name} returned {repr_of(found)}: it must return {types}")
+        return found
+
+
+def named_store(store: ConditionalStore | None) -> ConditionalStore | None:
+    """Return a store so that it is named in what goes wrong in it. Stores of this package say that themselves."""
+    is_ours = store is None or type(store).__module__.partition(".")[0] == "recordpublisher"
+    return store if store is None or is_ours else NamedStore(store)
+
+
 @dataclass(frozen=True, slots=True)
 class VersionedValue:
     """A value and the version under which it is stored.
@@ -134,7 +206,7 @@ def new_version() -> str:
     return secrets.token_hex(8)
 
 
-async def pause(attempt: int) -> None:
+async def pause_after_conflict(attempt: int) -> None:
     """Wait before another attempt after a conflict: a random time up to 0.1 s, doubled with each attempt up to 3 s."""
     await asyncio.sleep(random.random() * 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter
 
@@ -198,7 +270,7 @@ def read_document(value: bytes | str, kind: type[T], place: str, format_number: 
             )
         return msgspec.json.decode(value, type=kind)
     except _UNREADABLE as error:
-        raise unreadable(place, error) from error
+        raise unreadable_error(place, error) from error
 
 
 def check_document(content: Any, kind: type[T], place: str) -> T:
@@ -206,11 +278,11 @@ def check_document(content: Any, kind: type[T], place: str) -> T:
     try:
         return msgspec.convert(content, kind)
     except _UNREADABLE as error:
-        raise unreadable(place, error) from error
+        raise unreadable_error(place, error) from error
 
 
-def unreadable(place: str, error: object) -> StateError:
-    """Return the error for a stored document that cannot be read."""
+def unreadable_error(place: str, error: object) -> StateError:
+    """Return the error for a document that does not fit."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

@@ -15,8 +15,8 @@ from ..publishers.shards import Shard
 from .alarms import AlarmListener
 from .checkpoints.starts import AloneJob, Starts
 from .settings import FetcherSettings
+from .shards.discovery import ShardDiscovery, ShardExists, StreamList
 from .shards.retention_check import RetentionCheck
-from .shards.shard_table import ShardDiscovery, ShardExists, StreamList
 from .sink import Sink, State, Traced, untraced
 from .watermarks import WatermarkTracker
 

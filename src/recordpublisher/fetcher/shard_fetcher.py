@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
+from ..publishers.log_fields import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
-from .checkpoints.commits import CheckpointScheduler
+from .checkpoints.checkpoint_schedule import CheckpointScheduler
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
@@ -27,24 +28,20 @@ from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
 from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
+from .pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion, TerminationCondition, shard_outcome
 from .pipeline.dead_letters import DeadLetterHandler
-from .pipeline.emitter import (
-    BoundedResult,
-    Bounds,
-    Emitter,
-    EndReason,
-    RunCompletion,
-    TerminationCondition,
-    shard_outcome,
-)
+from .pipeline.emitter import Emitter
+from .pipeline.memory_budget import MemoryBudget
 from .pipeline.process_suspension import SuspensionDetector
-from .pipeline.reading import MemoryBudget, ReadIntake, ReadTasks, ShardEnds
+from .pipeline.reading import ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
+from .pipeline.shard_ends import ShardEnds
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
-from .shards.shard_entry import ShardEntry, ShardStage
-from .shards.shard_table import MissingShards, OwnedShards, ShardTable
-from .sink import SinkContext, Unfinished, always
+from .shards.discovery import MissingShards, OwnedShards
+from .shards.shard_entry import ShardEntry
+from .shards.shard_table import ShardTable
+from .sink import SinkContext, Unfinished, always_may_write, stores_positions
 from .startup import close_dependencies
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
@@ -198,7 +195,7 @@ class ShardFetcher:
             raise self._completion.error
 
     def _has_read_every_shard(self) -> bool:
-        reading = (entry for entry in self._table if entry.stage is ShardStage.READING)
+        reading = (entry for entry in self._table if entry.is_reading)
         return self._completion.is_running and all(entry.reading.last_read_ms is not None for entry in reading)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
@@ -260,9 +257,13 @@ class ShardFetcher:
         records. It takes at most `flink.job.drain.timeout`, and its own error is only logged.
         """
         job = self._dependencies
-        has_store = job.stores is not None or job.committing is not None or self._ownership.has_leases
+        # A sink that stores positions itself does so with each flush, also without a state store.
+        has_store = job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
-        if not has_store or (is_in_doubt and not isinstance(error, DataLossError)):
+        if not has_store:
+            self._emitter.turn.trust()  # No checkpoint stores positions, so another run may follow.
+            return False
+        if is_in_doubt and not isinstance(error, DataLossError):
             return False
         self._released_after = error
         seconds, ending = job.settings.drain_ms / 1000, asyncio.ensure_future(self._take_if_sound())
@@ -275,14 +276,16 @@ class ShardFetcher:
             reason = "the state store or the sink raised CancelledError" if ending.cancelled() else late
             log.warning("no last checkpoint could be stored after the error: %s", reason)
         except Exception as failure:
-            log.warning("no last checkpoint could be stored after the error: %s", failure)
+            log.warning("no last checkpoint could be stored after the error: %s", with_notes(failure))
         finally:
             ending.cancel()
             await end_or_leave([ending], GRACE_SECONDS)
         return False
 
     async def _take_if_sound(self) -> bool:
-        if not self._dependencies.sink.after_error() and self._emitter.has_sink_failed:
+        if self._dependencies.sink.after_error():
+            self._emitter.turn.trust()
+        elif self._emitter.turn.error is not None:
             return False
         await self._checkpointer.take_last(is_stopped=True)
         return True
@@ -366,19 +369,19 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
 
     if group is not None:
         from .elastic.group_place import job_of
-        from .elastic.leased_ownership import GroupTracker
-        from .pipeline.reading import CurrentWorker, LeaseGate
+        from .elastic.leased_ownership import GroupWatermarkTracker
+        from .pipeline.current_worker import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
         # A process of a group cannot know that a finite source has ended, because other processes may still be reading.
-        job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
+        job = replace(job, tracker=GroupWatermarkTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.has_others, missing.is_expired, job.is_endless, settings.idle_intervals)
     suspension = SuspensionDetector(clock, on_resume)
-    may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
+    may_write_now = always_may_write if group is None else LeaseGate(current, suspension, clock).may_write_now
 
     alignment = Alignment(tracker, settings.alignment, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)
@@ -429,8 +432,10 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
         from .elastic.group_place import job_of
-        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership, WorkerLives
+        from .elastic.lease_checkpointer import LeaseCheckpointer
+        from .elastic.leased_ownership import LeasedOwnership
         from .elastic.leased_shards import LeasedShards
+        from .elastic.worker_lives import WorkerLives
 
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
@@ -442,8 +447,8 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             job=group_job,
             counts=leases,
             on_drain=completion.stop,
-            # The sync interval may be much longer than 2 s, the time within which a worker that is held back should learn that the others
-            # have progressed (W9).
+            on_error=completion.fail,
+            # A sync interval may be much longer than the two seconds in which a held worker learns of progress (W9).
             on_advance=emitter.wake,
         )
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
@@ -470,7 +475,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
-            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
+            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock, readers.line_of),
             view=WorkerView(
                 table,
                 tracker,

@@ -9,9 +9,11 @@ from recordpublisher.publishers.records import RecordBatch
 from ..publishers.log_fields import about
 from ..publishers.shards import Shard
 from .dependencies import FetcherDependencies
-from .pipeline.emitter import Bounds, Emitter, EndReason, RunCompletion, TerminationCondition
-from .pipeline.reading import ListedAsGoneError, ReadTasks
-from .shards.shard_entry import ShardEntry, ShardListener, ShardStage
+from .pipeline.bounded_runs import Bounds, EndReason, RunCompletion, TerminationCondition
+from .pipeline.emitter import Emitter
+from .pipeline.reading import ReadTasks
+from .pipeline.shard_ends import ListedAsGoneError
+from .shards.shard_entry import ShardEntry, ShardListener
 from .shards.shard_table import ShardTable
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
@@ -223,13 +225,14 @@ class ShardLifecycle(ShardListener):
         self._job.discovery.on_deleted(entry.shard.stream)
         for each in [each for each in self._table if each.shard.stream == entry.shard.stream]:
             self._readers.finish(each)
-            if not (each.has_unwritten or each.reading.queue.dead_letters) and each.stage is not ShardStage.ENDED:
+            if not (each.has_unwritten or each.reading.queue.dead_letters) and not each.has_ended:
                 self._table.remove(each.key)
-            elif each.stage is ShardStage.READING:
+            elif each.is_reading:
                 each.end_of_reading(())
         self.complete_without_streams()
 
     def complete_without_streams(self) -> None:
-        """Complete the run if every stream was deleted (S8)."""
-        if self._job.discovery.all_deleted:
+        """Complete the run, with a warning, if every stream was deleted (S8)."""
+        if self._job.discovery.all_deleted and self._completion.is_running:
+            log.warning("the run ends, because every stream of the job was deleted")
             self._completion.complete(EndReason.STREAMS_DELETED)

@@ -1,4 +1,7 @@
-"""The port that decides which shards a fetcher reads, and its implementation for a process that reads every shard."""
+"""The port that decides which shards a fetcher reads: a fixed part of all shards, or those whose leases its process holds.
+
+`FixedOwnership` owns the shards of a process that reads every shard (ALONE).
+"""
 
 import asyncio
 import logging
@@ -8,14 +11,15 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..publishers.errors import RecordPublisherError
-from ..publishers.log_fields import about
+from ..publishers.log_fields import about, with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import describe_error
 from .checkpoints.snapshot import RestoredState
 from .checkpoints.starts import initial_states, list_restored, unlisted_states
 from .dependencies import FetcherDependencies
 from .shard_lifecycle import ShardLifecycle
-from .shards.shard_table import MissingShards, OwnedShards, ShardTable
+from .shards.discovery import MissingShards, OwnedShards
+from .shards.shard_table import ShardTable
 from .sink import SinkContext
 from .startup import OpenedJob, check_for_data_loss, open_job
 
@@ -168,8 +172,10 @@ class FixedOwnership(ShardOwnership):
         list_stream = partial(job.discovery.list_stream, stream)
         try:
             listed = await list_restored(list_stream, (stream,), known, self._missing, job.is_ours)
-        except Exception as error:  # Every error is caught, because a plugin's `discover` may raise any.
-            self._log_failure(stream, str(error) if isinstance(error, RecordPublisherError) else describe_error(error))
+        except Exception as error:  # It may be an error of a plugin's `discover`.
+            self._log_failure(
+                stream, with_notes(error) if isinstance(error, RecordPublisherError) else describe_error(error)
+            )
             return
         await check_for_data_loss(listed, known, (stream,), job, self._missing)
         if stream in job.discovery.deleted:

@@ -1,4 +1,7 @@
-"""The contract of a sink, to which batches are written. Sinks are in plugins/sinks and in third-party packages."""
+"""The contract of a sink, which batches are written to. Sinks are adapters in plugins/sinks and in third-party packages.
+
+`CommittingSink` is the contract of sinks whose rows become visible exactly once, through the entry that stores their positions (S6).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from ..publishers.errors import SinkError
 from ..publishers.log_fields import counted
 from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.records import RecordBatch, V
-from ..publishers.shard_metrics import how_to_continue
 from ..publishers.shards import Shard
+from ..publishers.skipped_records_log import how_to_continue
 from ..publishers.user_code import AsyncPort
 from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
-"""A snapshot of positions, as a plain mapping that can be stored as JSON (`checkpoints/snapshot.py`)."""
-Rejected = Sequence[tuple[RecordBatch, str]]
-"""Records that can never be written, each as a batch of one, with the reason."""
+"""A snapshot of a job's positions: a mapping that can be written as JSON. A sink stores it unchanged, and returns it from `open`."""
+RejectedRecord = tuple[RecordBatch, str]
+"""A record that can never be written, as a batch of one, with the reason."""
 RecordsCall = Callable[[Any], Awaitable[Any]]
 """A call with a record, a list of records or a batch."""
 Traced = Callable[[RecordsCall], RecordsCall]
@@ -158,6 +161,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 
+        Not called after a call of this sink has raised an error, unless `after_error` returns True. Only a `flush` that raises
+        StoreUnavailableError is repeated.
+
         Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
         """
         return None
@@ -203,8 +209,8 @@ async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
-def always() -> bool:
-    """Return True, because a process that no other process can replace may always write."""
+def always_may_write() -> bool:
+    """Return True, the permission to write of a process that no other process can replace."""
     return True
 
 
@@ -238,16 +244,18 @@ class SinkContext:
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
-    reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
+    reject_together: Callable[[Sequence[RejectedRecord], bool], Awaitable[None]] | None = field(
+        default=None, compare=False
+    )
     """The function that `reject_all` calls. If it is None, `reject_all` calls `reject` for each record."""
     has_dead_letters: bool | None = field(default=None, compare=False)
-    may_write: Callable[[], bool] = field(default=always, compare=False)
+    may_write: Callable[[], bool] = field(default=always_may_write, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     traced: Traced = field(default=untraced, compare=False)
     value_type: Any = None
     done: Callable[[str, str], None] | None = field(default=None, compare=False)
 
-    async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
+    async def reject_all(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
         """Report records as `reject` does. `is_logged`: the sink has already logged them, with the error of the user's code."""
         if self.reject_together is not None:
             await self.reject_together(rejected, is_logged)

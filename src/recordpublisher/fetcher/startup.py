@@ -21,17 +21,17 @@ from .checkpoints.starts import (
     initial_states,
     is_startable,
     list_restored,
-    old_shards,
     shards_no_longer_listed,
     shards_past_retention,
+    shards_read_long_ago,
     shards_with_unread_children,
     unlisted_states,
 )
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letters import close_sink, naming_sink, states_of_sink
-from .shards.shard_reading import ShardState
-from .shards.shard_table import MissingShards
+from .pipeline.sink_errors import close_sink, naming_sink, states_of_sink
+from .shards.discovery import MissingShards
+from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 from .watermarks import lowest_active
 
@@ -148,7 +148,7 @@ async def check_for_data_loss(
     Raises: DataLossError if records were lost and the job does not accept that.
     """
     lost = list(filter(missing.is_expired, shards_no_longer_listed(listed, restored, streams)))
-    old = old_shards(restored, job.clock.now_ms())
+    old = shards_read_long_ago(restored, job.clock.now_ms())
     if (retention := job.retention) is not None and old:
         of_old = {key.rsplit("/", 1)[0] for key in old} & set(streams)
         oldest = {stream: await retention.oldest_retained_ms(stream) for stream in of_old}

@@ -41,8 +41,8 @@ def inherited_watermark(parents: Iterable[int | None]) -> int | None:
     return min((watermark for watermark in parents if watermark is not None), default=None)
 
 
-def raised(current: int | None, candidate: int | None) -> int | None:
-    """Return the global watermark after a new minimum. It never falls, and stays the same if the minimum is unknown (W6)."""
+def raised_watermark(current: int | None, candidate: int | None) -> int | None:
+    """Return the global watermark after a new minimum. It never falls, and an unknown minimum leaves it unchanged (W6)."""
     if candidate is None:
         return current
     return candidate if current is None else max(current, candidate)

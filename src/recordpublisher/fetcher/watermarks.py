@@ -1,4 +1,9 @@
-"""Event time over the shards of a worker: alignment, stragglers (shards far behind), reshards, and the watermark that the sink receives."""
+"""Computes event time over the shards of a worker: alignment, stragglers, ended parents, and the watermark that the sink receives.
+
+`Alignment` orders the shards, `EndedParentHold` keeps the watermark of an ended parent (W5), `LocalWatermark` is the sink's
+watermark, `StragglerDetector` excludes shards that are far behind (W12), and `OwnWatermark` is the global watermark of a process
+that reads every shard (W6). The rules for one shard are in `watermark_rules.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +21,10 @@ from ..publishers.clock import Clock
 from ..publishers.shards import Shard
 from . import watermark_rules
 from .settings import AlignmentTimes
-from .shards.shard_entry import ShardEntry, ShardStage
-from .shards.shard_table import ShardTable, parent_keys
-from .watermark_rules import holds_after_end, raised
+from .shards.lineage import parent_keys
+from .shards.shard_entry import ShardEntry
+from .shards.shard_table import ShardTable
+from .watermark_rules import holds_after_end, raised_watermark
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -300,7 +306,7 @@ class EndedParentHold:
 
     def _is_started(self, child: Shard) -> bool:
         if child.key in self._table:
-            return self._table[child.key].stage is not ShardStage.WAITING
+            return not self._table[child.key].is_waiting
         return self._has_others
 
 
@@ -462,7 +468,7 @@ class OwnWatermark(WatermarkTracker):
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
         """Raise the global watermark to the lowest watermark of the shards that count."""
         if status is ShardsStatus.ACTIVE:
-            self._highest = raised(self._highest, watermark)
+            self._highest = raised_watermark(self._highest, watermark)
         return self._highest
 
     def current(self) -> int | None:
@@ -471,7 +477,7 @@ class OwnWatermark(WatermarkTracker):
 
     def start_at(self, watermark: int | None) -> None:
         """Set the global watermark to the lowest restored watermark, unless it is already higher."""
-        self._highest = raised(self._highest, watermark)
+        self._highest = raised_watermark(self._highest, watermark)
 
 
 # IndexedMinHeap finds the lowest of many changing values in O(log n).

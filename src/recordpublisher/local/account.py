@@ -14,9 +14,9 @@ import msgspec
 from recordpublisher.publishers import service_limits as limits
 
 from .clock import Clock, SteppingClock
+from .errors import in_use, invalid_argument, limit_exceeded, not_found, throughput_exceeded
 from .faults import Faults
 from .queues import QueueTable
-from .requests import in_use, invalid_argument, limit_exceeded, not_found, throughput_exceeded
 from .stream import CONSUMER_LIMIT, Stream
 from .subscriptions import Subscriptions
 

@@ -13,21 +13,12 @@ import msgspec
 from ..publishers.decoding_errors import UNDECODABLE
 from . import event_stream
 from .account import Account
+from .errors import ApiError, invalid_input, limit_exceeded, not_found, throughput_exceeded
 from .faults import QUEUES, DrawnFault, FaultKind
 from .operations import queues, records, streams
 from .operations.queues import LONG_POLLS, NOTHING_VISIBLE
 from .operations.records import subscribe_to_shard
-from .requests import (
-    ApiError,
-    Receive,
-    Request,
-    SubscribeToShard,
-    invalid_input,
-    limit_exceeded,
-    not_found,
-    throughput_exceeded,
-    violations,
-)
+from .requests import ReceiveRequest, Request, SubscribeToShard, violations
 from .shard import ShardIterator
 from .subscriptions import INITIAL_RESPONSE, Send, Subscription
 
@@ -301,7 +292,7 @@ class EventWriter:
 
 
 def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Operation:
-    decode = decoder(kind)
+    decode = body_decoder(kind)
 
     def run(account: Account, body: bytes) -> bytes:
         result = function(account, decode(body))
@@ -312,7 +303,7 @@ def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Opera
     return run
 
 
-def decoder(kind: type[R]) -> Callable[[bytes], R]:
+def body_decoder(kind: type[R]) -> Callable[[bytes], R]:
     """Return a function that decodes a body into the input. The function raises ValidationException or SerializationException."""
     decode = msgspec.json.Decoder(kind).decode
 
@@ -363,5 +354,5 @@ INPUTS: dict[str, type[Request]] = {
 OPERATIONS = {
     name: _operation(kind, function) for (name, kind), function in zip(INPUTS.items(), FUNCTIONS, strict=True)
 }
-_decode_subscribe = decoder(SubscribeToShard)
-_decode_receive = decoder(Receive)
+_decode_subscribe = body_decoder(SubscribeToShard)
+_decode_receive = body_decoder(ReceiveRequest)

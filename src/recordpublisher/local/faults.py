@@ -12,7 +12,7 @@ from random import Random
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .requests import ApiError
+from .errors import ApiError
 
 WRITES = frozenset({"PutRecord", "PutRecords"})
 READS = frozenset(

@@ -24,7 +24,7 @@ from ..publishers.decoding_errors import UNDECODABLE
 from . import event_stream
 from .account import Account
 from .dispatcher import HTML_PAGE, OPERATIONS, HtmlPageError, RequestDispatcher, ResponseStream, write_events
-from .requests import ApiError
+from .errors import ApiError
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, and keys and JSON come in addition.

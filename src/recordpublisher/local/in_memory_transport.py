@@ -18,7 +18,7 @@ from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, er
 from .account import Account, Delays
 from .clock import Clock, ManualClock
 from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher, write_events
-from .requests import ApiError
+from .errors import ApiError
 
 BUFFER_BYTES = 1 << 16
 """How many bytes a connection buffers between the writer and the reader, as a socket does."""

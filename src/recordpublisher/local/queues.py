@@ -16,7 +16,7 @@ import msgspec
 from recordpublisher.publishers.service_limits import GET_RECORDS_BYTES
 
 from .clock import Clock
-from .requests import in_use, invalid_argument, not_found
+from .errors import in_use, invalid_argument, not_found
 from .shard import Shard
 from .stream import Stream, TagSet
 

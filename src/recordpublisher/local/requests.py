@@ -16,6 +16,7 @@ from ..publishers.service_limits import (
     PARTITION_KEY_CHARACTERS,
     PUT_RECORDS_RECORDS,
 )
+from .errors import ApiError
 
 
 def text(most: int, pattern: str) -> Meta:
@@ -130,8 +131,8 @@ class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
     scaling_type: Literal["UNIFORM_SCALING"]
 
 
-class Entry(msgspec.Struct, rename="pascal", gc=False):
-    """One record to put. Its `data` stays base64 text."""
+class PutRecordsEntry(msgspec.Struct, rename="pascal", gc=False):
+    """One record to put; `data` stays base64 text."""
 
     data: str
     partition_key: PartitionKey | None = None
@@ -147,7 +148,7 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
 
 
 class PutRecords(StreamRequest, frozen=True, kw_only=True):
-    records: Annotated[list[Entry], Meta(min_length=1, max_length=PUT_RECORDS_RECORDS)]
+    records: Annotated[list[PutRecordsEntry], Meta(min_length=1, max_length=PUT_RECORDS_RECORDS)]
     dry_run: bool = False
 
 
@@ -261,7 +262,7 @@ class ListQueues(Request, frozen=True):
     stream_filter: Annotated[list[StreamFilter], Meta(min_length=1, max_length=10_000)] | None = None
 
 
-class Receive(QueueRequest, frozen=True, kw_only=True):
+class ReceiveRequest(QueueRequest, frozen=True, kw_only=True):
     """A long poll of a queue, for records or dead letters."""
 
     limit: Annotated[int, Meta(ge=1, le=10)] = 10
@@ -277,7 +278,7 @@ class VisibilityEntry(ReceiptEntry, frozen=True, kw_only=True):
     visibility_timeout_seconds: VisibilityTimeout
 
 
-class OfReceipts(QueueRequest, frozen=True, kw_only=True):
+class ReceiptsRequest(QueueRequest, frozen=True, kw_only=True):
     """An input with a result for each handle."""
 
     entries: Annotated[list[ReceiptEntry], Meta(min_length=1, max_length=10)]
@@ -472,52 +473,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}={_shown(each)}' for key, each in value.items())}}}"
     return str(value)
-
-
-# The errors that the endpoint returns, with the service's names and messages.
-
-
-class ApiError(Exception):
-    """An error response: `code` is the service's exception name, `status` the HTTP status."""
-
-    def __init__(self, code: str, message: str, status: int = 400) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
-        self.status = status
-
-
-def invalid_argument(message: str) -> ApiError:
-    """Return the error for a request that is well-formed but cannot be carried out."""
-    return ApiError("InvalidArgumentException", message)
-
-
-def not_found(message: str) -> ApiError:
-    """Return the error for a stream, shard or consumer that does not exist."""
-    return ApiError("ResourceNotFoundException", message)
-
-
-def in_use(message: str) -> ApiError:
-    """Return the error for a stream, shard or consumer that exists but is in another state."""
-    return ApiError("ResourceInUseException", message)
-
-
-def limit_exceeded(message: str) -> ApiError:
-    """Return the error for a count or rate of control operations at its limit."""
-    return ApiError("LimitExceededException", message)
-
-
-def throughput_exceeded(message: str) -> ApiError:
-    """Return the error for a shard whose data rate is at its limit."""
-    return ApiError("ProvisionedThroughputExceededException", message)
-
-
-def invalid_input(message: str) -> ApiError:
-    """Return the error for a field that is missing, too long, too big or not one of the allowed values."""
-    return ApiError("ValidationException", f"1 validation error detected: {message}")
-
-
-def check_dry_run(is_dry_run: bool) -> None:
-    """Raise DryRunOperationException if the call was a dry run. Call this when the operation would otherwise be carried out."""
-    if is_dry_run:
-        raise ApiError("DryRunOperationException", "The request would have succeeded, but the DryRun parameter is set.")

@@ -1,4 +1,7 @@
-"""The embedded endpoint as a server on loopback: `LocalKinesis` in asyncio, and `serve_in_thread` in synchronous code."""
+"""The embedded endpoint as a server on loopback: `LocalKinesis` in asyncio, and `serve_in_thread` in synchronous code.
+
+HTTP/1.1 is served with aiohttp and HTTP/2 with Hypercorn, with or without TLS.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ from ..publishers.clock import SystemClock
 from ..publishers.errors import ConfigurationError
 from .account import Account, Delays, Quotas
 from .clock import Clock, ManualClock
+from .errors import ApiError
 from .faults import FaultRule, Faults
 from .http_requests import MAX_BODY_BYTES, ApiRequests, Request, Response, is_loopback
-from .requests import ApiError, CreateStream
+from .requests import CreateStream
 from .stream import CONSUMER_LIMIT, Stream
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import msgspec
 
 from recordpublisher.publishers.service_limits import ITERATOR_SECONDS
 
-from .requests import ApiError, invalid_argument
+from .errors import ApiError, invalid_argument
 
 HASH_KEYS = 1 << 128
 HASH_KEY_DIGITS = 39

@@ -13,8 +13,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 from ..publishers.decoding_errors import UNDECODABLE
 from .account import Account
+from .errors import ApiError
 from .queues import Delivery, Queue
-from .requests import ApiError
 from .shard import TICKS_PER_MS, HashRange, Shard, shard_id
 from .stream import Busy, Consumer, Stream, TagSet
 

@@ -15,7 +15,7 @@ import msgspec
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 
 from .clock import Clock
-from .requests import ApiError, in_use, invalid_argument, limit_exceeded, not_found
+from .errors import ApiError, in_use, invalid_argument, limit_exceeded, not_found
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 
 Busy = tuple[str, int, int | None]

@@ -11,7 +11,7 @@ from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTI
 
 from . import event_stream
 from .clock import Clock
-from .requests import in_use
+from .errors import in_use
 from .shard import Shard
 from .stream import Consumer, Stream
 

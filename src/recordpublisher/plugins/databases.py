@@ -41,10 +41,10 @@ T = TypeVar("T")
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
 _POSTGRESQL_ARGUMENTS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
-"""Arguments of the connection, with which the driver prepares no statement on the server.
+"""Arguments of the connection. With them, the driver prepares no statement on the server.
 
-Behind a pooler in transaction mode, the next transaction runs in another session. This session lacks the statement, or has
-another client's statement of the same name.
+Behind a pooler in transaction mode, the next transaction may run in another session, which lacks the prepared statement, or has another
+client's statement of the same name.
 """
 _LOCK_SECONDS = 30
 _IDLE_TIMEOUT_MS = 30_000
@@ -253,7 +253,7 @@ def _begin_immediately(engine: Engine) -> None:
 
 
 def _drain_pipelines(engine: Engine) -> None:
-    """Let PostgreSQL's driver fetch the rest of a pipeline in which a statement failed. Otherwise it would log a warning."""
+    """Make PostgreSQL's driver fetch the remaining results of a pipeline in which a statement failed. Otherwise it would log a warning."""
     from psycopg import Pipeline  # imported here because only PostgreSQL needs it
 
     if not Pipeline.is_supported():  # The client library is too old.

@@ -1,13 +1,14 @@
-"""Shows and controls a group of workers (GROUP) from outside."""
+"""Shows and controls a group of workers (GROUP) from outside: drain or seal a worker, and the status of workers and shards (E11)."""
 
 import asyncio
 import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..fetcher.conditional_store import ConflictError, Stored, pause
-from ..fetcher.leases.group_store import MAX_ATTEMPTS, GroupStore, WorkerRecord
+from ..fetcher.conditional_store import ConflictError, Stored, pause_after_conflict
+from ..fetcher.leases.group_store import MAX_ATTEMPTS, GroupStore
 from ..fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, GroupView, weight
+from ..fetcher.leases.worker_record import WorkerRecord
 from ..publishers.errors import StateError, StoreUnavailableError
 from ..publishers.properties.job_properties import LEASE_DURATION
 
@@ -28,14 +29,14 @@ async def drain(group: GroupStore, worker: str) -> None:
     for attempt in range(MAX_ATTEMPTS):
         table = await group.read_table()
         if table is None:
-            raise StateError("there is no longer a group of workers")
+            raise StateError("the group of workers no longer exists")
         if worker in table.document.drained:
             return
         asked = table.document.after(writer, drained=[worker])
         try:
             await group.write_table(asked, table.version)
         except ConflictError:
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         else:
             await _announce(group, writer, asked.version)
             return
@@ -54,7 +55,7 @@ async def seal(group: GroupStore, worker: str) -> None:
         try:
             await group.seal_record(record)
         except ConflictError:  # The worker has sent a heartbeat since its record was read.
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         else:
             return
     raise StoreUnavailableError(
@@ -92,7 +93,8 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
         if silent > interval + POLL_SECONDS:
             return (
                 f"it has sent no heartbeat for {silent:.0f} s: its process is suspended, cut off from the store, or gone. "
-                "It leaves when it continues; workers that live take its shards when its lease has ended. --force takes them away now"
+                "If its process continues, it leaves; otherwise other workers take its shards when its leases have "
+                "expired. --force takes them away now"
             )
         return f"it was asked {seconds:g} s ago, and receives the request at its next read of the group, within {interval:g} s"
     return None
@@ -101,7 +103,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
     """Write a record that names the new version of the table, because workers read the table when a record names a later version.
 
-    The record is sealed (marked as that of a worker declared dead), so that the group deletes it.
+    The record is sealed (marked as the record of a dead worker), so that the group deletes it.
     """
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
@@ -110,7 +112,7 @@ async def _unsealed(group: GroupStore, worker: str) -> Stored[WorkerRecord]:
     records = await group.read_records()
     if worker not in records or records[worker].document.is_sealed:
         living = sorted(name for name, record in records.items() if not record.document.is_sealed)
-        raise StateError(f"worker {worker} is not in the group. Valid: {', '.join(living) or 'there is none'}")
+        raise StateError(f"worker {worker} is not in the group, whose workers are: {', '.join(living) or 'none'}")
     return records[worker]
 
 

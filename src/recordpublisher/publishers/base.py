@@ -16,13 +16,26 @@ from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import PluginError, RecordPublisherError
+from .errors import (
+    ConfigurationError,
+    ConsumerError,
+    DeserializationError,
+    FatalKinesisError,
+    FencedError,
+    ImpossibleStateError,
+    PluginError,
+    RecordPublisherError,
+    SinkError,
+    StateError,
+    StoreUnavailableError,
+)
+from .log_fields import repr_of
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
 from .shards import OldestRecord, Shard, stream_name
-from .user_code import AsyncPort, PluginCall
+from .user_code import AsyncPort, PluginCall, is_raised_in_user_code
 
 if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase
@@ -213,9 +226,14 @@ class RecordPublisherFactory(RecordSource):
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
 
-        Called at the start, and then every `flink.shard.discovery.intervalmillis`. At the start an error ends the job. Later a
-        TransientError, and any error that is not of this library, is retried for `flink.job.max.outage`; then an error that is not of this
-        library ends the job.
+        Called at the start, and then every `flink.shard.discovery.intervalmillis`. At the start an error ends the job. Later:
+
+        - A TransientError, and any error that is not of this library, is retried for `flink.job.max.outage`; then an error that is not of
+          this library ends the job.
+        - A ConfigurationError, FatalKinesisError or StateError, and a result that is not a list of shards, ends the job at once, because no
+          retry can help.
+        - StreamNotFoundError means that the stream was deleted, once `discover` has raised it for a minute. Until then it is retried, and
+          the job reads on. A job whose streams were all deleted ends.
 
         Raises: StreamNotFoundError if the stream does not exist, or was deleted.
         """
@@ -319,17 +337,16 @@ async def make_publisher(
     factory: RecordPublisherFactory, shard: Shard, start: StartingPosition, metrics: ShardMetrics
 ) -> RecordPublisher:
     """Make a publisher of a shard. Raises: PluginError if the factory's `create` does not return one."""
-    # An error needs no note here, because the reader names the publisher in every error.
-    with PluginCall(factory, "create", shard.key, note=""):
+    with PluginCall(factory, "create", shard.key):
         made: Any = await factory.create(shard, start, metrics)
     if not isinstance(made, RecordPublisher):
         raise PluginError(
-            f"{type(factory).__name__}.create returned {made!r:.100} for {shard.key}: return a RecordPublisher"
+            f"{type(factory).__name__}.create returned {repr_of(made)} for {shard.key}: return a RecordPublisher"
         )
     return made
 
 
-async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
+async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
     """Return the shards that the factory lists, or None if it leaves the listing to Kinesis.
 
     Raises: PluginError if the factory's `discover` does not return a list of shards, each of them once and of this stream.
@@ -356,7 +373,16 @@ async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Se
 
 def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
-        raise PluginError(f"{what} returned {listed!r:.100} for {stream}: return a list of Shard, which may be empty")
+        raise PluginError(f"{what} returned {repr_of(listed)} for {stream}: return a list of Shard, and [] for none")
+    for shard in listed:
+        if not isinstance(shard.shard_id, str) or not shard.shard_id or "/" in shard.shard_id:
+            raise PluginError(
+                f"{what} returned a shard of {stream} with the id {repr_of(shard.shard_id)}: an id is a text without `/`"
+            )
+        if isinstance(shard.parents, str):
+            raise PluginError(
+                f"{what} returned {shard.key} with `parents={shard.parents!r}`: write `parents=({shard.parents!r},)`"
+            )
     twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
     other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
     if twice or other:
@@ -392,3 +418,32 @@ def check_clock(now_ms: int, service_ms: int) -> str:
             f"this machine is {abs(offset_ms) / 1000:.0f} s {direction} the service: set its clock"
         )
     return "as that of the service"
+
+
+DELETED_SECONDS = 60.0
+"""How long `discover` must say that a stream does not exist which it has listed before, until the stream counts as deleted.
+
+A folder that is mounted again, or a database that is restored, is away for some seconds. The records of a deleted stream are gone, so
+nothing is lost by waiting.
+"""
+
+
+def is_fault_of_plugin(error: Exception) -> bool:
+    """Return whether an error of a listing shows that the plugin's code or its properties are wrong, so that no retry can help."""
+    # Missing credentials are a subclass of ConfigurationError, and may be there again soon.
+    is_final = type(error) is ConfigurationError or isinstance(error, _NO_RETRY_HELPS)
+    is_its_own = (
+        is_final and not isinstance(error, StoreUnavailableError) and is_raised_in_user_code(error, or_installed=True)
+    )
+    return is_its_own or isinstance(error, PluginError)
+
+
+_NO_RETRY_HELPS = (
+    ConsumerError,
+    DeserializationError,
+    FatalKinesisError,
+    FencedError,
+    ImpossibleStateError,
+    SinkError,
+    StateError,
+)

@@ -3,17 +3,18 @@
 import base64
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from .base import Checks, check_clock
 from .clock import Clock, SystemClock
 from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
-from .kinesis.access import endpoint_of
 from .kinesis.client import server_time_ms_or_none
+from .kinesis.endpoints import endpoint_of
 from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
-from .log_fields import counted
+from .log_fields import about, counted
 from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
 from .properties.properties import Properties
@@ -22,6 +23,7 @@ from .records import UserRecord
 from .retry import call_with_retries
 from .shards import HashRange, Shard
 
+log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords of DynamoDB Streams."""
@@ -48,6 +50,8 @@ class DynamoDbStreams:
         """The streams of each table, the newest last. A stream can be read for a day after it was disabled."""
         self._arn_of: dict[tuple[str, str], str] = {}
         """The stream of each listed shard, by table and shard id."""
+        self._disabled: set[str] = set()
+        """The disabled streams of which a log line was written."""
         self.last_response_ms: int | None = None
         """The service's clock at its last response, in whole seconds (epoch ms)."""
 
@@ -93,11 +97,19 @@ class DynamoDbStreams:
         if not is_enabled:
             found = await self._listed_arns(stream)
             self._arns[stream] = [*(arn for arn in self._arns[stream] if arn not in found), *found]
+            self._tell_if_disabled(stream, newest)
         for arn in self._arns[stream]:
             if arn != newest:
                 more, _ = await self._shards_of(stream, arn, None)
                 listed = [*more, *listed]
         return listed
+
+    def _tell_if_disabled(self, table: str, arn: str) -> None:
+        """Log once that a table's newest stream is disabled: a job does not end with it, because a change of its view disables it too."""
+        if self._arns[table][-1] == arn and arn not in self._disabled:
+            self._disabled.add(arn)
+            words = "the stream of table %s is disabled: its last changes are read, then nothing is until the table has a new stream"
+            log.warning(words, table, extra=about(table))
 
     async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
         """Return the shards of one stream of a table, and whether the stream is enabled. A stream that is gone has no shards."""

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from .log_fields import mask_passwords
+from .log_fields import mask_passwords, notes_of, repr_of
 
 
 class RecordPublisherError(Exception):
@@ -80,7 +80,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
         absent = "is required" if valid else "is not accepted"
         kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
         is_flag = kind == "option" and value is True
-        shown = repr(value) if isinstance(value, str) else mask_passwords(repr(value))
+        shown = repr(value) if isinstance(value, str) else mask_passwords(repr_of(value, None))
         stated = statement or (absent if value is None else "is given" if is_flag else f"is {shown}")
         named = key
         if statement and value is not None and not is_flag:
@@ -112,7 +112,14 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     def renamed(self, key: str) -> ConfigurationError:
         """Return the same error for another name of its key, such as the option of a command instead of the argument of a function."""
-        return ConfigurationError(key, self.value, self.valid, reason=self.reason, statement=self.statement)
+        return self.changed(key, self.valid, self.reason, self.statement)
+
+    def changed(self, key: str, valid: str, reason: str, statement: str) -> ConfigurationError:
+        """Return the same error in other words, with the same notes."""
+        made = ConfigurationError(key, self.value, valid, reason=reason, statement=statement)
+        for note in notes_of(self):
+            made.add_note(note)
+        return made
 
 
 def _without_secrets(value: object) -> object:

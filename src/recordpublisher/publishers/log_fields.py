@@ -1,4 +1,4 @@
-"""The fields of log lines, and texts without passwords."""
+"""The fields of log lines, and texts without passwords: `mask_passwords` hides them in URIs and connection strings (C3)."""
 
 import re
 import sys
@@ -132,3 +132,35 @@ def _without_parameters(text: str, name: re.Pattern[str], value: re.Pattern[str]
             parts += [text[done : hidden.end(1)], MASK]
             done = start = hidden.end()
     return "".join([*parts, text[done:]])
+
+
+# Shows values and errors of user code, whose `__str__` and `__repr__` may raise. That would hide what went wrong.
+
+
+def text_of(value: object) -> str:
+    """Return the value as a text, even if its `__str__` fails."""
+    try:
+        return str(value)
+    except Exception as failure:
+        return f"(its __str__ raised {type(failure).__name__})"
+
+
+def repr_of(value: object, most: int | None = 100) -> str:
+    """Return the value's `repr`, cut to `most` characters, even if its `__repr__` fails."""
+    try:
+        return repr(value)[:most]
+    except Exception as failure:
+        return f"an object of {type(value).__name__} (its __repr__ raised {type(failure).__name__})"
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Return the notes of an error, or none if they cannot be read."""
+    try:
+        return [text_of(note) for note in getattr(error, "__notes__", ())]
+    except Exception:
+        return []
+
+
+def with_notes(error: BaseException) -> str:
+    """Return the message of an error with its notes, which name what has failed."""
+    return "; ".join([text_of(error), *notes_of(error)])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, overload
 import msgspec
 
 from .errors import PluginError
+from .log_fields import repr_of
 from .positions import SequenceNumber
 from .shards import Shard
 
@@ -61,15 +62,15 @@ class RecordBatch(Generic[V_co]):
     def __post_init__(self) -> None:
         if not hasattr(self.records, "__len__"):
             raise PluginError(
-                f"the `records` of a RecordBatch are {self.records!r:.60}, of the type {type(self.records).__name__}: give a list of "
-                "UserRecord"
+                f"the `records` of a RecordBatch are {repr_of(self.records, 60)}, of the type {type(self.records).__name__}: give a "
+                "list of UserRecord"
             )
 
     def __len__(self) -> int:
         return len(self.records)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{value!r:.60}" for value in self.values[:3])
+        shown = ", ".join(repr_of(value, 60) for value in self.values[:3])
         more = f" and {len(self) - 3} more" if len(self) > 3 else ""
         return f"<RecordBatch of {self.shard.key}, {len(self)} records: {shown}{more}>"
 

@@ -14,7 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .errors import KinesisError, RetriesExhaustedError, StreamNotActiveError, TransientError
+from .errors import RetriesExhaustedError, StreamNotActiveError, TransientError
+from .log_fields import text_of
 
 log = logging.getLogger("recordpublisher.outages")
 
@@ -208,11 +209,11 @@ class Failures:
 
     def _exhausted_error(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
         if not self.count:
-            return RetriesExhaustedError(str(error))
-        what = error.api if isinstance(error, KinesisError) else self._service
+            return RetriesExhaustedError(text_of(error))
+        what = getattr(error, "api", "") or self._service  # A plugin may give the message of its error alone.
         limit = "" if is_few or not self._policy.decided_by else f" ({self._policy.decided_by} decides)"
         return RetriesExhaustedError(
-            f"{what} failed {self.count + 1} times in a row, for {duration_words(lasted)}{limit}; the last error: {error}"
+            f"{what} failed {self.count + 1} times in a row, for {duration_words(lasted)}{limit}; the last error: {text_of(error)}"
         )
 
 
@@ -260,7 +261,9 @@ class OutageLog:
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
             has_failed = now - outage.began
-            is_due = outage.logged_at is None or now - outage.logged_at >= min(LINE_SECONDS, (lasted + left) / 3)
+            # An outage may last much longer than each call is retried.
+            pause = min(LINE_SECONDS, max(lasted + left, has_failed) / 3)
+            is_due = outage.logged_at is None or now - outage.logged_at >= pause
             if has_failed < GRACE_SECONDS or not is_due:
                 return
             outage.logged_at, calls = now, len(outage.calls)
@@ -269,7 +272,7 @@ class OutageLog:
             service,
             duration_words(has_failed),
             calls,
-            f", for {duration_words(left)} more" if left < DAY_SECONDS else "",
+            f", for {duration_words(max(left, 0.0))} more" if left < DAY_SECONDS else "",
             f" ({decided_by})" if decided_by else "",
             error,
         )
@@ -309,5 +312,7 @@ OUTAGES = OutageLog()
 
 
 def duration_words(seconds: float) -> str:
-    """Return a duration for people, as `42 s` or `3.5 min`."""
+    """Return a duration for people, as `30 ms`, `42 s` or `3.5 min`."""
+    if 0 < seconds < 0.9995:
+        return f"{max(seconds * 1000, 1):.0f} ms"
     return f"{seconds:.0f} s" if seconds < 120 else f"{round(seconds / 60, 1):g} min"

@@ -1,4 +1,4 @@
-"""Shard: the stream, id, parents and hash range of a shard, and its JSON form. Also names and ARNs of streams."""
+"""A shard of a stream with its id, parents and hash range, and its JSON form (`Shard`); and names and ARNs of streams."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from .errors import ConfigurationError, PluginError, RecordPublisherError, causes_of
-from .log_fields import about
+from .errors import ConfigurationError, PluginError, causes_of
+from .log_fields import about, notes_of, repr_of, text_of
 
 
 class UserFunction:
@@ -124,7 +124,7 @@ def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
     try:
         yield
     except SystemExit as end:
-        called = f"called sys.exit({end.code!r:.200})"
+        called = f"called sys.exit({repr_of(end.code, 200)})"
         if is_import:
             reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
             raise ForeignExitError(f"it {called}; {reason}") from end
@@ -148,7 +148,7 @@ def check_user_function(
     generator function, or if it is async although `is_plain`.
     """
     if not callable(function):
-        raise ConfigurationError(name, f"{function!r:.100}", valid)
+        raise ConfigurationError(name, repr_of(function), valid)
     made = getattr(function, "func", function)  # A partial function has its function there.
     if isinstance(made, type):
         only = f"{made.__name__} is a class; calling it would only make an object"
@@ -159,7 +159,7 @@ def check_user_function(
         )
     if is_plain and is_coroutine_function(function):
         raise ConfigurationError(name, function, valid, reason="it is async, but its result would not be awaited")
-    if arguments is not None and not takes(function, arguments):
+    if arguments is not None and not can_take(function, arguments):
         raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
 
 
@@ -170,7 +170,7 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
-def takes(function: Callable[..., Any], arguments: int) -> bool:
+def can_take(function: Callable[..., Any], arguments: int) -> bool:
     """Return whether `function` can be called with this number of arguments; True if that is unknown."""
     try:
         signature = inspect.signature(function)
@@ -215,11 +215,8 @@ _LOGGED = "_recordpublisher_logged"
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class and message of an error, even if its `__str__` fails or its message is very long."""
-    try:
-        message = str(error)
-    except Exception as failure:
-        message = f"(its __str__ raised {type(failure).__name__})"
+    """Return kind and message of an error, even if its `__str__` fails or its message is very long."""
+    message = text_of(error)
     if len(message) > MAX_REASON:
         message = f"{message[:MAX_REASON]}... ({len(message)} characters)"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
@@ -242,7 +239,9 @@ def log_user_error(
 
 def was_logged(error: BaseException) -> bool:
     """Return whether `log_user_error` has logged the error, or one of its causes."""
-    return any(hasattr(each, _LOGGED) for each in causes_of(error))
+    with suppress(Exception):  # A class of the user may raise for any attribute.
+        return any(hasattr(each, _LOGGED) for each in causes_of(error))
+    return False
 
 
 def for_log(error: BaseException) -> BaseException | None:
@@ -273,9 +272,10 @@ def cause_in_user_code(error: BaseException) -> BaseException | None:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note, unless the error's class forbids changes."""
-    with suppress(Exception):
-        error.add_note(note)
+    """Add a note, unless the error has it already, as one that is raised again, or its class forbids changes."""
+    if note not in notes_of(error):
+        with suppress(Exception):
+            error.add_note(note)
 
 
 def _is_foreign(file: str) -> bool:
@@ -299,13 +299,35 @@ def _can_be_shown(error: BaseException) -> bool:
     return True
 
 
+def raised_line(error: BaseException) -> str:
+    """Return the file, line and function that raised an error: in the user's code, else in an installed package, else in this library."""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
+    foreign = [each for each in frames if _is_foreign(each[0].co_filename)]
+    own = [each for each in foreign if "site-packages" not in each[0].co_filename]
+    for code, line in [*own, *foreign, *frames]:
+        return f"{code.co_filename}:{line} ({code.co_qualname})"
+    return "an unknown line"
+
+
 def waiting_line(*tasks: asyncio.Task[Any]) -> str:
     """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's.
 
     Of several tasks, the first one that waits in the user's code counts, or else the first one.
     """
     lines = [_innermost(_waiting_frames(task)) for task in tasks]
-    return next((foreign for foreign, _ in lines if foreign), lines[0][1])
+    return next((users for users, _, _ in lines if users), lines[0][1])
+
+
+def line_in_user_code(task: asyncio.Task[Any], below: types.FrameType | None = None) -> str:
+    """Return the file and line of the user's code at which a task waits; "" if it waits in a call of this library that this code makes.
+
+    - `below`: only the calls that this frame has made count; None for all calls.
+    """
+    frames: list[types.FrameType] = []
+    for frame in _waiting_frames(task):
+        frames = [] if frame is below else [*frames, frame]
+    users, last, foreign = _innermost(frames)
+    return users if foreign == last else ""
 
 
 def running_line(frame: types.FrameType | None) -> str:
@@ -316,8 +338,8 @@ def running_line(frame: types.FrameType | None) -> str:
     ):  # The search ends at the event loop, which has called everything else.
         frames.append(frame)
         frame = frame.f_back
-    foreign, own = _innermost(reversed(frames))
-    return foreign or own
+    users, last, _ = _innermost(reversed(frames))
+    return users or last
 
 
 def _waiting_frames(task: asyncio.Task[Any]) -> Iterator[types.FrameType]:
@@ -334,26 +356,19 @@ def _waiting_frames(task: asyncio.Task[Any]) -> Iterator[types.FrameType]:
         coroutine = following
 
 
-def _innermost(frames: Iterable[types.FrameType]) -> tuple[str, str]:
-    """Return the innermost line in the user's code ("" if there is none), and the innermost line outside of Python's own code."""
-    own, foreign = "an unknown line", ""
-    for frame in frames:
-        if not _is_pythons(frame.f_code.co_filename):
-            own = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
-            foreign = own if _is_foreign(frame.f_code.co_filename) else foreign
-    return foreign, own
+def _innermost(frames: Iterable[types.FrameType]) -> tuple[str, str, str]:
+    """Return the last line in the user's code, the last line outside of Python's own code, and the last one of these that is not ours.
 
-
-def _waiting_lines(task: asyncio.Task[Any], below: types.FrameType | None = None) -> tuple[str, str]:
-    """Return where a task waits in this library's or the user's code, and where in the user's code alone ("" if it does not wait there).
-
-    - `below`: only calls that this frame has made count; None for all calls.
+    Packages that are installed count as the user's code only if there is no other; "" if there is none.
     """
-    frames: list[types.FrameType] = []
-    for frame in _waiting_frames(task):
-        frames = [] if frame is below else [*frames, frame]
-    foreign, own = _innermost(frames)
-    return own, foreign
+    last, foreign, users = "an unknown line", "", ""
+    for frame in frames:
+        file = frame.f_code.co_filename
+        if not _is_pythons(file):
+            last = f"{file}:{frame.f_lineno} ({frame.f_code.co_name})"
+            foreign = last if _is_foreign(file) else foreign
+            users = foreign if foreign == last and "site-packages" not in file else users
+    return users or foreign, last, foreign
 
 
 def _is_pythons(file: str) -> bool:
@@ -374,77 +389,120 @@ class PluginCall:
     factory.discover(...)`.
 
     - A call that does not return is logged after `SLOW_SECONDS`, and again after pauses that double, with the line of the plugin's code at
-      which it waits. If it waits in this library's code, that code logs itself what it waits for.
-    - An error of the plugin's code gets a note. A RecordPublisherError gets none, because it says itself what failed.
-    - An exception that would end the task without a message becomes a PluginError (`as_plugin_error`).
+      which it waits. Code of this library logs itself what it waits for.
+    - An error that the plugin's code has raised or passed on gets a note, whatever its class.
+    - An exception that would end the task without a word becomes a PluginError (`as_plugin_error`).
+
+    It may be used again for the next call of the method, in the same event loop (`about`).
 
     - `subject`: the stream or the shard of the call.
     - `note`: the note of an error; "" for no note. Default: the name of the method.
     - `is_watched`: whether a call that does not return is logged; False for calls that may be slow, and outside an event loop.
     """
 
-    __slots__ = ("_frame", "_note", "_subject", "_task", "_timer", "_waited", "method", "plugin")
+    __slots__ = ("_due", "_frame", "_is_watched", "_loop", "_note", "_task", "_waited", "method", "plugin", "subject")
 
     def __init__(
         self, plugin: object, method: str, subject: str = "", *, note: str | None = None, is_watched: bool = True
     ) -> None:
-        self.plugin, self.method, self._subject, self._note = plugin, method, subject, note
-        self._waited = SLOW_SECONDS if is_watched else 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self.plugin, self.method, self.subject, self._note = plugin, method, subject, note
+        self._is_watched, self._waited = is_watched, SLOW_SECONDS
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._frame: types.FrameType | None = None
 
+    def about(self, subject: str) -> Self:
+        """Return this call, to be used again with another subject."""
+        self.subject = subject
+        return self
+
     def __enter__(self) -> None:
-        if self._waited:
-            self._task, self._frame = asyncio.current_task(), sys._getframe(1)
-            self._timer = asyncio.get_running_loop().call_later(self._waited, self._on_slow)
+        if self._is_watched:
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._task, self._frame = asyncio.current_task(self._loop), sys._getframe(1)
+            self._waited, self._due = SLOW_SECONDS, self._loop.time() + SLOW_SECONDS
+            _RUNNING[self] = None
+            if self._loop not in _TIMERS:
+                _watch(self._loop, self._due)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            _SLOW.pop(self, None)
+        if self._is_watched:
+            del _RUNNING[self]
             self._task = self._frame = None
         if error is None:
             return
         if (replaced := as_plugin_error(error, self.name)) is not None:
             raise replaced from error
-        is_told = self._note == "" or isinstance(error, RecordPublisherError) or not isinstance(error, Exception)
-        if not is_told and is_raised_in_user_code(error, or_installed=True):
+        is_named = self._note == "" or not isinstance(error, Exception)
+        if not is_named and is_raised_in_user_code(error, or_installed=True):
             add_note(error, self._note or f"{self.name} failed")
 
     @property
     def name(self) -> str:
-        """The name of the method, with the plugin's class and the subject of the call."""
-        return f"`{type(self.plugin).__name__}.{self.method}`" + (f" for {self._subject}" if self._subject else "")
+        """The method, with the plugin's class and the subject of the call."""
+        return f"`{type(self.plugin).__name__}.{self.method}`" + (f" for {self.subject}" if self.subject else "")
 
     def describe(self) -> str:
-        """Return, as a sentence, how long the call has not returned, and the line of the plugin's code at which it waits. Return "" if
-        it does not wait there.
-        """
-        foreign = "" if self._task is None else _waiting_lines(self._task, self._frame)[1]
-        return f"{self.name} has not returned for {self._waited:.0f} s: it waits at {foreign}" if foreign else ""
+        """Return how long the call has not returned, and the line of the plugin's code at which it waits; "" if it does not wait there."""
+        line = "" if self._task is None else line_in_user_code(self._task, self._frame)
+        return f"{self.name} has not returned for {self._waited:.0f} s: it waits at {line}" if line else ""
 
-    def _on_slow(self) -> None:
-        if words := self.describe():
-            _SLOW[self] = None
-            # Only the oldest call of a method is logged, because a thousand shards may wait for the same method.
-            same = (each for each in _SLOW if each.plugin is self.plugin and each.method == self.method)
-            if next(same) is self:
-                log.warning("%s", words)
-        pause = min(self._waited, LONGEST_PAUSE_SECONDS)
+    def is_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether the call runs in this event loop."""
+        return self._loop is loop
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the call has not returned for `SLOW_SECONDS`."""
+        return self._waited > SLOW_SECONDS
+
+    def look(self, now: float) -> tuple[float, str]:
+        """Return when the call must be looked at next (seconds of the event loop's clock), and its description if it is due now."""
+        if now < self._due:
+            return self._due, ""
+        words, pause = self.describe(), min(self._waited, LONGEST_PAUSE_SECONDS)
         self._waited += pause
-        self._timer = asyncio.get_running_loop().call_later(pause, self._on_slow)
+        self._due += pause
+        return self._due, words
 
 
-_SLOW: dict[PluginCall, None] = {}
-"""The calls that have not returned for `SLOW_SECONDS`, the oldest first."""
+_RUNNING: dict[PluginCall, None] = {}
+"""The watched calls of all event loops, the oldest first."""
+_TIMERS: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
+"""When the calls of each event loop are looked at next. One timer serves all calls, because a timer takes more time than most calls."""
+
+
+def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:
+    for closed in [each for each in _TIMERS if each.is_closed()]:
+        _TIMERS.pop(closed, None)
+    _TIMERS[loop] = loop.call_at(due, _log_slow_calls, loop)
+
+
+def _log_slow_calls(loop: asyncio.AbstractEventLoop) -> None:
+    del _TIMERS[loop]
+    dues: list[float] = []
+    # A thousand shards may wait for the same method, so only the oldest call is logged. Copied, because other threads have calls too.
+    logged: set[tuple[int, str]] = set()
+    for call in list(_RUNNING):
+        if not call.is_in(loop):
+            continue
+        method, was_slow = (id(call.plugin), call.method), call.is_slow
+        due, words = call.look(loop.time())
+        dues.append(due)
+        if words and method not in logged:
+            log.warning("%s", words)
+        if words or was_slow:
+            logged.add(method)
+    if dues:
+        _watch(loop, min(dues))
 
 
 def slow_calls(plugin: object) -> list[str]:
-    """Return, as sentences, which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
-    oldest = {call.method: call for call in reversed(_SLOW) if call.plugin is plugin}
+    """Return in words which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
+    oldest = {call.method: call for call in reversed(list(_RUNNING)) if call.plugin is plugin and call.is_slow}
     return [words for call in oldest.values() if (words := call.describe())]
 
 

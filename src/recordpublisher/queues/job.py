@@ -25,15 +25,16 @@ from recordpublisher.publishers.user_code import PluginCall, close_or_leave, end
 
 from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.alarms import AlarmListener
-from ..fetcher.checkpoints.commits import CheckpointAge, CheckpointScheduler
+from ..fetcher.checkpoints.checkpoint_schedule import CheckpointAge, CheckpointScheduler
 from ..fetcher.conditional_store import wait_for_store
 from ..fetcher.metric_types import SinkMetric
 from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress
-from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
-from ..fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
+from ..fetcher.pipeline.sink_errors import close_sink, naming_sink
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from ..publishers.properties.config_fields import of_property, values_of
 from ..publishers.properties.job_properties import (
@@ -339,13 +340,13 @@ class QueueJob:
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
         """Flush the sink, and acknowledge the written records.
 
-        No record is written during the flush, so all that were written are stored after it. `may_be_partial`, `stopped` and `is_last` are
-        fields of the sink's `Checkpoint`.
+        No record is written during the flush, so all written ones are safe afterwards. `may_be_partial`, `stopped` and `is_last`
+        are fields of the sink's `Checkpoint`. Raises: the error of an earlier call of the sink, which may have lost records with it.
         """
-        async with self._receivers.sink_lock:
+        async with self._receivers.turn.between_writes():
             with self._times.measured():
                 await self._dead_letters.flush()
-                with naming_sink(self._sink, "flush", is_watched=False):
+                with naming_sink(self._sink, "flush"):
                     await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
                 self._in_flight.finish(self._receivers.take_written())
 

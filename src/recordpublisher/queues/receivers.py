@@ -12,13 +12,17 @@ import msgspec
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals
 from ..consumer.shard_consumer import BatchDecorator
-from ..fetcher.pipeline.dead_letters import DeadLetterHandler, naming_write
-from ..fetcher.pipeline.emitter import Bounds, EndReason, tell_user_error
+from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler
+from ..fetcher.pipeline.emitter import tell_user_error
+from ..fetcher.pipeline.sink_errors import has_room, naming_writes
+from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
@@ -32,7 +36,7 @@ FULL_RECEIVES = 10
 
 
 class Receivers:
-    """The receivers of a process, their queued records, and the lock that is held during every call of the sink.
+    """Owns the receivers, their queued records, and the turns of the calls of the sink.
 
     At first one receiver calls. After ten full receives in a row that were written, one more calls, so that a slow sink does not get more
     than it can handle. After an empty receive, one receiver fewer calls.
@@ -66,6 +70,7 @@ class Receivers:
         self._request_flush = request_flush
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
+        self._write_call = naming_writes(sink)
         self._bounds = Bounds()
         self._wanted = 1
         self._full_receives = 0
@@ -75,8 +80,9 @@ class Receivers:
         self._wake_writer = asyncio.Event()
         self._is_stopping = False
         self._written: list[str] = []
-        """Numbers of records that were written since the last flush. It stays empty if the sink itself reports finished records."""
-        self.sink_lock = asyncio.Lock()
+        """Numbers of records that were written since the last flush, unless the sink reports them itself."""
+        self.turn = SinkTurn()
+        """Held around every call of the sink."""
         self.records = 0
         self.run_records = self._run_bytes = 0
         in_flight.on_closed = self._notify
@@ -97,7 +103,11 @@ class Receivers:
             receiver.is_at_tip = False
 
     def end_run(self) -> None:
-        """Drop the records that were not written, and forget those that were written and not flushed. None of them is acknowledged."""
+        """Drop the records that were not written, and forget those that were written and not flushed. They are not acknowledged.
+
+        So the next run may flush the sink even if a call of it has raised.
+        """
+        self.turn.trust()
         self._queue.clear()
         self._written.clear()
         for receiver in self._receivers:
@@ -163,7 +173,7 @@ class Receivers:
             receiver.receiving_since_ms = None
         if not isinstance(records, Sequence) or not all(isinstance(each, UserRecord) for each in records):
             raise PluginError(
-                f"{type(self._source).__name__}.receive returned {records!r:.100}: return a list of UserRecord, and [] for none"
+                f"{type(self._source).__name__}.receive returned {repr_of(records)}: return a list of UserRecord, and [] for none"
             )
         return records
 
@@ -244,14 +254,18 @@ class Receivers:
             if (reason := self._end_reason()) is not None:
                 complete(reason)
                 return
-            if not self._queue or not self._sink.has_room():
+            if not self._queue or not has_room(self._sink):
                 self._wake_writer.clear()
                 await self._wake_writer.wait()
                 continue
             receiver = self._queue.popleft()
             batch, left = self._next_part(receiver)
-            async with self.sink_lock:
-                await self._write(receiver, batch)
+            async with self.turn.lock:
+                try:
+                    await self._write(receiver, batch)
+                except Exception as error:
+                    self.turn.fail(error)
+                    raise
             if left is None:
                 receiver.queued = receiver.waits_since = None
                 receiver.taken.set()
@@ -288,14 +302,13 @@ class Receivers:
             await self._dead_letters.handle_undeserialized(batch)
         if len(batch):
             if self._sink.tells_done:
-                # Noted before the write, because the sink may report the records during it.
-                self._in_flight.gave(batch.sequence_numbers)
-            with naming_write(self._sink, batch):
+                self._in_flight.gave(batch.sequence_numbers)  # before the write, because the sink may report during it
+            with self._write_call.about(receiver.shard.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:
                     self._in_flight.took_back(batch.sequence_numbers)
-                    tell_user_error(error, batch)
+                    tell_user_error(error, self._sink, batch)
                     raise
         self._written += undeserialized if self._sink.tells_done else numbers
         receiver.records += len(batch)

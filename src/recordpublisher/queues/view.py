@@ -14,14 +14,14 @@ from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.publishers.clock import Clock
 
 from ..fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
-from ..fetcher.checkpoints.commits import CheckpointAge
+from ..fetcher.checkpoints.checkpoint_schedule import CheckpointAge
 from ..fetcher.metric_types import Metric, MetricType, camel_case
 from ..fetcher.monitoring.alarm_monitor import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS
 from ..fetcher.monitoring.readiness import FAILED_READ_LIMIT_MS, READ_LIMIT_MS, reasons_not_ready
 from ..fetcher.monitoring.stuck_shards import CHECKS_PER_INTERVAL, UnchangedTimer
 from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
+from ..fetcher.pipeline.bounded_runs import RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
-from ..fetcher.pipeline.emitter import RunCompletion
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.sink import Sink, Unfinished
 from ..publishers.shard_metrics import ShardMetrics
@@ -101,6 +101,7 @@ class QueueView(msgspec.Struct, frozen=True):
             "records": self.receivers.records,
             "checkpointAgeMs": self.flushes.age_ms,
             "checkpointRunningMs": self.flushes.running_ms,
+            "checkpointDurationMs": self.flushes.durations.value(),
             "budgetUsedBytes": sum(each.held_bytes for each in self.receivers),
             "shards": len(shards),
             "openShards": len(shards),
@@ -219,7 +220,9 @@ def _nothing(metric: Metric[Any]) -> Any:
     """Return the value of a metric that a queue does not have: null or 0."""
     if metric.type is MetricType.FLAG:
         return False
-    is_unknown = metric.type is MetricType.TEXT or (metric.type is MetricType.GAUGE and metric.unit in _UNKNOWN)
+    is_unknown = metric.type in (MetricType.TEXT, MetricType.HISTOGRAM) or (
+        metric.type is MetricType.GAUGE and metric.unit in _UNKNOWN
+    )
     return None if is_unknown else 0
 
 

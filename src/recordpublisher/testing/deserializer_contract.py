@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer, PreparedDeserializer
+from recordpublisher.publishers.log_fields import repr_of
 
 from .contract import Contract, on_case
 from .records import batch_of
@@ -61,7 +62,7 @@ class DeserializerContract(Contract[DeserializerCase]):
         for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)
             assert values == [value, value], (
-                f"the payload {payload!r:.100} of a later batch has the values {values!r:.200}"
+                f"the payload {payload!r:.100} of a later batch has the values {repr_of(values, 200)}"
             )
 
     @on_case

@@ -26,13 +26,14 @@ from recordpublisher.publishers.base import (
     RecordPublisherFactory,
     RunResult,
     make_publisher,
-    own_shards,
+    shards_listed_by,
     with_unlisted,
 )
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import describe_error, end_or_leave, waiting_line
 
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import OldestRecord, Shard
@@ -279,8 +280,11 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
-        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given shard."""
-        listed = await own_shards(case.factory, case.shard.stream, None)
+        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one.
+
+        A stream that does not exist has no shards, or an error of this library.
+        """
+        listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None:
             return
         names = [shard.shard_id for shard in listed]
@@ -289,8 +293,17 @@ class PublisherContract(Contract[PublisherCase]):
         )
         later = await case.factory.discover(case.shard.stream, listed[-1].shard_id)
         assert later == [], (
-            f"`discover` after the last shard '{listed[-1].shard_id}' returned {later!r:.200}: nothing comes after it"
+            f"`discover` after the last shard '{listed[-1].shard_id}' returned {repr_of(later, 200)}: nothing comes after it"
         )
+        unknown = f"{case.shard.stream}-that-does-not-exist"
+        try:
+            await case.factory.discover(unknown, None)
+        except RecordPublisherError:
+            pass
+        except Exception as error:
+            raise AssertionError(
+                f"`discover` of a stream that does not exist raised {describe_error(error)}: raise StreamNotFoundError"
+            ) from error
 
     @on_case
     async def test_a_shard_that_is_listed_as_open_does_not_end(self, case: PublisherCase) -> None:
@@ -298,7 +311,7 @@ class PublisherContract(Contract[PublisherCase]):
 
         The case's shard is read, and some open shards for a second each.
         """
-        listed = await own_shards(case.factory, case.shard.stream, None)
+        listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None or case.factory.ends_open_shards:
             return
         is_open = _open_shards(listed)
@@ -309,7 +322,7 @@ class PublisherContract(Contract[PublisherCase]):
             if not await _ends_within(OPEN_SECONDS, publisher, consumer):
                 continue
             children = [child for batch in consumer.batches for child in batch.child_shards]
-            after = _open_shards(await own_shards(case.factory, case.shard.stream, None) or [])
+            after = _open_shards(await shards_listed_by(case.factory, case.shard.stream, None) or [])
             assert children or shard.key not in {each.key for each in after}, (
                 f"`run` returned COMPLETE for {shard.key}, which `discover` lists as open and without children: later records would never "
                 "be read. Let `discover` list it with closed=True once nothing more comes, name its `child_shards` in the last batch, or "
@@ -323,7 +336,7 @@ class PublisherContract(Contract[PublisherCase]):
         They are added to a complete listing, and a job would wait for a shard that is not closed.
         """
         stream = case.shard.stream
-        listed = await own_shards(case.factory, stream, None) or [case.shard]
+        listed = await shards_listed_by(case.factory, stream, None) or [case.shard]
         names = {shard.shard_id for shard in listed}
         joined = await with_unlisted(case.factory, stream, listed)
         wrong = [shard for shard in joined if shard.shard_id not in names and not (shard.closed and shard.is_unlisted)]
@@ -434,7 +447,7 @@ async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedCons
         calls = consumer.calls
         result = await publisher.run_observed(consumer)
         consumer.check_last_call()
-        assert isinstance(result, RunResult), f"`run` returned {result!r}, and not a RunResult"
+        assert isinstance(result, RunResult), f"`run` returned {repr_of(result)}, and not a RunResult"
         empty_runs = 0 if consumer.calls > calls else empty_runs + 1
         assert empty_runs < MAX_EMPTY_RUNS, (
             f"`run` returned INCOMPLETE {MAX_EMPTY_RUNS} times in a row without a batch: wait in `run` for records"
@@ -516,7 +529,7 @@ class _WatchedConsumer:
                 )
             )
         assert isinstance(batch, RecordBatch), self.report(
-            f"the publisher gave {batch!r:.100}: the consumer must be called with a RecordBatch"
+            f"the publisher gave {repr_of(batch)}: a consumer takes a RecordBatch"
         )
         try:
             # The keys are checked by `test_batches_come_in_shard_order...`.

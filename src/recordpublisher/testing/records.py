@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
+from recordpublisher.publishers.start_from_properties import time_ms
 
 from ..publishers.shards import Shard
 from .virtual_time import EPOCH_MS

@@ -24,7 +24,7 @@ from recordpublisher.publishers.user_code import describe_error
 
 from ..fetcher.checkpoints.commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
-from ..fetcher.leases.group_store import PositionPart
+from ..fetcher.leases.position_documents import PositionPart
 from ..fetcher.sink import Checkpoint, CommitNumber, CommittingSink, Sink, SinkContext, Staged, State, entry_store_of
 from ..publishers.shards import Shard
 from .contract import Contract, on_case

@@ -187,7 +187,7 @@ def test_one_letter_alone_is_replayed_or_dropped(results):
     assert (results["replay another"].returncode, results["replay another"].stdout) == (1, "")
     assert "no dead letter with the number 7" in results["replay another"].stderr
     assert (results["drop"].returncode, results["drop"].stdout) == (1, "")
-    assert "no dead letter with the number 123, 124; of the others 1 is done" in results["drop"].stderr
+    assert "no dead letter with the number 123, 124; 1 of the others has succeeded" in results["drop"].stderr
     assert [row.split()[1] for row in results["left after drop"].stdout.splitlines()[1:]] == ["9"]
 
 
@@ -205,7 +205,7 @@ def test_payloads_for_letters_of_a_queue_are_refused(results):
     assert (done.returncode, done.stdout) == (2, "")
     assert "option '--payloads'" in done.stderr
     assert (
-        "option '--payloads' needs --to job or --to stream: a queue takes its letters back without a change"
+        "option '--payloads' needs --to job or --to stream: a queue takes its dead letters back unchanged"
         in done.stderr
     )
 

@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from recordpublisher import Properties
-from recordpublisher.cli.commands.doctor import doctor, use_of
-from recordpublisher.cli.doctor.streams import Use
+from recordpublisher.cli.commands.doctor import doctor, stream_use_of
+from recordpublisher.cli.doctor.streams import StreamUse
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import several_commands
@@ -75,11 +75,11 @@ def test_a_job_uses_the_consumer_whose_arn_it_is_given(registration, publisher):
     given = {"flink.stream.efo.registration": registration, "flink.stream.efo.consumerarn.Orders": ARN}
     job = Properties({"flink.stream.recordpublisher": publisher, "flink.stream.efo.consumername": "billing", **given})
 
-    assert use_of(job, "Orders") == Use(consumer="billing", consumer_arn=ARN)
+    assert stream_use_of(job, "Orders") == StreamUse(consumer="billing", consumer_arn=ARN)
 
 
 def test_without_a_valid_name_of_the_consumer_only_the_setting_is_a_problem():
-    assert use_of(Properties({"flink.stream.recordpublisher": "EFO"}), "orders") == Use()
+    assert stream_use_of(Properties({"flink.stream.recordpublisher": "EFO"}), "orders") == StreamUse()
 
 
 def test_the_options_of_a_query_on_spark_are_checked_with_its_stream_and_the_place_of_its_claims(done):

@@ -6,8 +6,9 @@ import json
 import pytest
 
 from recordpublisher import Properties
-from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 
@@ -103,7 +104,7 @@ def test_properties_without_a_store_are_an_error(results):
 
 def test_a_worker_that_is_not_there_is_an_error(results):
     assert results["no such worker"].returncode == 1
-    assert "worker c is not in the group. Valid: a, b" in results["no such worker"].stderr
+    assert "worker c is not in the group, whose workers are: a, b" in results["no such worker"].stderr
 
 
 def test_a_worker_is_asked_to_leave(results):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import boto3
 import pytest
 
-from recordpublisher.cli.commands.positions import DRY_RUN, STILL_RUNNING, WRITTEN_AGAIN, still_running
+from recordpublisher.cli.commands.positions import DRY_RUN, STILL_RUNNING, WRITTEN_AGAIN, note_on_running_job
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.positions.job_positions import StoredPositions
@@ -96,7 +96,7 @@ def test_who_waits_is_told_for_what_and_how_long(results, command):
     done = results[command]
     assert done.returncode == 0, done.stderr
     assert done.stderr == (
-        "recordpublisher: watching the table app and the stored positions for 0.1 s: whatever changes there is a worker that still runs "
+        "recordpublisher: watching the table app and the stored positions for 0.1 s: a change there shows that a worker still runs "
         "(--watch)\n"
     )
 
@@ -108,7 +108,7 @@ async def test_who_writes_beside_a_job_is_told_when_it_last_stored_its_positions
             return StoredPositions(RestoredState(), stored)
 
     assert re.fullmatch(
-        rf"The job stored its positions at 20\S+Z, \d+ s ago\. {STILL_RUNNING}", await still_running(Running())
+        rf"The job stored its positions at 20\S+Z, \d+ s ago\. {STILL_RUNNING}", await note_on_running_job(Running())
     )
 
 
@@ -145,7 +145,7 @@ def test_an_export_shows_what_the_table_had_and_has_now(results):
         ("bad target", 2, "option '--to' is 'kcl:'. Valid: kcl:TABLE"),
         ("no streams", 2, "flink.streams"),
         ("reset nowhere", 2, "option '--to' is 'soon'"),
-        ("reset to 1970", 2, "option '--to' is '5': that is 1970-01-01T00:00:05.000Z. Valid"),
+        ("reset to 1970", 2, "option '--to' is '5': that is 1970-01-01T00:00:05.000Z, before the year 2000. Valid"),
         ("reset to the future", 2, "'2999-01-01T00:00:00.000Z'. Valid: a time that has passed: it is 20"),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_pipe_gets_no_styles(results):
 
 
 def test_a_default_without_letters_is_in_quotes():
-    from recordpublisher.cli.commands.plugins import _paragraph
+    from recordpublisher.cli.commands.properties import _paragraph
 
     shown = _paragraph(Property("my.separator", str, ";", "a text", "What stands between two fields."))
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recordpublisher.cli.commands.streams import as_fields, as_text
+from recordpublisher.cli.commands.streams import stream_fields, stream_text
 from recordpublisher.local import Delays, serve_in_thread
 from recordpublisher.publishers.kinesis.management import ListedStream, StreamDescription
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
@@ -188,7 +188,7 @@ def description(mode="PROVISIONED", encryption_key=None):
 
 
 def test_the_text_has_settings_and_shards():
-    lines = as_text(description(encryption_key="alias/orders")).splitlines()
+    lines = stream_text(description(encryption_key="alias/orders")).splitlines()
 
     assert "created            2026-11-22T06:00:00Z" in lines
     assert "retention          24 h" in lines
@@ -202,14 +202,14 @@ def test_the_text_has_settings_and_shards():
 
 
 def test_the_fields_have_the_consumers():
-    assert as_fields(description())["consumers"] == [
+    assert stream_fields(description())["consumers"] == [
         {"name": "billing", "arn": f"{ARN}/consumer/billing:1", "status": "ACTIVE"}
     ]
 
 
 def test_the_limits_are_those_of_the_open_shards():
-    assert "1,000 records/s and 1 MiB/s in; 2 MiB/s out by polling" in as_text(description())
-    assert "the service changes the number of shards" in as_text(description(mode="ON_DEMAND"))
+    assert "1,000 records/s and 1 MiB/s in; 2 MiB/s out by polling" in stream_text(description())
+    assert "the service changes the number of shards" in stream_text(description(mode="ON_DEMAND"))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from recordpublisher.cli.commands.watch import SnapshotWatch
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.lag.job_state import JobSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
@@ -126,7 +126,7 @@ def test_a_terminal_has_one_view_that_says_when_its_values_are_old(no_color):
             os.close(theirs)
             seen = read_until(ours, rb"\d+ more with less lag")
             service.close()
-            seen += read_until(ours, rb"old, since reading fails")
+            seen += read_until(ours, rb"the values are old because reading fails")
             process.send_signal(signal.SIGINT)
             seen += read_to_the_end(ours)
             assert process.wait(timeout=60) == 0

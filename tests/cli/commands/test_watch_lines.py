@@ -1,7 +1,7 @@
 """The lines of `lag --watch`."""
 
 from recordpublisher.cli.commands.watch import table_lines, title_lines, tree_lines
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 
 NOON_MS = 1_700_049_600_000
 
@@ -105,7 +105,10 @@ def test_workers_that_do_not_respond_are_named():
 def test_old_values_say_since_when_and_why():
     lines = title_lines(snapshot(shard("a")), NOON_MS + 60_000, "the store cannot be reached", 200)
 
-    assert lines == ["1 shard", "Read at 12:00:00 UTC, 60 s ago; old, since reading fails: the store cannot be reached"]
+    assert lines == [
+        "1 shard",
+        "Read at 12:00:00 UTC, 60 s ago; the values are old because reading fails: the store cannot be reached",
+    ]
 
 
 def test_a_long_error_is_wrapped_and_cut():

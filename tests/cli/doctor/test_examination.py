@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 
 import recordpublisher as rp
 from recordpublisher.cli.doctor.examination import Examination, settings_findings
-from recordpublisher.cli.doctor.streams import Use
+from recordpublisher.cli.doctor.streams import StreamUse
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.registry import Claim, Owner
+from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 
 JOB = {"flink.sink": "memory", "flink.stream.recordpublisher": "lines"}
 
@@ -41,10 +41,10 @@ class ToldLinesFactory(LinesFactory):
 async def found(made, stream="orders", **properties):
     """The verdict and words of each check by its name."""
     registry = load_registry()
-    registry.publishers.claim(Claim("lines", made, Owner("lines", "package")))
+    registry.publishers.claim(NameClaim("lines", made, NameOwner("lines", "package")))
     async with AsyncExitStack() as opened:
         job = rp.Properties({**JOB, **properties})
-        findings = await Examination(registry, job, {stream: Use()}, opened, []).of_job()
+        findings = await Examination(registry, job, {stream: StreamUse()}, opened, []).of_job()
     return {each.name: (each.verdict.value, each.words) for each in findings}
 
 
@@ -64,7 +64,7 @@ async def test_a_source_beside_aws_needs_no_region_and_no_rights():
     assert not any("kinesis" in name for name in checked)
     assert checked["orders: shards"] == ("ok", "lines lists 0")
     assert checked["orders: records"][0] == "not checked"
-    assert checked["connection"] == ("not checked", "lines does not tell where it calls")
+    assert checked["connection"] == ("not checked", "lines does not say which endpoint it calls")
 
 
 async def test_streams_of_dynamodb_need_a_region_however_their_publisher_is_spelled():
@@ -100,7 +100,10 @@ async def test_checks_of_its_own_come_in_addition_to_that_of_its_listing():
     checked = await found(MisspeltLinesFactory)
 
     assert checked["orders: integrity"] == ("ok", "the lines are sound")
-    assert checked["orders: shards"] == ("PROBLEM", "stream 'orders' does not exist")
+    assert checked["orders: shards"] == (
+        "PROBLEM",
+        "stream 'orders' does not exist; `MisspeltLinesFactory.discover` for orders failed",
+    )
 
 
 async def test_an_arn_of_something_else_is_a_finding():

@@ -12,10 +12,10 @@ from recordpublisher.cli.doctor.examination import settings_findings
 from recordpublisher.cli.doctor.findings import Verdict
 from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.registry import Claim, Owner
+from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -162,12 +162,12 @@ class PluginSink(rp.Sink):
 
 async def test_the_sink_of_a_plugin_says_what_it_finds():
     registry = load_registry()
-    registry.sinks.claim(Claim("plugin", PluginSink, Owner("plugin", "package")))
+    registry.sinks.claim(NameClaim("plugin", PluginSink, NameOwner("plugin", "package")))
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         checked = await found(endpoint, registry, **{"flink.sink": "plugin"})
 
     assert checked["sink: broker"] == ("PROBLEM", "the broker does not answer: start it")
-    assert checked["sink: write"] == ("not checked", "it cannot be asked for without a change")
+    assert checked["sink: write"] == ("not checked", "a check would change something")
 
 
 async def test_the_positions_that_a_sink_keeps_are_closed(tmp_path):
@@ -187,7 +187,7 @@ async def test_the_positions_that_a_sink_keeps_are_closed(tmp_path):
             return self.store
 
     registry = load_registry()
-    registry.sinks.claim(Claim("keeping", KeepingSink, Owner("keeping", "package")))
+    registry.sinks.claim(NameClaim("keeping", KeepingSink, NameOwner("keeping", "package")))
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         await found(endpoint, registry, **{"flink.sink": "keeping", "flink.sink.jsonl.path": str(tmp_path)})
 
@@ -264,7 +264,8 @@ async def test_a_job_that_runs_is_named_and_goes_on(place, tmp_path):
     assert running.verdict == "PROBLEM"
     assert running.words.startswith("worker ")
     assert re.search(
-        rf"\(process {os.getpid()} on .*\) (stores checkpoints|runs it): a start here would replace it", running.words
+        rf"\(process {os.getpid()} on .*\) (stores checkpoints|runs this job): a start here would replace that worker",
+        running.words,
     )
 
 
@@ -370,7 +371,7 @@ async def test_a_worker_that_stores_checkpoints_elsewhere_is_named(tmp_path):
 
     assert running.verdict == "PROBLEM"
     assert running.words.startswith(f"worker {alone.name} (process {os.getpid()} on ")
-    assert "stores checkpoints: a start here would replace it, and it would fail" in running.words
+    assert "stores checkpoints: a start here would replace that worker, which would fail" in running.words
 
 
 async def test_a_worker_that_was_killed_is_replaced_by_a_start(tmp_path, monkeypatch):
@@ -379,5 +380,5 @@ async def test_a_worker_that_was_killed_is_replaced_by_a_start(tmp_path, monkeyp
     _, running = await checked({**places(tmp_path)["folder"], **INTERVAL})
 
     assert running.verdict == "ok"
-    assert running.words.startswith(f"not that it shows: worker {alone.name} (process {os.getpid()} on ")
+    assert running.words.startswith(f"probably not: worker {alone.name} (process {os.getpid()} on ")
     assert running.words.endswith("A start here replaces it")

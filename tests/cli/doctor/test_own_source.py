@@ -89,4 +89,4 @@ async def test_an_archive_is_compared_with_the_stream(tmp_path, named):
         await wrapper.close()
 
     assert (finding.name, finding.verdict.value) == (f"{named}: archive", "PROBLEM")
-    assert finding.words.endswith("ends after 123 without the shard's end, and the stream has the shard no more")
+    assert finding.words.endswith("ends after 123 without the shard's end, and the stream no longer has the shard")

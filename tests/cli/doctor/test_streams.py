@@ -2,16 +2,16 @@
 
 import pytest
 
-from recordpublisher.cli.doctor.streams import StreamChecks, Use
+from recordpublisher.cli.doctor.streams import StreamChecks, StreamUse
 from recordpublisher.local import Delays, LocalKinesis, ManualClock
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
-FAN_OUT = Use(consumer="billing")
+FAN_OUT = StreamUse(consumer="billing")
 WRITES = ("PutRecord", "PutRecords")
-SINK = Use(reads=False, writes=("PutRecords",))
+SINK = StreamUse(reads=False, writes=("PutRecords",))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def found(endpoint, use, stream="orders"):
 
 
 async def test_a_stream_that_can_be_read_and_written_has_no_problem(endpoint):
-    checked = await found(endpoint, Use(writes=WRITES))
+    checked = await found(endpoint, StreamUse(writes=WRITES))
 
     assert {verdict for verdict, _ in checked.values()} == {"ok"}
     for api in ("GetShardIterator", "GetRecords", "PutRecord", "PutRecords"):
@@ -37,7 +37,7 @@ async def test_a_stream_that_can_be_read_and_written_has_no_problem(endpoint):
 
 
 async def test_nothing_is_changed(endpoint):
-    await found(endpoint, Use(consumer="billing", writes=WRITES))
+    await found(endpoint, StreamUse(consumer="billing", writes=WRITES))
     stream = endpoint.stream("orders")
 
     assert [len(shard.log) for shard in stream.shards.values()] == [0, 0]
@@ -48,7 +48,7 @@ async def test_nothing_is_changed(endpoint):
 async def test_a_denied_action_is_named(endpoint, api):
     endpoint.faults.fail_next(api, "AccessDeniedException")
 
-    verdict, words = (await found(endpoint, Use(writes=WRITES)))[f"kinesis:{api}"]
+    verdict, words = (await found(endpoint, StreamUse(writes=WRITES)))[f"kinesis:{api}"]
 
     assert verdict == "PROBLEM"
     assert "AccessDeniedException" in words
@@ -58,7 +58,7 @@ async def test_a_denied_action_is_named(endpoint, api):
 async def test_nothing_is_written_to_an_endpoint_that_may_not_know_dry_run(endpoint):
     endpoint.faults.fail_next("GetShardIterator", "InternalFailure", 9, status=500)
 
-    checked = await found(endpoint, Use(writes=WRITES))
+    checked = await found(endpoint, StreamUse(writes=WRITES))
 
     assert checked["kinesis:GetShardIterator"][0] == "PROBLEM"
     assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
@@ -67,11 +67,11 @@ async def test_nothing_is_written_to_an_endpoint_that_may_not_know_dry_run(endpo
 async def test_a_job_that_polls_does_not_need_describe(endpoint):
     endpoint.faults.fail_next("DescribeStreamSummary", "AccessDeniedException")
 
-    assert (await found(endpoint, Use()))["kinesis:DescribeStreamSummary"][0] == "not checked"
+    assert (await found(endpoint, StreamUse()))["kinesis:DescribeStreamSummary"][0] == "not checked"
 
 
 async def test_an_unknown_stream_is_named_with_the_existing_ones(endpoint):
-    checked = await found(endpoint, Use(writes=WRITES), "order")
+    checked = await found(endpoint, StreamUse(writes=WRITES), "order")
 
     words = "stream 'order' does not exist in us-east-1 (from aws.region); existing streams: copy, orders"
     assert checked["kinesis:ListShards"] == ("PROBLEM", words)
@@ -85,7 +85,7 @@ async def test_records_of_one_key_may_be_in_no_order(endpoint):
     stream = endpoint.stream("orders")
     stream.mode, stream.distribution = "ON_DEMAND", "AUTO"
 
-    verdict, words = (await found(endpoint, Use()))["kinesis:DescribeStreamSummary"]
+    verdict, words = (await found(endpoint, StreamUse()))["kinesis:DescribeStreamSummary"]
 
     assert verdict == "ok"
     assert words.endswith("AUTO record distribution: records of one key are in no order")
@@ -95,7 +95,7 @@ async def test_records_of_one_key_may_be_in_no_order(endpoint):
 async def test_a_clock_that_is_off(hours, words):
     clock = ManualClock(SystemClock().now_ms() + hours * 3_600_000)
     async with LocalKinesis(streams={"orders": 1}, clock=clock) as endpoint:
-        verdict, said = (await found(endpoint, Use()))["clock"]
+        verdict, said = (await found(endpoint, StreamUse()))["clock"]
 
     assert verdict == "PROBLEM"
     assert said.endswith(f"{words}: set its clock")
@@ -134,7 +134,7 @@ async def test_a_right_that_the_sink_does_not_need_is_no_problem(endpoint):
 
     checked = await found(endpoint, SINK, "copy")
 
-    words = "AccessDeniedException; without it records of up to 1 MiB are put, by key"
+    words = "AccessDeniedException; without this permission records of up to 1 MiB are put, distributed by key"
     assert checked["kinesis:DescribeStreamSummary"] == ("not checked", words)
     assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
     assert "kinesis:GetShardIterator" not in checked
@@ -143,10 +143,10 @@ async def test_a_right_that_the_sink_does_not_need_is_no_problem(endpoint):
 async def test_what_tags_and_a_key_of_ones_own_need_is_named(endpoint):
     endpoint.stream("orders").encryption_key = "arn:aws:kms:us-east-1:1:key/mine"
 
-    checked = await found(endpoint, Use(consumer="billing", has_tags=True, writes=WRITES))
+    checked = await found(endpoint, StreamUse(consumer="billing", has_tags=True, writes=WRITES))
 
     for action in ("kinesis:TagResource", "kms:Decrypt", "kms:GenerateDataKey"):
-        assert checked[action] == ("not checked", "it cannot be asked for without a change: look at the IAM policy")
+        assert checked[action] == ("not checked", "a check would change something: look at the IAM policy")
 
 
 async def test_fan_out_by_an_arn_needs_no_description_of_the_stream(endpoint):
@@ -191,7 +191,7 @@ async def test_a_full_quota_of_consumers(endpoint):
 
 
 async def test_a_consumer_that_is_given_by_its_arn_and_is_gone(endpoint):
-    checked = await found(endpoint, Use(consumer="", consumer_arn=f"{ARN}/consumer/gone:1"))
+    checked = await found(endpoint, StreamUse(consumer="", consumer_arn=f"{ARN}/consumer/gone:1"))
 
     verdict, words = checked["kinesis:SubscribeToShard"]
     assert verdict == "PROBLEM"

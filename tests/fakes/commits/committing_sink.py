@@ -5,7 +5,7 @@ from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import GroupJob
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import CommittingSink, SinkContext, Staged
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

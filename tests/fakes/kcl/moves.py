@@ -22,6 +22,9 @@ class Listing:
     async def list_shards(self, stream, after=None):
         return [parse_shard(shard, stream, None) for shard in self.kinesis.list_shards(StreamName=stream)["Shards"]]
 
+    async def list_live_shards(self, stream):
+        return await self.list_shards(stream)
+
     async def server_time_ms(self, stream):
         return 1_700_000_000_000
 

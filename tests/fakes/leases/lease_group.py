@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
-from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, GroupStore, StoredPosition
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, GroupStore
+from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_from_bytes
-from recordpublisher.fetcher.leases.planning import ShardWatermark
+from recordpublisher.fetcher.leases.position_documents import StoredPosition
 from recordpublisher.fetcher.leases.position_store import ReadPositions
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import MissingShards
+from recordpublisher.fetcher.shards.discovery import MissingShards
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock

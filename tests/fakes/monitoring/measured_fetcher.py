@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual
 

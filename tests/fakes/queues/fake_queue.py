@@ -11,7 +11,7 @@ from typing import Any
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.properties.job_properties import OnBadRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult
 from recordpublisher.plugins.spark.batch_read import PUBLISHER, BeginRead
 
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import list_restored
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.retention_check import Gap
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import MissingShards
+from recordpublisher.fetcher.shards.discovery import MissingShards
+from recordpublisher.fetcher.shards.retention_check import RetentionGap
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.kinesis_service import ListingCheck
 from recordpublisher.plugins.spark.source.new_data_watch import Look
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore, run_without_loop
@@ -164,11 +164,11 @@ class SimulatedKinesis:
     def retention_ms(self, stream: str) -> int | None:
         return self.kept_ms
 
-    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
+    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> RetentionGap:
         if self.oldest_ms is None or seen_ms >= self.oldest_ms:
-            return Gap.NONE
+            return RetentionGap.NONE
         model = self.shards[shard.key]
-        return Gap.LOST if self._first(state, model) < len(model.times) else Gap.NOT_CHECKED
+        return RetentionGap.LOST if self._first(state, model) < len(model.times) else RetentionGap.NOT_CHECKED
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
         self.watched = self.watched or shards

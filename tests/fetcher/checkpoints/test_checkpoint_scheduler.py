@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.checkpoints.commits import CheckpointScheduler
+from recordpublisher.fetcher.checkpoints.checkpoint_schedule import CheckpointScheduler
 from recordpublisher.testing.virtual_time import run_virtual
 
 

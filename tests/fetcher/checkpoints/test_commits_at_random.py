@@ -9,7 +9,7 @@ import pytest
 from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
-from recordpublisher.fetcher.leases.group_store import PositionPart
+from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.testing import VirtualClock, run_virtual
 from recordpublisher.testing.sink_contract import batch_of

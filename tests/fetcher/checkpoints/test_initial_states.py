@@ -7,12 +7,12 @@ from recordpublisher.fetcher.checkpoints.starts import (
     Starts,
     data_loss_error,
     initial_states,
-    old_shards,
     shards_no_longer_listed,
     shards_past_retention,
+    shards_read_long_ago,
 )
-from recordpublisher.fetcher.shards.retention_check import Gap
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.retention_check import RetentionGap
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
@@ -79,7 +79,7 @@ DAY_MS = 86_400_000
 def test_only_where_position_and_tip_are_almost_a_day_old_anything_is_asked(arrival, tip, is_old):
     restored = RestoredState({"s/a": ShardState(START, SequenceNumber("5"), arrival_ms=arrival, tip_ms=tip)})
 
-    assert old_shards(restored, DAY_MS) == ({"s/a"} if is_old else set())
+    assert shards_read_long_ago(restored, DAY_MS) == ({"s/a"} if is_old else set())
 
 
 class Asked:
@@ -93,20 +93,20 @@ class Asked:
         return self.gap
 
 
-@pytest.mark.parametrize("gap", list(Gap))
+@pytest.mark.parametrize("gap", list(RetentionGap))
 async def test_only_what_was_surely_lost_is_past_retention(gap):
     asked, old = Asked(gap), ShardState(START, SequenceNumber("5"), arrival_ms=1, tip_ms=3)
 
     lost = await shards_past_retention([shard("a")], RestoredState({"s/a": old}), asked)
 
-    assert lost == (["s/a"] if gap is Gap.LOST else [])
+    assert lost == (["s/a"] if gap is RetentionGap.LOST else [])
     assert asked.positions == [("s/a", SequenceNumber("5"), 3)]
 
 
 async def test_an_ended_shard_has_no_gap():
     ended = RestoredState({"s/a": ShardState(START, ended=True, arrival_ms=1)})
 
-    assert await shards_past_retention([shard("a")], ended, Asked(Gap.LOST)) == []
+    assert await shards_past_retention([shard("a")], ended, Asked(RetentionGap.LOST)) == []
 
 
 def test_the_error_names_the_gap_and_the_way_out():
@@ -151,4 +151,4 @@ def test_a_child_that_was_never_read_began_after_its_parents_were_known_to_be_op
 def test_a_shard_that_was_never_read_and_is_old_is_asked_about():
     states = RestoredState({"s/a": ShardState(START, seen_ms=1), "s/b": ShardState(START)})
 
-    assert old_shards(states, 10**12) == {"s/a"}
+    assert shards_read_long_ago(states, 10**12) == {"s/a"}

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch

@@ -5,9 +5,10 @@ import random
 from dataclasses import replace
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
-from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart
-from recordpublisher.fetcher.leases.owned_leases import seal_worker
-from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
+from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.position_documents import PositionPart
+from recordpublisher.fetcher.leases.sealing import seal_worker
+from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
@@ -77,7 +78,7 @@ async def operate(table, shared, network):
         if part.staged and (staged := await sink.unpublished(part.staged)):
             await asyncio.sleep(network.draw.choice([0, 20]) * network.draw.random())
             await seal_worker(GroupStore(client), part.worker)
-            await take_back(Unpublished(sink, client, name, staged))
+            await take_back(UnpublishedCommits(sink, client, name, staged))
 
 
 async def change(table, draw):

@@ -8,25 +8,25 @@ import pytest
 
 from recordpublisher.fetcher.elastic.committed_positions import SinkLives
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.elastic.leased_ownership import WorkerLives
-from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
-from recordpublisher.fetcher.leases.group_store import (
-    GroupStore,
+from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
+from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
+from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.lease_table import GroupJob
+from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
+from recordpublisher.fetcher.leases.position_documents import (
     PositionKey,
     PositionPart,
     StoredPosition,
     positions_to_json,
 )
-from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
-from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.leases.lease_table import GroupJob
-from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
-from recordpublisher.fetcher.leases.planning import ShardWatermark
 from recordpublisher.fetcher.leases.position_store import ReadPositions
+from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
-from recordpublisher.fetcher.pipeline.reading import CurrentWorker
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import MissingShards
+from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker
+from recordpublisher.fetcher.shards.discovery import MissingShards
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import CommitNumber, Staged
 from recordpublisher.plugins.positions import leftovers
 from recordpublisher.plugins.positions.leftovers import take_back
@@ -167,8 +167,16 @@ async def process(world, network, until=lambda: False):
     store, readers = Client(world.store, network), Readers(world.sink(network))
     group = ElasticGroup(store, SETTINGS, "job", random.Random(draw.random()))
     job = GroupJob("table", ("orders",), world.entries is not None, "job")
+    failed = []
     lives = WorkerLives(
-        group, readers, CurrentWorker(), clock, job=job, counts=LeaseCounts(), on_drain=lambda: lives.leave
+        group,
+        readers,
+        CurrentWorker(),
+        clock,
+        job=job,
+        counts=LeaseCounts(),
+        on_drain=lambda: lives.leave,
+        on_error=lambda error: not failed.append(error),
     )
     listing = ShardListing(list_shards, MissingShards(), StartingPosition.trim_horizon(), clock, 10.0)
     lives.start(asyncio.ensure_future, listing)
@@ -178,6 +186,8 @@ async def process(world, network, until=lambda: False):
             await asyncio.wait([lives._task], timeout=draw.uniform(1, 5))
             if lives._task.done():
                 return lives._task.result()
+            if failed:
+                raise failed[0]
             try:
                 await lives.checkpoint(may_be_partial=False)
             except (StoreUnavailableError, FencedError):

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import RetriesExhaustedError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
+from fakes.commits.committing_sink import Table, TableSink
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses
 from fakes.scripted_source import RecordingSink
 
@@ -192,3 +193,37 @@ def test_processes_that_wait_for_the_leases_of_killed_processes_are_not_ready_an
         assert reason.startswith("no shard is read yet: the leases belong to worker ")
         assert "," not in reason.partition(" of which")[0].removesuffix(","), "only the killed process has leases"
     assert ready == [[]] * count
+
+
+class SinkOfADatabase(TableSink):
+    """Cannot stage while its database does not answer."""
+
+    is_away = False
+    refused = 0
+
+    async def stage(self, number):
+        if self.is_away:
+            self.refused += 1
+            raise RetriesExhaustedError("the database does not answer")
+        return await super().stage(number)
+
+
+@pytest.mark.parametrize("is_store_away", [True, False])
+def test_an_outage_of_the_target_at_a_commit_ends_no_process(is_store_away):
+    """Its rows stay in the sink, and the next commit has them."""
+
+    async def story():
+        group, table = ElasticProcesses(shards=1), Table()
+        process = await group.join(sink=(sink := SinkOfADatabase(table)))
+        await group.wait_until(lambda: bool(process.shards))
+        group.send()
+        sink.is_away, process.store.is_cut = True, is_store_away
+        await group.wait_until(lambda: sink.refused > 0)
+        await asyncio.sleep(5)
+        sink.is_away = process.store.is_cut = False
+        group.send()
+        await group.wait_until(lambda: len(table.rows) == 10)
+        await process.stop()
+        return len(process.store.workers)
+
+    assert run_virtual(story()) == 1

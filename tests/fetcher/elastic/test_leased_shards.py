@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from recordpublisher.fetcher.leases.heartbeat import WritePermission
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.fetcher.leases import group_store as worker_record
+from recordpublisher.fetcher.leases import worker_record
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.testing import run_virtual
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import EPOCH_MS

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, WORKERS, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, WORKERS
 from recordpublisher.fetcher.leases.lease_table import table_from_bytes
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

@@ -8,8 +8,8 @@ import pytest
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

@@ -5,7 +5,7 @@ import pytest
 from recordpublisher.fetcher.elastic.group_place import job_of
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE
 from recordpublisher.fetcher.leases.lease_table import GroupJob
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

@@ -8,8 +8,10 @@ import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
-from recordpublisher.fetcher.leases.group_store import GroupStore, PositionKey, StoredPosition, WorkerRecord
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.testing import VirtualClock, run_virtual

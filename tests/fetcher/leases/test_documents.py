@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.leases.group_store import PositionKey, PositionPart, StoredPosition, WorkerRecord
 from recordpublisher.fetcher.leases.json_documents import by_stream, long_id, short_id
 from recordpublisher.fetcher.leases.lease_table import GroupJob, Lease, LeaseTable, table_from_bytes, table_to_bytes
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.position_documents import PositionKey, PositionPart, StoredPosition
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import CommitNumber, Staged
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -2,8 +2,9 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import SHARDS_PER_PART, store_as_group
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.group_store import store_as_group
+from recordpublisher.fetcher.leases.position_documents import SHARDS_PER_PART
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.testing import run_virtual

@@ -1,7 +1,7 @@
 """The positions of a worker that runs alone become the leases of a group."""
 
 from recordpublisher.fetcher.leases.lease_table import AloneOwner, Lease, LeaseTable, table_from_bytes, table_to_bytes
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 START = StartingPosition.trim_horizon()

@@ -3,9 +3,11 @@
 import pytest
 
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
-from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, TableCache, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, TableCache
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.sealing import seal_silent
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 
 from fakes.memory_store import MemoryStore
 from fakes.shard_entries import StoppedClock
@@ -136,7 +138,7 @@ async def test_a_worker_is_sealed_when_it_is_silent_for_the_longer_of_both_lease
     await group.store.beat(WorkerRecord("b", beat=2, lease_ms=lease_ms))
     for elapsed in range(0, seconds + 5, 5):
         group.clock.seconds = elapsed
-        view = await group.observer.seal_silent(await group.observer.look())
+        view = await seal_silent(group.observer, await group.observer.look())
         assert view.records["b"].is_sealed == (elapsed >= seconds), elapsed
 
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
-from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_observer import GroupUpkeep
-from recordpublisher.fetcher.leases.group_store import PARTS, WORKERS, GroupStore, TableCache, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import PARTS, WORKERS, GroupStore, TableCache
+from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 
 from fakes.leases.faulty_store import FaultyStore
 from fakes.shard_entries import StoppedClock

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.heartbeat import Heartbeat as RealHeartbeat
 from recordpublisher.fetcher.leases.heartbeat import LateJoinError, WritePermission, join_group
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock

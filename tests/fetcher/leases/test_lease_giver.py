@@ -2,11 +2,11 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import StoredPosition
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.leases.lease_transfers import LeaseGiver
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
-from recordpublisher.fetcher.leases.worker import LeaseGiver
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.position_documents import StoredPosition
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import run_virtual
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
+from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.position_store import ReadPositions
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

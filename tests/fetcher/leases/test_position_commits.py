@@ -5,12 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.commits import CheckpointAge
-from recordpublisher.fetcher.leases.group_store import PositionKey, StoredPosition
+from recordpublisher.fetcher.checkpoints.checkpoint_schedule import CheckpointAge
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.owned_leases import OwnedLeases, PositionCommits
+from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
+from recordpublisher.fetcher.leases.position_commits import PositionCommits
+from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.position_store import PositionStore, ReadPositions
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

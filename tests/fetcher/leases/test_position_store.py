@@ -4,16 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import (
-    PARTS,
-    GroupStore,
-    PositionKey,
-    PositionPart,
-    StoredPosition,
-    WorkerRecord,
-)
+from recordpublisher.fetcher.leases.group_store import PARTS, GroupStore
+from recordpublisher.fetcher.leases.position_documents import PositionKey, PositionPart, StoredPosition
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.shard_listing import ListedChanges, ShardListing
-from recordpublisher.fetcher.shards.shard_table import MissingShards
+from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 

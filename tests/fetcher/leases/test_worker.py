@@ -4,9 +4,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from statistics import median
 
-from recordpublisher.fetcher.leases.group_store import WORKERS, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import WORKERS
 from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -7,7 +7,7 @@ import pytest
 
 import recordpublisher as rp
 import recordpublisher.local
-from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
+from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 

@@ -1,11 +1,18 @@
 """A1: one table has every metric once, and every counter of a shard is in it."""
 
+import asyncio
 from dataclasses import fields
 
-from recordpublisher.fetcher.metric_types import MetricType
+import pytest
+
+from recordpublisher.fetcher.metric_types import Histogram, MetricType, is_histogram
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 A1_SHARD = [
     "millisBehindLatest",
@@ -57,6 +64,66 @@ def _words():
     return [field.name.split("_") for field in fields(ShardMetrics) if field.name not in no_number]
 
 
-def test_numbers_have_units_and_flags_have_none():
+def test_numbers_and_histograms_have_units_and_flags_have_none():
     for metric in (*SHARD_METRICS, *WORKER_METRICS):
-        assert bool(metric.unit) is (metric.type in (MetricType.COUNTER, MetricType.GAUGE)), metric.name
+        assert bool(metric.unit) is (metric.type in (MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM)), (
+            metric.name
+        )
+
+
+def test_a_histogram_counts_a_bound_in_its_bucket_and_a_negative_value_as_0():
+    counted = Histogram([10, 100])
+    for value, times in ((10, 1), (10.5, 2), (101, 3), (-5, 3)):
+        counted.add_many(value, times)
+    counted.add(-5)
+
+    assert counted.value() == {"bounds": [10, 100], "counts": [5, 2, 3], "sum": 10 + 21 + 303}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        3,
+        None,
+        {},
+        {"bounds": [1], "counts": [1], "sum": 0.0},
+        {"bounds": [], "counts": [1], "sum": 0.0},
+        {"bounds": [1], "counts": ["a", 1], "sum": 0.0},
+    ],
+)
+def test_what_is_no_histogram_is_recognised(given):
+    assert not is_histogram(given)
+
+
+class SlowSink(RecordingSink):
+    """A write takes 3 s, a flush 20 s."""
+
+    async def write(self, batch):
+        await asyncio.sleep(3)
+        await super().write(batch)
+
+    async def flush(self, checkpoint):
+        await asyncio.sleep(20)
+
+
+def test_records_count_with_the_time_from_their_arrival_to_the_sink_and_checkpoints_with_their_duration():
+    async def run():
+        source = ScriptedSource()
+        source.add("a", EPOCH_MS - 2_000, EPOCH_MS)
+        fetcher = make_fetcher(source, SlowSink())
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(stop_at_tip=True))
+        await fetcher.checkpoint()
+        worker = fetcher.metrics()["worker"]
+        await fetcher.close()
+        return worker["writeDelayMs"], worker["checkpointDurationMs"]
+
+    delays, checkpoints = run_virtual(run())
+    assert counted(delays) == {5_000: 2}, "both records of the batch count as the last one: 3 s"
+    assert set(counted(checkpoints)) == {30_000}
+
+
+def counted(histogram):
+    """The buckets that have counted something, by their upper bound."""
+    assert is_histogram(histogram)
+    return {bound: count for bound, count in zip(histogram["bounds"], histogram["counts"], strict=False) if count}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import msgspec
 
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress, progress_of
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual

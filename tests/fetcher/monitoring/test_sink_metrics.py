@@ -1,5 +1,7 @@
 """Metrics of a sink that fails to give them."""
 
+import pytest
+
 import recordpublisher as rp
 
 from fakes.memory_streams import PROPERTIES, install
@@ -36,3 +38,22 @@ async def test_a_sink_whose_metrics_fail_does_not_end_the_job_and_is_named_once(
 
 def test_nor_does_it_end_the_job_of_a_queue():
     assert queue_job(FakeQueue(), Mute()).sink_metrics() == []
+
+
+@pytest.mark.parametrize("value", ["3", b"3", {"bounds": [1], "counts": [1], "sum": 1.0}])
+def test_a_value_that_is_not_of_its_type_leaves_the_page_of_metrics_whole(value, caplog):
+    sink = Mute()
+    sink.exported_metrics = lambda: [rp.SinkMetric("rows", rp.MetricType.HISTOGRAM, "ms", "Rows.", value)]
+
+    assert queue_job(FakeQueue(), sink).sink_metrics() == []
+    assert "TypeError: the value of rows is" in caplog.text
+
+
+def test_a_sink_may_export_a_histogram():
+    counted = rp.Histogram([10, 100])
+    counted.add(50)
+    sink = Mute()
+    sink.exported_metrics = lambda: [rp.SinkMetric("wait", rp.MetricType.HISTOGRAM, "ms", "Waited.", counted.value())]
+
+    [metric] = queue_job(FakeQueue(), sink).sink_metrics()
+    assert metric.value == {"bounds": [10, 100], "counts": [0, 1, 0], "sum": 50}

@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.fetcher.monitoring.status_log import StatusLogger
 from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks import Alignment, LocalWatermark, OwnWatermark
 

@@ -11,10 +11,10 @@ from recordpublisher.fetcher.monitoring.stuck_shards import (
     UnreadCheck,
     observe_own_shard,
 )
-from recordpublisher.fetcher.pipeline.reading import why_blocked
+from recordpublisher.fetcher.pipeline.memory_budget import why_blocked
 from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 
 from fakes.shard_entries import START, entry, shard, watermarked

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds, Emitter, EndReason, TerminationCondition
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason, TerminationCondition
+from recordpublisher.fetcher.pipeline.emitter import Emitter
+from recordpublisher.fetcher.pipeline.memory_budget import MemoryBudget
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
+from recordpublisher.fetcher.pipeline.reading import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.settings import AlignmentTimes, FetcherSettings
+from recordpublisher.fetcher.settings import AlignmentTimes, BudgetLimits, FetcherSettings
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
-from recordpublisher.fetcher.sink import Sink, always
+from recordpublisher.fetcher.sink import Sink, always_may_write
 from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
@@ -39,7 +41,7 @@ class Journal(Sink):
 
 
 class Scene:
-    def __init__(self, sink=None, clock=None, tracker=None, may_write_now=always, **bounds):
+    def __init__(self, sink=None, clock=None, tracker=None, may_write_now=always_may_write, **bounds):
         clock = clock or VirtualClock()
         self.sink = sink or Journal()
         self.termination = TerminationCondition(Bounds(**bounds))

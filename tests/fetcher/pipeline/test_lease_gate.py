@@ -4,8 +4,8 @@ import asyncio
 from types import SimpleNamespace
 
 from recordpublisher.fetcher.leases.heartbeat import WritePermission
+from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker, LeaseGate
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.reading import CurrentWorker, LeaseGate
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock
 

@@ -4,9 +4,11 @@ import asyncio
 import weakref
 from dataclasses import replace
 
+from recordpublisher.fetcher.pipeline.memory_budget import MemoryBudget
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
+from recordpublisher.fetcher.pipeline.reading import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
+from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.positions import SequenceNumber
 

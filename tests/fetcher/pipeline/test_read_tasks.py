@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from recordpublisher.cli.output import JsonLines
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, DeserializationError, PluginError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -102,13 +102,13 @@ class BrokenSource(ScriptedSource):
         raise ConnectionError("broken pipe to source")
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_an_error_of_a_publisher_names_it_and_its_shard(at_once):
+@pytest.mark.parametrize(("at_once", "name"), [(True, "BrokenSource.create"), (False, "ScriptedPublisher.run")])
+def test_an_error_of_a_publisher_names_its_method_and_its_shard(at_once, name):
     source = BrokenSource(at_once)
     source.add("0", EPOCH_MS)
     with pytest.raises(ConnectionError) as raised:
         run_virtual(read(source, RecordingSink()))
-    assert raised.value.__notes__ == ["the publisher of BrokenSource for s/0 failed"]
+    assert raised.value.__notes__ == [f"`{name}` for s/0 failed"]
 
 
 def test_an_error_of_what_takes_its_batches_is_not_the_publishers():

@@ -11,7 +11,7 @@ import pytest
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import EndReason, RunCompletion
+from recordpublisher.fetcher.pipeline.bounded_runs import EndReason, RunCompletion
 from recordpublisher.publishers.errors import ImpossibleStateError
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.publishers.errors import PluginError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError, StreamNotFoundError
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -33,15 +33,15 @@ def with_ended(*shard_ids):
     return source
 
 
-def run(source):
-    """Run for a minute, or until an error. Return the error, the ended shards and the rows."""
+def run(source, seconds=60):
+    """Run for `seconds`, or until an error. Return the error, the ended shards and the rows."""
     sink = RecordingSink()
 
     async def job():
         fetcher, error = make_fetcher(source, sink), None
         await fetcher.open()
         try:
-            await fetcher.run_bounded(Bounds(max_time=60))
+            await fetcher.run_bounded(Bounds(max_time=seconds))
         except RecordPublisherError as raised:
             error = raised
         states = fetcher.snapshot()["shards"]
@@ -127,15 +127,6 @@ def test_listings_that_fail_are_repeated_and_prove_nothing(caplog):
     assert lines[0].endswith("no answer")
 
 
-def test_the_end_of_a_stream_that_is_gone_is_the_deletion_of_the_stream():
-    source = with_ended("0")
-    source.failures = [StreamNotFoundError("s")]
-    error, ended, rows = run(source)
-
-    assert (error, ended) == (None, set())
-    assert len(rows) == 2
-
-
 @pytest.mark.parametrize("count", [2, 200])
 def test_shards_that_end_together_share_their_listings(count):
     names = [f"{number:03}" for number in range(count)]
@@ -146,3 +137,47 @@ def test_shards_that_end_together_share_their_listings(count):
 
     assert (error, len(ended)) == (None, count)
     assert source.listings <= 2
+
+
+class Missing(OwnListing):
+    """Its listings say that the stream does not exist, `times` times."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    async def discover(self, stream, after):
+        if self.listings < self.times:
+            self.listings += 1
+            raise StreamNotFoundError(stream)
+        return await super().discover(stream, after)
+
+
+@pytest.mark.parametrize(("times", "ended"), [(3, {"s/0"}), (1_000, set())])
+def test_a_stream_whose_listing_does_not_find_it_for_a_minute_was_deleted(times, ended, caplog):
+    source = Missing(times)
+    source.add("0", EPOCH_MS, EPOCH_MS + 1)
+    source.close_shard("0")
+    source.shown_closed = {"0"}
+    error, found, rows = run(source, seconds=200)
+
+    assert (error, found) == (None, ended)
+    assert len(rows) == 2
+    assert ("the run ends, because every stream of the job was deleted" in caplog.messages) is (times == 1_000)
+
+
+@pytest.mark.parametrize("result", [7, ConfigurationError("a.b", 1, "2")])
+def test_a_listing_of_a_plugin_that_is_wrong_ends_the_job_and_not_the_shard(result):
+    class Wrong(OwnListing):
+        async def discover(self, stream, after):
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+    source = Wrong()
+    source.add("0", EPOCH_MS)
+    source.close_shard("0")
+    error, ended, _ = run(source)
+
+    assert isinstance(error, ConfigurationError if isinstance(result, Exception) else PluginError)
+    assert ended == set()

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.properties.properties import Properties

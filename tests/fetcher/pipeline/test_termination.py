@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason, TerminationCondition
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason, TerminationCondition
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 
 from fakes.shard_entries import entry, shard, watermarked

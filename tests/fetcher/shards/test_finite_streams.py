@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 

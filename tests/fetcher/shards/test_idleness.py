@@ -1,7 +1,7 @@
 """W3: idleness is judged by reads, never by elapsed time alone."""
 
 from recordpublisher.fetcher.settings import IdleIntervals
-from recordpublisher.fetcher.shards.shard_reading import MAX_CREDIT_SECONDS, IdlenessTimer
+from recordpublisher.fetcher.shards.idleness import MAX_CREDIT_SECONDS, IdlenessTimer
 
 
 def observed(*moments: float, interval_ms: int = 10_000) -> IdlenessTimer:

@@ -1,6 +1,6 @@
 """MissingShards: a listing that lacks a shard is not enough to take it as expired (S2, S5)."""
 
-from recordpublisher.fetcher.shards.shard_table import LISTINGS_UNTIL_EXPIRED, MissingShards
+from recordpublisher.fetcher.shards.discovery import LISTINGS_UNTIL_EXPIRED, MissingShards
 from recordpublisher.testing.virtual_time import run_virtual
 
 

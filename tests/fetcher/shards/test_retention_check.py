@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck, may_have_gap
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck, RetentionGap, may_have_gap
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import OldestRecord
@@ -48,46 +48,46 @@ def test_a_position_younger_than_the_shortest_retention_is_never_asked_about(hou
 async def test_a_position_within_retention_has_no_gap_and_its_shard_is_not_read():
     service = Service(168)
 
-    assert await service.gap(30) is Gap.NONE
+    assert await service.gap(30) is RetentionGap.NONE
     assert service.calls == ["retention"]
 
 
 async def test_a_later_oldest_record_behind_a_position_past_retention_is_a_gap():
-    assert await Service().gap(30) is Gap.LOST
-    assert await Service().gap(30, None) is Gap.LOST
+    assert await Service().gap(30) is RetentionGap.LOST
+    assert await Service().gap(30, None) is RetentionGap.LOST
 
 
 @pytest.mark.parametrize("sequence", ["4", "5"])
 async def test_an_oldest_record_up_to_the_position_is_no_gap(sequence):
-    assert await Service(oldest=OldestRecord(sequence, NOW_MS - 31 * HOUR_MS)).gap(30) is Gap.NONE
+    assert await Service(oldest=OldestRecord(sequence, NOW_MS - 31 * HOUR_MS)).gap(30) is RetentionGap.NONE
 
 
 async def test_a_shard_without_records_tells_nothing():
-    assert await Service(oldest=OldestRecord()).gap(30) is Gap.NOT_CHECKED
+    assert await Service(oldest=OldestRecord()).gap(30) is RetentionGap.NOT_CHECKED
 
 
 async def test_a_shard_that_cannot_be_read_tells_nothing():
-    assert await Service(oldest=RetriesExhaustedError("no")).gap(30) is Gap.NOT_CHECKED
+    assert await Service(oldest=RetriesExhaustedError("no")).gap(30) is RetentionGap.NOT_CHECKED
 
 
 async def test_a_source_of_its_own_is_not_judged():
-    assert await Service(None, "own source").gap(30) is Gap.NONE
+    assert await Service(None, "own source").gap(30) is RetentionGap.NONE
 
 
 @pytest.mark.parametrize("unknown", [None, RetriesExhaustedError("no")])
 async def test_with_an_unknown_retention_the_oldest_record_decides(unknown):
-    assert await Service(unknown).gap(30) is Gap.LOST
-    assert await Service(unknown, OldestRecord("5", NOW_MS - 30 * HOUR_MS)).gap(30) is Gap.NONE
+    assert await Service(unknown).gap(30) is RetentionGap.LOST
+    assert await Service(unknown, OldestRecord("5", NOW_MS - 30 * HOUR_MS)).gap(30) is RetentionGap.NONE
 
 
 async def test_with_an_unknown_retention_nothing_younger_than_a_day_is_lost():
-    assert await Service(None).gap(23.5) is Gap.NONE
+    assert await Service(None).gap(23.5) is RetentionGap.NONE
 
 
 async def test_with_an_unknown_retention_a_reader_far_behind_asks_every_five_minutes():
     service = Service(None, OldestRecord("5", NOW_MS - 90 * HOUR_MS))
     for _ in range(10):
-        assert await service.gap(80) is Gap.NONE
+        assert await service.gap(80) is RetentionGap.NONE
         service.clock.seconds += 60
 
     assert service.calls.count("oldest") == 2
@@ -96,7 +96,7 @@ async def test_with_an_unknown_retention_a_reader_far_behind_asks_every_five_min
 async def test_a_reader_that_is_past_retention_and_lost_nothing_is_checked_every_ten_seconds():
     service = Service(24, OldestRecord("5", NOW_MS - 90 * HOUR_MS))
     for _ in range(24):
-        assert await service.gap(80) is Gap.NONE
+        assert await service.gap(80) is RetentionGap.NONE
         service.clock.seconds += 1
 
     assert service.calls.count("oldest") == 3
@@ -115,13 +115,13 @@ async def test_the_retention_is_asked_again_after_five_minutes_since_it_can_be_c
     service = Service(168)
     await service.gap(30)
     service.retention_hours = 24
-    assert await service.gap(30) is Gap.NONE
+    assert await service.gap(30) is RetentionGap.NONE
     service.clock.seconds += 301
 
-    assert await service.gap(30) is Gap.LOST
+    assert await service.gap(30) is RetentionGap.LOST
 
 
-@pytest.mark.parametrize(("seconds", "gap"), [(0, Gap.NONE), (11, Gap.LOST)])
+@pytest.mark.parametrize(("seconds", "gap"), [(0, RetentionGap.NONE), (11, RetentionGap.LOST)])
 async def test_a_reader_that_finds_no_records_of_hours_asks_for_the_retention_anew_every_ten_seconds(seconds, gap):
     """The retention may have been shortened: what was read from the cache would hide the gap."""
     service = Service(168)

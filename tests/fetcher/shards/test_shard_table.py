@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 
 from fakes.shard_entries import START, in_stage, shard

@@ -3,9 +3,9 @@
 import asyncio
 import time
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks import EndedParentHold
 from recordpublisher.testing.virtual_time import run_virtual

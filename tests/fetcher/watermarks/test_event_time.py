@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.other_workers import OtherWorkers

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

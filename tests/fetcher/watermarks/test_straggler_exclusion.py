@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks import StragglerDetector

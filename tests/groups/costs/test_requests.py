@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher import Properties
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.plugins.stores.aws_stores import DynamoDbStore
+from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.alone_process import AloneProcess

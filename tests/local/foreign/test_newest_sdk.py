@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from recordpublisher.local import Delays, serve_in_thread
-from recordpublisher.publishers.kinesis.access import queue_url
+from recordpublisher.publishers.kinesis.endpoints import queue_url
 
 from processes.command_line import ROOT
 from servers.sdk.service_model import served_operations, stored_model

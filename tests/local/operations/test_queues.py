@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.local import Delays
 from recordpublisher.local.account import Account
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 LATEST = [{"StreamARN": ARN}]

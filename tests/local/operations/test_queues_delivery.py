@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.stream import update_shard_count
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"

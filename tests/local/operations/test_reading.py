@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.local import ManualClock, Quotas
 from recordpublisher.local.account import Account, Throttle
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.stream import Stream
 
 SHARD = "shardId-000000000000"

@@ -3,8 +3,9 @@ import pytest
 
 from recordpublisher.local import Delays, ManualClock, Quotas
 from recordpublisher.local.account import Account
+from recordpublisher.local.errors import ApiError
 from recordpublisher.local.operations.records import subscribe_to_shard
-from recordpublisher.local.requests import ApiError, SubscribeToShard
+from recordpublisher.local.requests import SubscribeToShard
 from recordpublisher.local.stream import Consumer
 from recordpublisher.local.subscriptions import Subscription
 

@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 

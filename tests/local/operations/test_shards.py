@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.local import ManualClock
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 
 
 def ids(response) -> list[str]:

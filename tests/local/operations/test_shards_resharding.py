@@ -2,7 +2,7 @@ import pytest
 
 from recordpublisher.local import Delays, ManualClock
 from recordpublisher.local.account import Account
-from recordpublisher.local.requests import ApiError
+from recordpublisher.local.errors import ApiError
 
 
 def open_ranges(call) -> int:

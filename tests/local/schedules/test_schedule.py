@@ -4,7 +4,15 @@ import pytest
 
 from recordpublisher import ConfigurationError
 from recordpublisher.local import LocalKinesis, ManualClock
-from recordpublisher.local.schedules.schedule import READY, Player, Score, Seen, load_schedule, score, seen_in
+from recordpublisher.local.schedules.schedule import (
+    READY,
+    Player,
+    Score,
+    SeenRecord,
+    load_schedule,
+    score,
+    seen_record_in,
+)
 
 TEXT = """
 seconds = 10
@@ -23,7 +31,7 @@ reshard = "merge"
 """
 
 PUT = {0: 0.0, 8: 1.0, 16: 9.0}
-OTHERS = [Seen(number, 0.0, 0.0) for number in range(17) if number % 8]
+OTHERS = [SeenRecord(number, 0.0, 0.0) for number in range(17) if number % 8]
 
 
 @pytest.fixture
@@ -105,24 +113,24 @@ def test_a_missing_file_is_an_error_with_the_ready_ones():
     ids=["all", "lost", "repeated", "out of order"],
 )
 def test_lines_are_judged_by_what_was_put(printed, expected):
-    lines = [Seen(number, PUT[number], at) for at, number in printed]
+    lines = [SeenRecord(number, PUT[number], at) for at, number in printed]
     assert score(17, OTHERS + lines, keys=8, began=-1.0, killed=10.0) == expected
 
 
 def test_records_of_other_keys_have_no_order():
-    assert score(2, [Seen(1, 0.0, 1.0), Seen(0, 0.0, 2.0)], keys=8).out_of_order == 0
+    assert score(2, [SeenRecord(1, 0.0, 1.0), SeenRecord(0, 0.0, 2.0)], keys=8).out_of_order == 0
 
 
 @pytest.mark.parametrize(
     ("line", "seen"),
     [
-        ("17 1700000000.250\n", Seen(17, 1_700_000_000.25, 5.0)),
-        ("shardId-000000000001 17 1700000000.250", Seen(17, 1_700_000_000.25, 5.0)),
-        ("17 1700000000.250 1700000001.5", Seen(17, 1_700_000_000.25, 1_700_000_001.5)),
+        ("17 1700000000.250\n", SeenRecord(17, 1_700_000_000.25, 5.0)),
+        ("shardId-000000000001 17 1700000000.250", SeenRecord(17, 1_700_000_000.25, 5.0)),
+        ("17 1700000000.250 1700000001.5", SeenRecord(17, 1_700_000_000.25, 1_700_000_001.5)),
         ("a b 17 1700000000.250", None),
         ("17", None),
         ("", None),
     ],
 )
 def test_a_line_is_a_number_and_when_it_was_put(line, seen):
-    assert seen_in(line, now=5.0) == seen
+    assert seen_record_in(line, now=5.0) == seen

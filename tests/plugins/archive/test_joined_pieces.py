@@ -3,14 +3,14 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.archive.tables import Piece, _TableFiles, joined_pieces
-from recordpublisher.plugins.sinks.tables.table import TableFolder
+from recordpublisher.plugins.archive.tables import RowPiece, _TableFiles, joined_pieces
+from recordpublisher.plugins.sinks.tables.table_folder import TableFolder
 from recordpublisher.publishers.errors import StateError
 
 
 def piece(first, last, rows=None, path="a.parquet", group=0):
     count = last - first + 1 if rows is None else rows
-    return Piece(path, group, count, ((first, float("inf")), f"{first}.-1"), ((last, float("inf")), f"{last}.-1"))
+    return RowPiece(path, group, count, ((first, float("inf")), f"{first}.-1"), ((last, float("inf")), f"{last}.-1"))
 
 
 def joined(pieces, **expected):

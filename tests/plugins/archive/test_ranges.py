@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from recordpublisher.plugins.archive.rows import (
+from recordpublisher.plugins.archive.next_step import (
     RangeFile,
     Seam,
     Step,
@@ -37,6 +37,23 @@ def test_ranges_are_in_the_order_of_numbers_not_of_texts():
 
 def test_a_file_of_a_range_that_was_written_twice_counts_once():
     assert len(named("BEGIN_9.-1", "BEGIN_9.-1.0123456789ab")) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        (["3.-1_5.-1", "8.-1_10.-1 file"], ["8.-1_10.-1"]),
+        (["BEGIN_5.-1", "8.-1_10.-1 file"], ["8.-1_10.-1"]),
+        (["1.-1_2.-1", "3.-1_5.-1", "5.-1_8.-1", "8.-1_10.-1 file"], ["3.-1_5.-1", "5.-1_8.-1", "8.-1_10.-1"]),
+        (["3.-1_5.-1 file", "8.-1_10.-1 file"], ["3.-1_5.-1", "8.-1_10.-1"]),
+        (["3.-1_5.-1 file", "5.-1_6.-1", "8.-1_10.-1 file"], ["3.-1_5.-1", "5.-1_6.-1", "8.-1_10.-1"]),
+        (["3.-1_5.-1", "8.-1_10.-1"], ["3.-1_5.-1", "8.-1_10.-1"]),
+    ],
+)
+def test_ranges_without_records_that_are_older_than_the_files_that_are_left_count_for_nothing(names, left):
+    """Somebody has deleted the old files, which data lakes do; nothing says that their records must be read."""
+    paths = [("orders/s/file.jsonl" if " file" in name else "", name.removesuffix(" file")) for name in names]
+    assert names_of(ranges_of(paths, int)) == left
 
 
 def test_parts_of_a_range_count_once_all_are_there():

@@ -106,7 +106,7 @@ async def test_a_file_that_is_missing_in_the_middle_is_named_by_the_records_on_i
     with pytest.raises(DataLossError) as raised:
         await read(factory_of(tmp_path))
     continues = "Set flink.state.dataloss=CONTINUE to continue without them"
-    assert str(raised.value) == f"{hole} {tmp_path}, and the stream has the shard no more. {continues}"
+    assert str(raised.value) == f"{hole} {tmp_path}, and the stream no longer has the shard. {continues}"
     live = LiveStream(oldest=10)
     with pytest.raises(DataLossError) as raised:
         await read(factory_of(tmp_path, live))
@@ -144,7 +144,7 @@ async def test_an_archive_that_ends_before_the_stream_begins(tmp_path):
     live = LiveStream(oldest=20)
     text = (
         r"the archive of orders/shardId-0 ends after 112 \(arrived 2026-\S+\), the stream begins at 120 "
-        r"\(arrived 2026-\S+\): what came between is lost"
+        r"\(arrived 2026-\S+\): the records in between are lost"
     )
     with pytest.raises(DataLossError, match=text):
         await read(factory_of(tmp_path, live))
@@ -156,7 +156,7 @@ async def test_an_archive_that_ends_before_the_stream_begins(tmp_path):
 
 async def test_a_shard_that_is_gone_before_its_archived_end(tmp_path):
     await write_archive(tmp_path, JsonlSink, (5,), is_ended=False)
-    text = "the archive of orders/shardId-0 ends after 123 .* without the shard's end, and the stream has the shard no more"
+    text = "the archive of orders/shardId-0 ends after 123 .* without the shard's end, and the stream no longer has the shard"
     with pytest.raises(DataLossError, match=text):
         await read(factory_of(tmp_path, LiveStream(listed=())))
 
@@ -268,7 +268,7 @@ async def test_a_quiet_shard_has_lost_nothing_if_the_archiving_job_saw_its_tip(t
     assert payloads(batches) == PAYLOADS
     assert metrics.retention_gaps == 0
     await write_archive(tmp_path / "other", JsonlSink, (14,), is_ended=False, tip_ms=NOW_MS - 25 * 3_600_000, stop=20)
-    with pytest.raises(DataLossError, match="what came between is lost"):
+    with pytest.raises(DataLossError, match="the records in between are lost"):
         await read(factory_of(tmp_path / "other", LiveStream(oldest=20)))
 
 
@@ -314,13 +314,13 @@ async def test_doctor_compares_the_end_of_the_archive_with_the_stream(tmp_path):
     file_of(tmp_path, "112").unlink()
     text = (
         r"the archive of orders/shardId-0 ends after 112 \(arrived 2026-\S+\), the stream begins at 120 "
-        r"\(arrived 2026-\S+\): what came between is lost"
+        r"\(arrived 2026-\S+\): the records in between are lost"
     )
     with pytest.raises(StateError, match=text):
         await archive_check(tmp_path, Reading(oldest=20))
     assert "nothing is missing" in await archive_check(tmp_path, Reading(oldest=12))
     with pytest.raises(
-        StateError, match="ends after 112 without the shard's end, and the stream has the shard no more"
+        StateError, match="ends after 112 without the shard's end, and the stream no longer has the shard"
     ):
         await archive_check(tmp_path, Reading(listed=()))
 

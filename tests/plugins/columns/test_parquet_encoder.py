@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.columns.file_columns import ParquetEncoder, ParquetOptions
+from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 
 SCHEMA = pa.schema([("n", pa.int64()), ("data", pa.binary())])
 

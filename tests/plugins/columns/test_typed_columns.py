@@ -18,7 +18,8 @@ import pydantic
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA, TypedColumns
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
 
 from fakes.batches import batch
 

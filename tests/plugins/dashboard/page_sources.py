@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from recordpublisher.plugins.lag.job_state import JobSnapshot, ShardSnapshot, WorkerSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, WorkerSnapshot
 
 NOW_MS = 1_795_401_005_448
 

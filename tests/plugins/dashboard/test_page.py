@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordpublisher.plugins.dashboard.server import DashboardServer, History
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StateError
 

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from recordpublisher.plugins.dashboard.server import HISTORY_SECONDS, DashboardServer, History, HistoryPoint
-from recordpublisher.plugins.lag.job_state import JobSnapshot, ShardSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

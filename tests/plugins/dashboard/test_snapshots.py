@@ -17,8 +17,8 @@ from recordpublisher.plugins.dashboard.snapshots import (
     alignment_sentence,
     job_snapshot,
 )
-from recordpublisher.plugins.lag.job_state import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
-from recordpublisher.plugins.metrics.export import FetchersHere
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
+from recordpublisher.plugins.metrics.export import FetchersOfProcess
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 
 from fakes.monitoring.measured_fetcher import METRICS, MeasuredFetcher
@@ -31,7 +31,7 @@ def metrics(**values):
     return {"worker": METRICS["worker"], "shards": {"s/a": {**METRICS["shards"]["s/a"], **values}}}
 
 
-class CountingSource(FetchersHere):
+class CountingSource(FetchersOfProcess):
     """Counts how often metrics were asked for."""
 
     asked = 0
@@ -48,7 +48,7 @@ def clock():
 
 async def test_a_shard_has_what_its_metrics_say(clock):
     given = metrics(watermark=7, silentMs=60_000, held=False, lagMs=40, timeToRetentionLossMs=9, stage="READING")
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersOfProcess([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     (shard,) = snapshot.shards
     assert (shard.stream, shard.shard, shard.process, shard.stage) == ("s", "a", 0, "READING")
@@ -61,7 +61,7 @@ async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
     given = metrics(skippedRecords=2, deadLetters=1, unacknowledged=3, alarm=True)
     given["worker"] = {**given["worker"], "skippedRecords": 5, "deadLetters": 4}
     snapshot = await LiveSnapshots(
-        FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000, "orders-to-lake"
+        FetchersOfProcess([MeasuredFetcher(0, given)]), clock, 60_000, "orders-to-lake"
     ).snapshot()
 
     assert snapshot.job == "orders-to-lake"
@@ -75,21 +75,23 @@ async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
 @pytest.mark.parametrize(("metric", "parents"), [("p", ["p"]), ("p q", ["p", "q"]), (None, [])])
 async def test_a_shard_has_the_parents_of_its_metric(clock, metric, parents):
     snapshot = await LiveSnapshots(
-        FetchersHere([MeasuredFetcher(0, metrics(parents=metric))]), clock, 60_000
+        FetchersOfProcess([MeasuredFetcher(0, metrics(parents=metric))]), clock, 60_000
     ).snapshot()
 
     assert snapshot.shards[0].parents == parents
 
 
 async def test_the_lag_before_the_first_read_is_not_known(clock):
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, metrics(lagMs=None))]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(
+        FetchersOfProcess([MeasuredFetcher(0, metrics(lagMs=None))]), clock, 60_000
+    ).snapshot()
 
     assert snapshot.shards[0].lag_ms is None
 
 
 async def test_rates_come_from_two_snapshots(clock):
     fetcher = MeasuredFetcher(0, metrics(records=10, bytes=100))
-    snapshots = LiveSnapshots(FetchersHere([fetcher]), clock, 60_000)
+    snapshots = LiveSnapshots(FetchersOfProcess([fetcher]), clock, 60_000)
     first = await snapshots.snapshot()
     clock.seconds += 2
     fetcher.given = metrics(records=16, bytes=400)
@@ -114,7 +116,7 @@ async def test_many_readers_cost_one_computation_a_second(clock):
 
 async def test_workers_are_shown_with_what_they_lack(clock):
     ready, waiting = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no checkpoint is stored"])
-    snapshot = await LiveSnapshots(FetchersHere([ready, waiting]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersOfProcess([ready, waiting]), clock, 60_000).snapshot()
 
     assert {each.process: each.not_ready for each in snapshot.workers} == {0: [], 1: ["no checkpoint is stored"]}
     assert [shard.process for shard in snapshot.shards] == [0, 0, 1, 1]
@@ -123,7 +125,7 @@ async def test_workers_are_shown_with_what_they_lack(clock):
 async def test_a_worker_of_a_group_has_its_name_and_each_worker_the_age_of_its_checkpoint(clock):
     given = metrics()
     given["worker"] = {**given["worker"], "worker": "0f3a", "checkpointAgeMs": 900}
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersOfProcess([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     assert [(each.worker, each.checkpoint_age_ms) for each in snapshot.workers] == [("0f3a", 900)]
     assert [each.worker for each in snapshot.shards] == ["0f3a"]
@@ -133,18 +135,18 @@ async def test_a_job_whose_sink_commits_has_its_last_commit(clock):
     given = metrics()
     commit = {"committedFiles": 3, "committedBytes": 900, "committedAgeMs": 42, "uncommittedRecords": 7}
     given["worker"] = {**given["worker"], **commit}
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersOfProcess([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     assert [each.commit for each in snapshot.workers] == [CommitSnapshot(3, 900, 42, 7)]
 
 
 async def test_a_job_without_a_worker_that_responds_cannot_be_read(clock):
     with pytest.raises(RecordPublisherError, match="no worker of the job responds"):
-        await LiveSnapshots(FetchersHere([]), clock, 60_000).snapshot()
+        await LiveSnapshots(FetchersOfProcess([]), clock, 60_000).snapshot()
 
 
 async def test_a_snapshot_is_sent_as_json(clock):
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher()]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersOfProcess([MeasuredFetcher()]), clock, 60_000).snapshot()
 
     assert msgspec.json.decode(msgspec.json.encode(snapshot), type=JobSnapshot) == snapshot
 
@@ -156,7 +158,7 @@ async def test_a_shard_that_is_read_and_was_silent_for_the_interval_is_idle_what
     clock, silent_ms, stage, is_idle
 ):
     given = metrics(silentMs=silent_ms, stage=stage, idle=False)
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersOfProcess([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     assert snapshot.shards[0].is_idle is is_idle
 

@@ -10,7 +10,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.dead_letters.letters import QueueLetters
+from recordpublisher.plugins.dead_letters.queue_letters import QueueLetters
 from recordpublisher.plugins.dead_letters.replay import (
     DropTarget,
     JobTarget,

@@ -147,7 +147,9 @@ async def test_a_field_that_does_not_fit_costs_its_letter(tmp_path, caplog, kind
 
     assert await listed(tmp_path, kind) == (["1", "3"], 1)
     (message,) = [
-        record.getMessage() for record in caplog.records if "cannot be read and is kept" in record.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "cannot be read, so it is not replayed" in record.getMessage()
     ]
     named = {"jsonl": "line 2 of", "parquet": "row 2 of", "sql": "the row ("}
     assert named[kind] in message
@@ -227,7 +229,10 @@ async def test_a_file_that_is_no_parquet_is_named(tmp_path):
 async def test_only_the_first_twenty_have_a_line_of_their_own(tmp_path, caplog):
     write_jsonl(tmp_path, [b"[]"] * 50)
     assert await listed(tmp_path, "jsonl") == ([], 50)
-    assert len([record for record in caplog.records if "cannot be read and is kept" in record.getMessage()]) == 20
+    assert (
+        len([record for record in caplog.records if "cannot be read, so it is not replayed" in record.getMessage()])
+        == 20
+    )
 
 
 async def test_a_time_without_an_offset_is_in_utc(tmp_path):

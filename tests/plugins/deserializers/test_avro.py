@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.columns.record_columns import TypedColumns
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.avro import avro_file_text, decode, parse_schema, type_of_avro_schema
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
@@ -235,7 +235,7 @@ def test_a_record_may_be_in_a_file_of_its_name(tmp_path):
 @pytest.mark.parametrize(
     ("field", "reason"),
     [
-        ({"name": "a", "type": ["int", "string"]}, r"\$.a is one of several types"),
+        ({"name": "a", "type": ["int", "string"]}, r"\$.a is a union of several types"),
         ({"name": "a", "type": ["null", "shop.Order"]}, r"\$.a is a shop.Order inside a shop.Order"),
         ({"name": "a", "type": "Missing"}, "Missing"),
         ({"name": "a", "type": "null"}, r"\$.a is null"),

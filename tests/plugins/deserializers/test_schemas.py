@@ -18,7 +18,7 @@ from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.consumer.deserialization import PreparedDeserializer
-from recordpublisher.plugins.columns.record_columns import TypedColumns
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.deserializers.schemas import (
     ConvertedValues,

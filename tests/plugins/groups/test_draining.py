@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.plugins.groups import drain, seal, wait_until_left
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.testing import run_virtual
@@ -84,7 +85,7 @@ def test_a_worker_that_is_not_there_is_an_error_that_names_those_that_are(reques
         group, documents = joined("a", "b")
         await asyncio.sleep(30)
         try:
-            with pytest.raises(StateError, match=r"worker c is not in the group\. Valid: a, b"):
+            with pytest.raises(StateError, match=r"worker c is not in the group, whose workers are: a, b"):
                 await request_of(documents, "c")
         finally:
             await group.close()

@@ -1,9 +1,9 @@
 """What the documents of a group mean to somebody who looks at it."""
 
-from recordpublisher.fetcher.leases.group_store import WorkerRecord
 from recordpublisher.fetcher.leases.json_documents import by_stream
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.plugins.groups import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
 
 

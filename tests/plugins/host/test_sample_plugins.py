@@ -15,7 +15,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.registry import Claim, Owner
+from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.publishers.properties import declaration
 from recordpublisher.testing import QueueSourceCase, QueueSourceContract
 
@@ -194,7 +194,7 @@ def job(url, sink):
     from sample_queue.sqs import SqsQueue
 
     registry = load_registry()
-    registry.publishers.claim(Claim("SQS", SqsQueue, Owner("sample-queue", "1.0.0")))
+    registry.publishers.claim(NameClaim("SQS", SqsQueue, NameOwner("sample-queue", "1.0.0")))
     given = {"flink.stream.recordpublisher": "SQS", "flink.sqs.endpoint": url}
     return rp.DataFetcher("work", given, sink=sink, registry=registry)
 

@@ -5,8 +5,7 @@ from functools import partial
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import PARTS, GroupStore
-from recordpublisher.fetcher.leases.position_store import read_parts
+from recordpublisher.fetcher.leases.group_store import PARTS, GroupStore, read_parts
 from recordpublisher.plugins.lag.job_state import JobState, JobStateReader, snapshots_of_workers
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual

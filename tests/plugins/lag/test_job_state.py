@@ -1,7 +1,7 @@
 """The shard states that a job has stored."""
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.job_state import JobState
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 

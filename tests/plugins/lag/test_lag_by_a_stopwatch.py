@@ -8,8 +8,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import in_memory
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
-from recordpublisher.plugins.metrics.export import FetchersHere
-from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
+from recordpublisher.plugins.metrics.export import FetchersOfProcess
+from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.memory_store import MemoryStore
@@ -40,7 +40,7 @@ class Stopwatch:
 async def shown(job, clock):
     """What each place says of the only shard's lag (ms); the line of progress; why the job is not ready."""
     (shard,) = job.metrics()["shards"].values()
-    served = await LiveSnapshots(FetchersHere([job]), clock, 60_000).snapshot()
+    served = await LiveSnapshots(FetchersOfProcess([job]), clock, 60_000).snapshot()
     meter = JobProgressMeter(began=0.0)
     meter.update(job.progress())
     line = str(meter.sample(clock.monotonic()))

@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.settings import IdleIntervals
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.publishers.errors import StateError, ThrottledError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
@@ -70,8 +70,9 @@ class Store:
 
 
 def probe(speed=0, **more):
+    service = Service(a=10, b=50)
     given = LagProbe(
-        Service(a=10, b=50), "s", Store(speed), START, MINUTES_5, IdleIntervals(), RetryPolicy(3, 300, 1_000, 1.5)
+        service, service, "s", Store(speed), START, MINUTES_5, IdleIntervals(), RetryPolicy(3, 300, 1_000, 1.5)
     )
     return replace(given, **more)
 
@@ -110,7 +111,7 @@ def test_a_record_younger_than_the_interval_raises_no_alarm_and_no_wait():
 def test_a_shard_without_stored_state_is_an_alarm():
     service = Service(a=10, b=1, c=5)
 
-    assert alarms(probe(1, service=service))["c"].startswith("no worker has stored a position")
+    assert alarms(probe(1, service=service, tips=service))["c"].startswith("no worker has stored a position")
 
 
 def test_reading_the_lag_does_not_wait_and_raises_no_alarm():
@@ -141,6 +142,6 @@ def test_an_empty_store_is_an_error_and_not_a_healthy_job():
 
 def test_throttled_calls_are_retried():
     lag_probe = probe()
-    lag_probe.service.refusals = 2
+    lag_probe.tips.refusals = 2
 
     assert len(run_virtual(lag_probe.read())) == 2

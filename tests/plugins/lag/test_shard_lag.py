@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import ShardProbe, is_overdue, lost_shard, probed_shard
 from recordpublisher.publishers.polling.publisher import TipDistance
 from recordpublisher.publishers.positions import SequenceNumber

@@ -1,8 +1,9 @@
 """The state of each shard of a group, as a job that runs alone would go on from it."""
 
-from recordpublisher.fetcher.leases.group_store import PositionKey, StoredPosition, states_of
+from recordpublisher.fetcher.leases.group_store import states_of
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 FIRST = StartingPosition.trim_horizon()

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from recordpublisher.plugins.metrics.cloudwatch import CloudWatchExporter
-from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, exporters_opened
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
@@ -31,10 +31,10 @@ def written(tmp_path, *counts, **properties):
     async def run():
         fetcher = MeasuredFetcher(0, sink=SINK)
         exporter = CloudWatchExporter(Properties(given), FixedClock())
-        async with exporters_opened([exporter], FetchersHere([fetcher])):
+        async with exporters_opened([exporter], FetchersOfProcess([fetcher])):
             for count in counts:
                 fetcher.given = with_records(count)
-                await exporter.send(await FetchersHere([fetcher]).metrics())
+                await exporter.send(await FetchersOfProcess([fetcher]).metrics())
 
     asyncio.run(run())
     return [json.loads(line) for line in file.read_text().splitlines()]
@@ -84,7 +84,7 @@ def test_shards_have_lines_only_if_it_is_asked_for(tmp_path):
 
 def test_lines_go_to_stdout_unless_a_file_is_named(capfdbinary):
     async def run():
-        async with exporters_opened([CloudWatchExporter(Properties())], FetchersHere([MeasuredFetcher()])):
+        async with exporters_opened([CloudWatchExporter(Properties())], FetchersOfProcess([MeasuredFetcher()])):
             pass
 
     asyncio.run(run())
@@ -101,7 +101,7 @@ def test_metrics_are_written_after_each_interval(tmp_path):
 
     async def run():
         exporter = Counting(Properties({"flink.metrics.interval": 10_000}))
-        async with exporters_opened([exporter], FetchersHere([MeasuredFetcher()])):
+        async with exporters_opened([exporter], FetchersOfProcess([MeasuredFetcher()])):
             await asyncio.sleep(35)
         return exporter.sent
 
@@ -110,7 +110,7 @@ def test_metrics_are_written_after_each_interval(tmp_path):
 
 async def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     properties = Properties({"flink.metrics.cloudwatch.file": str(tmp_path / "missing" / "metrics.log")})
-    async with exporters_opened([CloudWatchExporter(properties)], FetchersHere([MeasuredFetcher()])):
+    async with exporters_opened([CloudWatchExporter(properties)], FetchersOfProcess([MeasuredFetcher()])):
         pass
 
     assert "metrics were not sent; the next interval tries again: FileNotFoundError" in caplog.text
@@ -122,11 +122,11 @@ async def test_what_was_counted_while_the_file_could_not_be_written_is_in_the_ne
     fetcher = MeasuredFetcher()
     fetcher.given = with_records(4)
     with pytest.raises(FileNotFoundError):
-        await exporter.send(await FetchersHere([fetcher]).metrics())
+        await exporter.send(await FetchersOfProcess([fetcher]).metrics())
 
     file.parent.mkdir()
     fetcher.given = with_records(10)
-    await exporter.send(await FetchersHere([fetcher]).metrics())
+    await exporter.send(await FetchersOfProcess([fetcher]).metrics())
 
     assert json.loads(file.read_text())["records"] == 10
 
@@ -143,3 +143,31 @@ def test_the_metrics_of_the_sink_are_in_the_line_of_its_worker(tmp_path):
     assert metrics_of(line)["sinkOutstandingBytes"] == (0, "Bytes")
     assert metrics_of(line)["sinkCurrentSendTimeMs"] == (0, "Milliseconds")
     assert metrics_of(line)["records"] == (4, "Count")
+
+
+def test_a_histogram_is_what_was_counted_since_the_line_before_and_left_out_if_that_is_nothing(tmp_path):
+    given = [[3, 2, 1], [3, 2, 5], [3, 2, 5], [1, 0, 0]]  # the last one is that of a new start
+    file = tmp_path / "metrics.log"
+
+    async def run():
+        exporter = CloudWatchExporter(Properties({"flink.metrics.cloudwatch.file": str(file)}), FixedClock())
+        for counts in given:
+            value = {"bounds": [100, 500], "counts": counts, "sum": 10.0 * sum(counts)}
+            fetcher = MeasuredFetcher(0, {**METRICS, "worker": {**METRICS["worker"], "writeDelayMs": value}})
+            await exporter.send(await FetchersOfProcess([fetcher]).metrics())
+
+    asyncio.run(run())
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+
+    assert [line.get("writeDelayMs") for line in lines] == [
+        {"Values": [50, 300, 500], "Counts": [3, 2, 1], "Max": 500, "Min": 50, "Count": 6, "Sum": 60},
+        {"Values": [500], "Counts": [4], "Max": 500, "Min": 500, "Count": 4, "Sum": 40},
+        None,
+        {"Values": [50], "Counts": [1], "Max": 50, "Min": 50, "Count": 1, "Sum": 10},
+    ]
+    assert [metrics_of(line).get("writeDelayMs", (0, 0))[1] for line in lines] == [
+        "Milliseconds",
+        "Milliseconds",
+        0,
+        "Milliseconds",
+    ]

@@ -15,7 +15,7 @@ from recordpublisher.plugins.metrics import worker_processes
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_WORKER_METRICS,
-    FetchersHere,
+    FetchersOfProcess,
     export_metrics,
     exporters_opened,
 )
@@ -131,7 +131,7 @@ def folder():
 
 
 def serving(folder, *workers):
-    fetchers = [FetchersHere([fetcher]) for fetcher in workers]
+    fetchers = [FetchersOfProcess([fetcher]) for fetcher in workers]
     sockets = [WorkerSocket(folder, number) for number in range(len(workers))]
     return [exporters_opened([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
 
@@ -142,8 +142,8 @@ async def test_metrics_and_health_arrive_as_they_were_sent(folder):
     async with serving_first, serving_second:
         processes = WorkerProcesses(folder, 2)
 
-        assert await processes.metrics() == await FetchersHere([first, second]).metrics()
-        assert await processes.health() == await FetchersHere([first, second]).health()
+        assert await processes.metrics() == await FetchersOfProcess([first, second]).metrics()
+        assert await processes.health() == await FetchersOfProcess([first, second]).health()
 
 
 async def test_a_worker_that_has_not_started_does_not_respond(folder):

@@ -128,4 +128,4 @@ async def test_an_error_in_a_page_is_logged_and_not_shown(caplog):
     await pages.close()
 
     assert answer == (500, "the page cannot be made; see the log of the job\n")
-    assert caplog.messages == ["the page /broken cannot be made"]
+    assert caplog.messages == ["the page /broken cannot be made, so the client gets status 500"]

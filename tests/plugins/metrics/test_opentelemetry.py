@@ -11,14 +11,14 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_WORKER_METRICS,
-    FetchersHere,
+    FetchersOfProcess,
     exporters_opened,
 )
 from recordpublisher.plugins.metrics.opentelemetry import OpenTelemetryExporter
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.properties.properties import Properties
 
-from fakes.monitoring.measured_fetcher import SINK, MeasuredFetcher
+from fakes.monitoring.measured_fetcher import METRICS, SINK, MeasuredFetcher
 
 
 class Collector:
@@ -63,7 +63,7 @@ async def collector(monkeypatch):
 async def export(collector, *fetchers):
     """One export, that of the end."""
     exporter = OpenTelemetryExporter(Properties({"flink.job.name": "orders"}))
-    async with exporters_opened([exporter], FetchersHere(fetchers)):
+    async with exporters_opened([exporter], FetchersOfProcess(fetchers)):
         pass
 
 
@@ -107,7 +107,7 @@ async def test_a_collector_that_refuses_is_a_warning_and_the_job_goes_on(collect
     await export(collector, MeasuredFetcher())
 
     assert (
-        "metrics were not sent; the next interval tries again: ConnectionError: the collector did not accept them"
+        "metrics were not sent; the next interval tries again: ConnectionError: the collector did not accept the metrics"
         in caplog.text
     )
 
@@ -139,3 +139,15 @@ async def test_the_metrics_of_the_sink_are_sent_too(collector):
     (point,) = found.sum.data_points
     assert (attributes(point), point.as_int) == ({"recordpublisher.process": 0}, 0)
     assert collector.metrics["recordpublisher.sink.outstanding_bytes"].unit == "By"
+
+
+async def test_a_histogram_is_sent_with_its_buckets_in_seconds(collector):
+    given = {"bounds": [100, 2_500], "counts": [3, 2, 1], "sum": 9_500.5}
+    await export(collector, MeasuredFetcher(given={**METRICS, "worker": {**METRICS["worker"], "writeDelayMs": given}}))
+
+    metric = collector.metrics["recordpublisher.worker.write_delay"]
+    (point,) = metric.histogram.data_points
+    assert (metric.unit, point.count, point.sum) == ("s", 6, 9.5005)
+    assert (list(point.bucket_counts), list(point.explicit_bounds)) == ([3, 2, 1], [0.1, 2.5])
+    assert not point.HasField("min")
+    assert not point.HasField("max")

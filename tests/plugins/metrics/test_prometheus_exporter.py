@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
-from recordpublisher.plugins.metrics.export import FetchersHere, export_metrics, exporters_opened
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, export_metrics, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
@@ -21,7 +21,7 @@ ADDRESS = "flink.metrics.prometheus.address"
 ANY_PORT = {"flink.metrics.exporters": "prometheus", ADDRESS: "127.0.0.1:0"}
 
 
-class Workers(FetchersHere):
+class Workers(FetchersOfProcess):
     """Some fetchers, one of which may hang."""
 
     silent = None
@@ -203,3 +203,14 @@ def test_the_metrics_of_a_sink_have_a_line_for_each_worker():
         assert found["recordpublisher_sink_current_send_time_seconds", (("process", worker),)] == 0
     assert "# TYPE recordpublisher_sink_outstanding_bytes gauge" in page()
     assert page().count("# TYPE recordpublisher_sink_throttles_total ") == 1
+
+
+def test_a_histogram_counts_in_each_bucket_the_lower_ones_too_in_seconds():
+    given = {"bounds": [100, 2_500], "counts": [3, 2, 1], "sum": 9_500.5}
+    found = samples(page({**METRICS, "worker": {**METRICS["worker"], "writeDelayMs": given}}, workers=[0]))
+    name = "recordpublisher_worker_write_delay_seconds"
+    buckets = {dict(labels)["le"]: value for (each, labels), value in found.items() if each == f"{name}_bucket"}
+
+    assert buckets == {"0.1": 3, "2.5": 5, "+Inf": 6}
+    assert found[f"{name}_sum", (("process", "0"),)] == 9.5005
+    assert found[f"{name}_count", (("process", "0"),)] == 6

@@ -12,10 +12,10 @@ import yaml
 import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
 from recordpublisher.local import LocalKinesis
-from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
 
-from fakes.monitoring.measured_fetcher import METRICS, SINK
+from fakes.monitoring.measured_fetcher import METRICS, SINK, MeasuredFetcher
 from processes.command_line import ROOT
 
 FILE = ROOT / "src/recordpublisher/plugins/metrics/prometheus/alert-rules.yml"
@@ -194,7 +194,9 @@ async def test_every_expression_of_the_dashboard_returns_series(prometheus, tmp_
         )
         fetcher = rp.DataFetcher("orders", properties, sink=rp.KinesisSink("copy", properties))
         exporter = PrometheusExporter(properties)
-        async with exporters_opened([exporter], FetchersHere([fetcher])), fetcher, aiohttp.ClientSession() as session:
+        handling = MeasuredFetcher(1, sink=rp.MapSink(print).exported_metrics())
+        source = FetchersOfProcess([fetcher, handling])
+        async with exporters_opened([exporter], source), fetcher, aiohttp.ClientSession() as session:
             running = asyncio.create_task(fetcher.run())
             process, url = await server_of(prometheus, tmp_path, exporter.url.removeprefix("http://"))
             try:

@@ -7,7 +7,7 @@ import sys
 
 import recordpublisher as rp
 from recordpublisher.plugins.positions.job_positions import JobPositions
-from recordpublisher.plugins.positions.reset import FileTransfer
+from recordpublisher.plugins.positions.position_import import FileTransfer
 from recordpublisher.publishers.kinesis import KinesisClient
 
 from processes.command_line import ROOT

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.plugins.positions.job_positions import JobPositions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 

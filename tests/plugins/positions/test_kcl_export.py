@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.positions.kcl_transfer import WHOLE_AGGREGATE, KclLease, leases_from_states
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition

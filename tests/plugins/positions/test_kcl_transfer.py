@@ -6,6 +6,9 @@ import functools
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.plugins.positions.job_positions import job_and_lister
+from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+from recordpublisher.testing import archive_of, record
 
 from fakes.kcl.lease_table import KclTable, lease_item
 from fakes.kcl.moves import SHARDS, Mover, put_numbers
@@ -188,3 +191,30 @@ def test_a_table_without_leases_is_not_imported(mover, empty, message):
 def test_a_job_that_has_stored_nothing_is_not_exported(mover, table):
     with pytest.raises(rp.StateError, match="stored no positions"):
         mover.plan("export", table)
+
+
+@pytest.mark.parametrize("has_read_all", [True, False])
+def test_a_shard_that_only_the_archive_has_gets_no_lease(job, stream, put, has_read_all):
+    archived = [
+        record(b"old", stream=stream, shard_id="shardId-archived", sequence_number=number) for number in (1, 2, 3)
+    ]
+    put(range(20))
+
+    async def export(job, is_forced=False):
+        async with job_and_lister(job) as (positions, lister, streams):
+            transfer = KclTransfer(positions, KclTable(), lister, streams, job, 0, is_forced)
+            return [each.written.shard_id for each in await transfer.plan_export()]
+
+    async def run():
+        with archive_of(archived) as reading:
+            archive = job.merged({**reading, "flink.archive.live": "POLLING"})
+            async with rp.DataFetcher(stream, archive, sink=rp.MemorySink()) as fetcher:
+                await fetcher.run_bounded(stop_at_tip=True, max_records=None if has_read_all else 1)
+            if not has_read_all:
+                with pytest.raises(
+                    rp.StateError, match=f"has not read the archived {stream}/shardId-archived to the end"
+                ):
+                    await export(archive)
+            return await export(archive, is_forced=not has_read_all)
+
+    assert asyncio.run(run()) == SHARDS

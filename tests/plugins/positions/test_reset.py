@@ -6,13 +6,15 @@ import sqlite3
 import time
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.cli.commands.positions import file_transfer, stored_states
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.positions.job_positions import job_and_lister
-from recordpublisher.plugins.positions.reset import PositionsReset, place_named
+from recordpublisher.plugins.positions.reset import PositionsReset, start_named
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from fakes import memory_streams
@@ -31,7 +33,7 @@ async def read(job):
 
 async def reset(job, to, *shards, apply=True):
     async with job_and_lister(job) as (positions, service, streams):
-        resetting = PositionsReset(positions, service, streams, job, place_named(to), shards)
+        resetting = PositionsReset(positions, service, streams, job, start_named(to), shards)
         plan = await resetting.plan()
         if apply:
             await resetting.apply(plan)
@@ -184,7 +186,7 @@ async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
 
 async def test_the_positions_of_a_group_in_its_sink_are_not_reset_in_place(job, tmp_path):
     of_sink = {"flink.sink": "jsonl", "flink.sink.jsonl.path": f"{tmp_path}/rows"}
-    with pytest.raises(rp.StateError, match="keeps the group's positions with its rows"):
+    with pytest.raises(rp.StateError, match="its sink keeps with its rows cannot be reset"):
         await reset(rp.Properties({**job, **GROUP, **of_sink}), "LATEST")
 
 
@@ -218,6 +220,9 @@ class ListsOnly:
     async def list_shards(self, stream):
         return [shard for shard in await self._service.list_shards(stream) if shard.shard_id == self._shard]
 
+    async def shard_exists(self, shard):
+        return False
+
 
 async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
     """Their unread records are lost: with such a position each start would fail, however often the job is reset."""
@@ -225,12 +230,31 @@ async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
     await read(job)
     async with job_and_lister(job) as (positions, service, streams):
         only_second = ListsOnly(service, SECOND)
-        plan = await PositionsReset(positions, only_second, streams, job, place_named("TRIM_HORIZON")).plan()
+        plan = await PositionsReset(positions, only_second, streams, job, start_named("TRIM_HORIZON")).plan()
         assert [each.shard.rpartition("/")[2] for each in plan if each.is_stored] == [SECOND]
         assert [each.note for each in plan] == ["it has expired, and is forgotten", "reset"]
 
-        plan = await PositionsReset(positions, only_second, streams, job, place_named("LATEST"), [SECOND]).plan()
+        plan = await PositionsReset(positions, only_second, streams, job, start_named("LATEST"), [SECOND]).plan()
         assert [each.is_stored for each in plan] == [True, True]
+
+
+async def test_a_closed_shard_that_one_listing_lacks_keeps_its_place_in_the_reset(job, put, kinesis, stream):
+    put(b"1")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey="1000")
+    assert await read(job) == [b"1"]
+    async with job_and_lister(job) as (positions, service, streams):
+        listing, listings = service.list_shards, []
+
+        async def lacking(stream):
+            listed = await listing(stream)
+            listings.append(stream)
+            return listed if len(listings) > 1 else [shard for shard in listed if shard.shard_id != FIRST]
+
+        service.list_shards = lacking
+        resetting = PositionsReset(positions, service, streams, job, start_named("TRIM_HORIZON"))
+        await resetting.apply(await resetting.plan())
+
+    assert await read(job) == [b"1"]
 
 
 async def test_after_a_reset_to_the_tip_a_long_outage_is_a_gap(job, put):  # P3, S5
@@ -260,7 +284,7 @@ async def test_an_unknown_shard_is_refused(job, put):
     ],
 )
 def test_places_are_named_as_in_properties(to, place):
-    assert place_named(to) == place
+    assert start_named(to) == place
 
 
 @pytest.mark.parametrize("to", ["", "yesterday", "AT_TIMESTAMP", "-5"])
@@ -269,7 +293,7 @@ def test_a_place_that_is_none_is_refused(to):
         rp.ConfigurationError,
         match=r"option '--to'.*TRIM_HORIZON \(or earliest\), LATEST, an age such as 1h, or a time: 2026",
     ):
-        place_named(to)
+        start_named(to)
 
 
 async def test_a_job_that_runs_is_fenced_off(job, put):
@@ -311,6 +335,30 @@ class TestAPublisherThatListsItsShards:
 
         assert len(await stored_states(own)) == 2
 
+    async def test_a_listing_that_lacks_a_shard_for_a_moment_forgets_no_position(self, own, monkeypatch):
+        await read(own)
+        discover, listings = memory_streams.MemoryFactory.discover, []
+
+        async def lacking(factory, stream, after):
+            listed = await discover(factory, stream, after)
+            listings.append(stream)
+            return listed if len(listings) > 2 else listed[1:]
+
+        monkeypatch.setattr(memory_streams.MemoryFactory, "discover", lacking)
+
+        moved = await rp.reset_positions(own, "LATEST")
+
+        assert {key.rpartition("/")[2] for key in moved} == {"p0", "p1"}
+        assert len(await stored_states(own)) == 2
+
+    async def test_a_shard_that_no_listing_has_any_more_is_forgotten(self, own, monkeypatch):
+        await read(own)
+        monkeypatch.setattr(memory_streams.MemoryFactory, "shards", {"p1": [b"2"]})
+
+        moved = await rp.reset_positions(own, "TRIM_HORIZON")
+
+        assert {key.rpartition("/")[2] for key in moved} == {"p1"}
+
     async def test_its_shards_are_imported(self, own, tmp_path):
         await read(own)
         file, imported = tmp_path / "positions", own.merged({"flink.state.uri": str(tmp_path / "imported")})
@@ -323,3 +371,94 @@ class TestAPublisherThatListsItsShards:
 
         assert [each.note for each in plan] == ["", ""]
         assert await read(imported) == []
+
+
+class KeepingSink(rp.Sink):
+    """A sink of another package that stores the state with its rows."""
+
+    stored: ClassVar[list[dict]] = []
+    rows: ClassVar[list[bytes]] = []
+    owner: ClassVar[object] = None
+    stores_only_rows = False
+
+    def __init__(self, properties):
+        self.waiting = []
+
+    async def open(self, context):
+        type(self).owner = self
+        return self.stored[0] if self.stored else None
+
+    async def write(self, batch):
+        self.waiting += batch.data
+
+    async def flush(self, checkpoint=None):
+        if type(self).owner is not self:
+            raise rp.FencedError("another start has opened the sink")
+        if checkpoint is not None and (self.waiting or not self.stores_only_rows):
+            self.stored[:] = [json.loads(json.dumps(checkpoint.state))]
+            self.rows.extend(self.waiting)
+            self.waiting = []
+
+    async def stored_positions(self):
+        return list(self.stored)
+
+
+class Plugin(memory_streams.Streams):
+    @rp.hookimpl
+    def recordpublisher_register_sinks(self, registry):
+        registry.add("keeping", KeepingSink)
+
+
+class TestASinkThatStoresThePositionsItself:
+    @pytest.fixture
+    def own(self, monkeypatch):
+        memory_streams.install(monkeypatch, {"p0": [b"1"], "p1": [b"2"]})
+        for module in ("runtime.data_fetcher", "positions.job_positions"):
+            monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([Plugin()]))
+        for name, value in {"stored": [], "rows": []}.items():
+            monkeypatch.setattr(KeepingSink, name, value)
+        return rp.Properties({**memory_streams.PROPERTIES, "flink.streams": "orders", "flink.sink": "keeping"})
+
+    async def run(self, own):
+        async with rp.DataFetcher("orders", own) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+        return sorted(KeepingSink.rows)
+
+    @pytest.mark.parametrize("has_store", [False, True])
+    async def test_its_positions_are_reset_in_it(self, own, tmp_path, has_store):
+        own = own.merged({"flink.state.uri": str(tmp_path) if has_store else None})
+        assert await self.run(own) == [b"1", b"2"]
+        assert await self.run(own) == [b"1", b"2"]
+
+        await reset(own, "TRIM_HORIZON", "p1")
+
+        assert await self.run(own) == [b"1", b"2", b"2"]
+
+    async def test_a_job_that_runs_is_fenced_off(self, own):
+        async with rp.DataFetcher("orders", own) as running:
+            await running.run_bounded(stop_at_tip=True)
+            await reset(own, "TRIM_HORIZON")
+
+            with pytest.raises(rp.FencedError):
+                await running.checkpoint()
+
+    async def test_a_sink_that_does_not_store_the_state_is_named(self, own, monkeypatch):
+        await self.run(own)
+        monkeypatch.setattr(KeepingSink, "stores_only_rows", True)
+
+        with pytest.raises(rp.StateError, match=r"`KeepingSink\.stored_positions` does not return the positions that"):
+            await reset(own, "TRIM_HORIZON")
+
+    async def test_without_positions_there_is_nothing_to_reset(self, own):
+        with pytest.raises(rp.StateError, match="the job has stored no positions in KeepingSink: it starts"):
+            await reset(own, "TRIM_HORIZON")
+
+    async def test_positions_of_a_wrong_type_name_the_method(self, own, monkeypatch):
+        async def stored_positions(self):
+            return 7
+
+        monkeypatch.setattr(KeepingSink, "stored_positions", stored_positions)
+        with pytest.raises(
+            rp.PluginError, match=r"`KeepingSink\.stored_positions` returned 7: return None, or the state"
+        ):
+            await stored_states(own)

@@ -159,7 +159,7 @@ def test_a_forked_process_is_told_that_the_loop_is_its_parents():
             except RecordPublisherError as error:
                 loop.close(_answer(None))
                 loop.__exit__(None, None, None)
-                os._exit("rp.consume was begun before a fork" not in str(error))
+                os._exit("rp.consume was started before a fork" not in str(error))
             os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert loop.run(_answer(6)) == 6

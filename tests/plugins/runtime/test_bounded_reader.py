@@ -3,8 +3,8 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.streaming import BoundedReader
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

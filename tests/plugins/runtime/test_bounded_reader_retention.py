@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.runtime.streaming import BoundedReader
 from recordpublisher.publishers.clock import SystemClock

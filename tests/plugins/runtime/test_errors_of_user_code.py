@@ -62,7 +62,9 @@ async def test_an_error_of_a_sink_says_at_which_record_where_it_is_caught(monkey
     install(monkeypatch, {"a": [b"1", b"2"]})
     with pytest.raises(ZeroDivisionError) as caught:
         await run(BrokenSink())
-    assert caught.value.__notes__ == ["the sink failed at a batch of orders/a that begins at record 0"]
+    assert caught.value.__notes__ == [
+        "the sink BrokenSink failed in `write` at a batch of orders/a that begins at record 0"
+    ]
 
 
 async def test_the_error_of_a_handler_is_told_once_also_when_the_next_write_raises_it(monkeypatch, caplog):

@@ -1,14 +1,21 @@
 """What a job reports of a plugin whose methods hang, return something wrong, or raise what is not an error."""
 
 import asyncio
+import copy
+import logging
+import re
 import time
+from contextlib import suppress
 
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetterHandler
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.runtime import data_fetcher
 from recordpublisher.plugins.runtime.background_loop import LoopWatch
-from recordpublisher.publishers.base import own_shards
+from recordpublisher.publishers.base import shards_listed_by
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.memory_streams import PROPERTIES, MemoryFactory, install
@@ -21,7 +28,7 @@ class HangingSource(ScriptedSource):
     listings = 0
 
     async def list_shards(self, stream, after=None):
-        return await own_shards(self, stream, after)
+        return await shards_listed_by(self, stream, after)
 
     async def discover(self, stream, after):
         self.listings += 1
@@ -100,11 +107,101 @@ async def test_a_call_that_blocks_the_event_loop_is_shown_while_a_job_opens_and_
     monkeypatch.setattr(data_fetcher, "LoopWatch", lambda: LoopWatch(0.01))
 
     def is_told():
-        return "a call has blocked the event loop" in caplog.text
+        return "blocks the event loop" in caplog.text
 
     async with rp.DataFetcher("orders", PROPERTIES, sink=Blocks(method, is_told)):
         pass
-    assert "in block" in caplog.text
+    assert "(block) blocks the event loop" in caplog.text
+
+
+class HangingSink(RecordingSink):
+    """Its method never returns, and does not block the event loop."""
+
+    def __init__(self, method):
+        super().__init__()
+        self.method = method
+
+    async def write(self, batch):
+        await self.hang_in("write")
+
+    async def flush(self, checkpoint=None):
+        await self.hang_in("flush")
+
+    async def hang_in(self, method):
+        if method == self.method:
+            await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(("method", "subject"), [("write", " for s/a"), ("flush", "")])
+def test_a_method_of_a_sink_that_hangs_is_named_with_its_line(method, subject, caplog):
+    async def main():
+        source, sink = ScriptedSource(), HangingSink("")
+        source.add("a", 1)
+        fetcher = make_fetcher(source, sink)
+        await fetcher.open()
+        sink.method = method
+        await fetcher.run_bounded(Bounds(stop_at_tip=True))
+        await fetcher.close()
+
+    run_virtual(main())
+    hung = [line for line in caplog.messages if "has not returned" in line]
+    assert [line.partition(": it waits at ")[0] for line in hung] == [
+        f"`HangingSink.{method}`{subject} has not returned for {seconds} s" for seconds in (10, 20, 40)
+    ]
+    assert all(line.endswith("(hang_in)") for line in hung)
+
+
+class QuietSource(ScriptedSource):
+    """Its publishers wait in code of their own: after two records, or for `pause` seconds before each of them."""
+
+    pause = None
+
+    async def create(self, shard, starting_position, metrics):
+        made = await super().create(shard, starting_position, metrics)
+        run = made.run
+
+        async def waits(consumer):
+            async def taken(batch):
+                position = await consumer(batch)
+                await asyncio.sleep(self.pause or 1e9)
+                return position
+
+            return await run(taken)
+
+        made.run = waits
+        return made
+
+
+def run_for(source, seconds):
+    async def main():
+        source.add("a", *range(2))
+        source.add("b", *range(2))
+        fetcher = make_fetcher(source, RecordingSink(), {"flink.watermark.sync.interval": 1_000})
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(max_time=seconds))
+        await fetcher.close()
+
+    run_virtual(main())
+
+
+def test_a_publisher_that_gives_no_batch_is_shown_with_its_line_and_is_no_fault(caplog):
+    caplog.set_level(logging.INFO)
+    run_for(QuietSource(), 1_000)
+
+    quiet = [record for record in caplog.records if "gave no batch lately" in record.getMessage()]
+    line = re.compile(r"2 shards gave .*, s/a for (\d+) s: its publisher waits at \S+:\d+ \(taken\)")
+    assert {record.levelname for record in quiet} == {"INFO"}
+    words = [line.fullmatch(each.getMessage()) for each in quiet]
+    assert [round(int(each[1]), -1) for each in words] == [60, 120, 240, 480, 960]
+
+
+def test_a_publisher_that_gives_a_batch_now_and_then_is_not_mentioned(caplog):
+    caplog.set_level(logging.INFO)
+    source = QuietSource()
+    source.pause = 20
+    run_for(source, 1_000)
+
+    assert "gave no batch lately" not in caplog.text
 
 
 class MyBase(BaseException):
@@ -163,6 +260,76 @@ async def test_the_error_names_the_method_of_the_sink(method, fault, words, monk
         await run(Faulty(method, fault))
 
 
+OWN_ERRORS = [
+    rp.ConfigurationError("a.b", 1, "2"),
+    rp.StateError("broken"),
+    rp.SinkError("broken"),
+    rp.TransientError("broken"),
+    rp.FatalKinesisError("broken"),
+]
+
+
+@pytest.mark.parametrize("method", ["open", "write", "flush", "close"])
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=lambda error: type(error).__name__)
+async def test_an_error_of_this_package_that_a_sink_raises_keeps_its_class_and_names_the_method(
+    error, method, monkeypatch
+):
+    install(monkeypatch, {"a": [b"1"]})
+    fault = copy.copy(error)
+    with pytest.raises(type(error)) as raised:
+        await run(Faulty(method, fault))
+    where = " at a batch of orders/a that begins at record 0" if method == "write" else ""
+    assert raised.value.__notes__ == [f"the sink Faulty failed in `{method}`{where}"]
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=lambda error: type(error).__name__)
+async def test_a_setting_of_a_dead_letter_sink_keeps_the_name_of_the_method(error, monkeypatch):
+    handler = DeadLetterHandler(None, OnBadRecord.FAIL, Faulty("open", copy.copy(error)))
+    with pytest.raises(type(error)) as raised:
+        await handler.open(rp.SinkContext(("orders",)))
+    assert raised.value.__notes__ == ["the dead-letter sink Faulty failed in `open`"]
+
+
+class FaultySource(ScriptedSource):
+    def __init__(self, method, error):
+        super().__init__()
+        self.method, self.error = method, error
+
+    def meet(self, method):
+        if method == self.method:
+            raise self.error
+
+    async def list_shards(self, stream, after=None):
+        return await shards_listed_by(self, stream, after)
+
+    async def discover(self, stream, after):
+        self.meet("discover")
+        return await super().list_shards(stream, after)
+
+    async def create(self, shard, starting_position, metrics):
+        self.meet("create")
+        return await super().create(shard, starting_position, metrics)
+
+    async def close(self):
+        self.meet("close")
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("method", "subject"), [("discover", " for s"), ("create", " for s/a"), ("close", "")])
+def test_an_error_of_this_package_that_a_factory_raises_keeps_its_class_and_names_the_method(method, subject, error):
+    async def main():
+        source = FaultySource(method, copy.copy(error))
+        source.add("a", 1)
+        fetcher = make_fetcher(source, RecordingSink())
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(stop_at_tip=True))
+        await fetcher.close()
+
+    with pytest.raises(type(error)) as raised:
+        run_virtual(main())
+    assert raised.value.__notes__ == [f"`FaultySource.{method}`{subject} failed"]
+
+
 async def test_an_exception_of_a_publisher_that_is_not_an_error_names_the_shard(monkeypatch):
     install(monkeypatch, {"a": [b"1"]})
 
@@ -193,7 +360,7 @@ async def test_a_publisher_of_an_own_listing_cannot_say_that_the_stream_was_dele
     monkeypatch.setattr(MemoryFactory, "create", fail)
     with pytest.raises(rp.StreamNotFoundError) as raised:
         await run(rp.MemorySink())
-    assert raised.value.__notes__ == ["the publisher of MemoryFactory for orders/a failed"]
+    assert raised.value.__notes__ == ["`Publisher.run` for orders/a failed"]
 
 
 class Async:
@@ -238,3 +405,83 @@ async def test_a_deserializer_of_one_stream_is_named_itself(monkeypatch):
     install(monkeypatch, {"a": [b"1", b"2"]})
     with pytest.raises(rp.PluginError, match=r"`TooMany\.values` returned 3 items"):
         await run(rp.MemorySink(), deserializer={"orders": TooMany()})
+
+
+@pytest.mark.parametrize("error", ["FAIL", "SKIP"])
+async def test_a_setting_that_a_deserializer_refuses_ends_the_job_and_skips_no_record(error, monkeypatch):
+    class Refuses:
+        def values(self, batch):
+            raise rp.ConfigurationError("a.b", 1, "2")
+
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    with pytest.raises(rp.ConfigurationError, match=r"property 'a\.b' is 1") as raised:
+        await run(rp.MemorySink(), deserializer=Refuses(), deserializer_error=error)
+    assert raised.value.__notes__ == ["`Refuses.values` failed"]
+
+
+class Room(rp.MemorySink):
+    def __init__(self, room):
+        super().__init__()
+        self.room = room
+
+    def has_room(self):
+        return self.room()
+
+
+async def test_a_sink_that_does_not_say_whether_it_has_room_is_named(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    with pytest.raises(rp.PluginError, match=r"`Room\.has_room` returned None: return True or False"):
+        await run(Room(lambda: None))
+
+
+async def test_an_error_of_has_room_names_the_method(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    with pytest.raises(KeyError) as raised:
+        await run(Room(lambda: {}["room"]))
+    assert raised.value.__notes__ == ["the sink Room failed in `has_room`"]
+
+
+async def test_an_error_of_prepare_names_the_method(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    monkeypatch.setattr(MemoryFactory, "prepare", lambda self, streams: {}["stream"])
+    with pytest.raises(KeyError) as raised:
+        await run(rp.MemorySink())
+    assert raised.value.__notes__ == ["`MemoryFactory.prepare` failed"]
+
+
+async def test_children_that_are_no_shards_are_refused(monkeypatch):
+    class Publisher(rp.RecordPublisher):
+        async def run(self, consumer):
+            await consumer(rp.RecordBatch(rp.Shard("orders", "a"), [], 0, None, ("b",)))
+
+    async def create(self, shard, start, metrics):
+        return Publisher()
+
+    install(monkeypatch, {"a": [b"1"]})
+    monkeypatch.setattr(MemoryFactory, "create", create)
+    with pytest.raises(
+        rp.PluginError, match=r"Publisher gave a batch with `child_shards` .* 'b', of the type str: it must be Shard"
+    ):
+        await run(rp.MemorySink())
+
+
+def test_a_checkpoint_that_is_not_stored_names_the_sink(caplog):
+    class Away(RecordingSink):
+        async def flush(self, checkpoint=None):
+            if checkpoint is not None and checkpoint.may_be_partial:
+                raise rp.StoreUnavailableError("database away")
+
+    async def main():
+        source = ScriptedSource()
+        source.add("a", 1)
+        fetcher = make_fetcher(source, Away(), {"flink.state.checkpoint.interval": 1_000})
+        await fetcher.open()
+        with suppress(rp.StoreUnavailableError):
+            await fetcher.run_bounded(Bounds(max_time=3))
+        await fetcher.close()
+
+    run_virtual(main())
+    assert (
+        "a checkpoint was not stored, the next one tries again: database away; the sink Away failed in `flush`"
+        in caplog.messages
+    )

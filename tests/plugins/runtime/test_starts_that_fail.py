@@ -71,6 +71,21 @@ async def test_a_fetcher_that_was_stopped_before_it_opens_reads_nothing(away):
         await fetcher.wait_ready()
 
 
+async def test_a_fetcher_that_was_stopped_while_it_opened_says_that_it_knows_no_positions(away):
+    """An empty snapshot would replace the positions that the program has kept."""
+    fetcher = rp.DataFetcher("orders", away, sink=rp.MapSink(handle))
+    fetcher.stop()
+    async with asyncio.timeout(5), fetcher:
+        await fetcher.run()
+        with pytest.raises(rp.StateError, match=r"stopped while it opened.*keep the positions that you have"):
+            fetcher.snapshot()
+        with pytest.raises(rp.StateError, match="stopped while it opened"):
+            await fetcher.checkpoint()
+        assert (await fetcher.run()).reason.name == "STOPPED"
+    with pytest.raises(rp.StateError, match="stopped while it opened"):
+        fetcher.snapshot()
+
+
 async def test_a_signal_ends_a_fetcher_that_opens_in_an_outage(away):
     asyncio.get_running_loop().call_later(0.5, os.kill, os.getpid(), signal.SIGTERM)
     fetcher = rp.DataFetcher("orders", away, sink=rp.MapSink(handle), handle_signals=True)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import EndReason
 from recordpublisher.plugins.runtime import stop_signals
 from recordpublisher.plugins.runtime.stop_signals import STOP_SIGNALS
 

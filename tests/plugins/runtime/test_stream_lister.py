@@ -16,6 +16,7 @@ from recordpublisher.publishers.errors import (
     PluginError,
     ResourceNotFoundError,
     RetriesExhaustedError,
+    StreamNotFoundError,
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import ReadResponse
@@ -214,6 +215,63 @@ def test_an_error_of_a_later_discover_is_raised_itself_after_the_longest_outage(
     assert 55 < run_virtual(listed_twice(Flaky(1_000_000))) <= 60
     assert "calls to Flaky.discover have failed for" in caplog.text
     assert "ConnectionError: network away" in caplog.text
+
+
+class Unmounted(Flaky):
+    """Its folder is missing from the second call on, `failures` times."""
+
+    async def discover(self, stream, after):
+        self.calls += 1
+        if 1 < self.calls <= 1 + self.failures:
+            raise StreamNotFoundError(stream)
+        return [Shard(stream, "a")]
+
+
+async def seconds_to_be_gone(factory, properties):
+    made = StreamLister(factory, Properties(properties), {"orders": "orders"}, VirtualClock())
+    await made.list_shards("orders")
+    began = asyncio.get_running_loop().time()
+    while True:
+        try:
+            return await made.list_shards("orders")
+        except StreamNotFoundError:
+            return asyncio.get_running_loop().time() - began
+        except RetriesExhaustedError:  # The periodic listing comes again.
+            await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("outage_ms", [900_000, 5_000])
+def test_a_stream_that_was_listed_counts_as_deleted_when_it_is_missing_for_a_minute(outage_ms):
+    """A folder that is mounted again is away for seconds."""
+    properties = {"flink.job.max.outage": outage_ms}
+
+    assert run_virtual(seconds_to_be_gone(Unmounted(5), properties)) == [Shard("orders", "a")]
+    assert 60 <= run_virtual(seconds_to_be_gone(Unmounted(1_000_000), properties)) < 70
+
+
+def test_each_absence_of_a_stream_has_a_minute_of_its_own():
+    class Twice(Unmounted):
+        async def discover(self, stream, after):
+            self.calls = 1 if self.calls == 20 else self.calls
+            await asyncio.sleep(5)
+            return await super().discover(stream, after)
+
+    async def listed_four_times():
+        made = StreamLister(Twice(8), Properties({}), {"orders": "orders"}, VirtualClock())
+        return [await made.list_shards("orders") for _ in range(20)]
+
+    assert run_virtual(listed_four_times()) == [[Shard("orders", "a")]] * 20
+
+
+def test_a_stream_that_was_never_listed_does_not_exist():
+    async def listed():
+        made = StreamLister(Unmounted(9), Properties({}), {"orders": "orders"}, VirtualClock())
+        await made.list_shards("orders")
+        with pytest.raises(StreamNotFoundError):
+            await made.list_shards("others")
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(listed()) == 0
 
 
 def test_kinesis_is_called_by_arn_and_again_after_transient_errors():

@@ -52,7 +52,7 @@ def test_properties_in_place_of_the_streams_name_are_told_so(read, monkeypatch):
 
 @pytest.mark.parametrize("given", ["orders # my stream", '"orders"', "'orders'", "a b"])
 def test_what_is_no_name_is_refused_before_any_call(given):
-    with pytest.raises(ConfigurationError, match="a comment stands on a line of its own"):
+    with pytest.raises(ConfigurationError, match="a comment needs a line of its own"):
         StreamNames(["first", given])
 
 

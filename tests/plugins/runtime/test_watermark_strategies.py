@@ -67,4 +67,4 @@ async def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones():  # C
 
 async def test_a_lag_below_the_lookahead_is_an_error():  # W12, C2
     with pytest.raises(rp.ConfigurationError, match=r"more than flink\.watermark\.lookahead\.millis, which is 500"):
-        await watermark_of({"flink.watermark.lookahead.millis": 500, "flink.watermark.alignment.max.lag": 500})
+        await watermark_of({"flink.watermark.lookahead.millis": 500, "flink.watermark.alignment.max.lag": "500ms"})

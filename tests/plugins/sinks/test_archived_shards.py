@@ -231,9 +231,9 @@ async def test_an_end_that_was_committed_and_not_published_is_stored_by_the_next
 
 
 async def test_what_an_archive_refuses(tmp_path):
-    with pytest.raises(ConfigurationError, match="decompressed payloads are not what came"):
+    with pytest.raises(ConfigurationError, match="an archive has payloads as they were received"):
         sink_in(tmp_path, ParquetSink, **{"flink.deserializer.compression": "GZIP"})
-    with pytest.raises(ConfigurationError, match="no column partitionKey then, which an archive needs"):
+    with pytest.raises(ConfigurationError, match="lack the column partitionKey, which an archive needs"):
         sink_in(tmp_path, ParquetSink, **{"flink.sink.partitions": "partitionKey={partitionKey}"})
     with pytest.raises(ConfigurationError, match=r"flink\.sink\.parquet\.columns=RECORD"):
         await started(sink_in(tmp_path, ParquetSink), SinkContext(value_type=Order))

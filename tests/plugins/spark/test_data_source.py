@@ -79,9 +79,10 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     stream.split(1)
     stream.put(500)
     wait_for_rows(query, 1500)
-    stream.put(100)
-    wait_for_rows(query, 1600)
-    wait_until_quiet(query)
+    while not continues(query):  # A shard whose first subscription was refused on a busy machine gets its event later.
+        stream.put(10)
+        wait_for_rows(query, stream.count)
+        wait_until_quiet(query)
     with urlopen(progress.url) as page:
         assert re.search(
             r'recordpublisher_spark_records_total{query="fan-out",source="0"} 1\d\d\d\n', page.read().decode()
@@ -92,9 +93,13 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     for listener in listeners:
         spark.streams.removeListener(listener)
     progress.close()
-    assert numbers(spark, tmp_path) == list(range(1600))
-    ends = json.loads(query.lastProgress["sources"][0]["endOffset"])["shards"].values()
-    assert all("continuation" in shard["state"] for shard in ends)  # F6: quiet shards continue after their last event
+    assert numbers(spark, tmp_path) == list(range(stream.count))
+
+
+def continues(query):
+    """Whether each shard was read by fan-out and continues after its last event, which has no record if the shard is quiet (F6)."""
+    shards = json.loads(query.lastProgress["sources"][0]["endOffset"])["shards"].values()
+    return all("continuation" in shard["state"] for shard in shards)
 
 
 def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_pause(spark, kinesis, tmp_path):

@@ -84,7 +84,7 @@ def test_the_error_names_service_call_and_since_when_after_the_time_is_over():
     with pytest.raises(OutageError) as caught:
         watch.on_failure(REFUSED)
     assert str(caught.value) == (
-        "Kinesis is away since 2027-01-15T08:00:00.000Z, for longer than maxOutage (60 s): "
+        "calls to Kinesis have failed since 2027-01-15T08:00:00.000Z, for longer than maxOutage (60 s): "
         "ListShards failed with ConnectionError: refused"
     )
 
@@ -100,7 +100,7 @@ def test_a_host_that_does_not_exist_and_was_never_reached_is_not_waited_for():
     watch.on_failure(REFUSED)
     with pytest.raises(
         OutageError,
-        match=r"^Kinesis was not reached since .*: tried \d+ times; is the region, or the endpoint, right.* four times",
+        match=r"^Kinesis has not been reached since .*: tried \d+ times; is the region, or the endpoint, right.* four times",
     ):
         watch.on_failure(UNKNOWN_HOST)
 
@@ -145,10 +145,10 @@ def test_the_wait_for_a_closed_port_counts_from_the_first_call_and_no_pause_is_l
         clock.ms += round(seconds * 1000)
 
     before = clock.ms
-    with pytest.raises(OutageError, match=r"was not reached since 2027-01-15T08:00:00.*tried"):
+    with pytest.raises(OutageError, match=r"has not been reached since 2027-01-15T08:00:00.*tried"):
         watch.wait_out(call, sleep)
     assert UNKNOWN_HOST_MS <= clock.ms - before < UNKNOWN_HOST_MS + 4_100
-    assert "waited for up to 20 s (it was never reached)" in caplog.text
+    assert "repeated for up to 20 s (it was never reached)" in caplog.text
 
 
 def test_a_service_that_was_reached_before_is_waited_for_whatever_answers_meanwhile():
@@ -197,10 +197,10 @@ def test_a_service_is_warned_of_once_and_its_return_once(caplog):
     for key in ("a", "b", "claims", "claims"):
         watch.on_success(key)
     assert [line.partition(" since")[0] for line in caplog.messages] == [
-        "Kinesis is away",
-        "the store of claims is away",
-        "Kinesis is back after 0 s",
-        "the store of claims is back after 0 s",
+        "calls to Kinesis have failed",
+        "calls to the store of claims have failed",
+        "calls to Kinesis succeed again after 0 s",
+        "calls to the store of claims succeed again after 0 s",
     ]
 
 
@@ -246,7 +246,7 @@ def test_waiting_ends_when_the_time_is_over():
     async def wait() -> float:
         clock = VirtualClock()
         began = clock.monotonic()
-        with pytest.raises(OutageError, match="Kinesis is away since"):
+        with pytest.raises(OutageError, match="calls to Kinesis have failed since"):
             await OutageWatch(60_000, clock).wait_out_async(Call(*[REFUSED] * 10_000).later, "PutRecords")
         return clock.monotonic() - began
 

@@ -84,7 +84,7 @@ def test_positions_by_shard_choose_the_shards():
             "setting 'endingPosition' is '2026-11-25T09:00:00Z': the read is empty",
         ),
         ({"startingPosition": "latest"}, "a batch read ends at the tip"),
-        ({"startingPosition": '{"a": "LATEST"}'}, "behind a record or at the tip is for queries"),
+        ({"startingPosition": '{"a": "LATEST"}'}, "after a record or at the tip is valid only for a query"),
     ],
 )
 def test_c2_a_wrong_position_is_named(options, words):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.offset import BatchOffset, ShardOffset
 from recordpublisher.plugins.spark.stream_reader import has_read
 from recordpublisher.publishers.positions import StartingPosition

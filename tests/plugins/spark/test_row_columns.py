@@ -72,10 +72,10 @@ async def test_names_ignore_case_and_the_rows_have_the_names_of_the_schema():
         ({"subSequenceNumber": StringType}, "Valid: subSequenceNumber LONG"),
         (
             {"key": StringType},
-            "is 'key': there is no such column; here it is partitionKey. Valid: stream STRING",
+            "is 'key': there is no such column; its name here is partitionKey. Valid: stream STRING",
         ),
-        ({"streamName": StringType}, "there is no such column; here it is stream. Valid: "),
-        ({"Value": BinaryType}, "there is no such column; here it is data. Valid: "),
+        ({"streamName": StringType}, "there is no such column; its name here is stream. Valid: "),
+        ({"Value": BinaryType}, "there is no such column; its name here is data. Valid: "),
         ({"colour": StringType}, "there is no such column. Valid: stream STRING, shardId STRING"),
     ],
 )
@@ -120,7 +120,7 @@ async def test_a_value_that_fits_the_schema_and_not_the_column_is_a_bad_record_t
         ({"value": BinaryType}, "is 'value': there is no such column. Valid: id BIGINT"),
         (
             {"stops": ArrayType(StructType([StructField("at", TimestampType())]), containsNull=False)},
-            "'stops array<struct<at:timestamp>>': inside a column there is no NOT NULL and no COMMENT. Valid: stops ARRAY<",
+            "'stops array<struct<at:timestamp>>': NOT NULL and COMMENT are not supported inside a column. Valid: stops ARRAY<",
         ),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_query_that_began_at_latest_goes_on_where_it_stands(at_latest):
 def test_the_wrapper_of_available_now_is_refused_before_its_plan_is_logged(at_latest):
     put_into_open_shards(at_latest.kinesis)
     before = list(at_latest.offsets)
-    words = r"triggerAvailableNowWrapper.enabled' is 'true': with it PySpark 4\.0 and 4\.1 .*. Valid: false"
+    words = r"triggerAvailableNowWrapper.enabled' is 'true': if it is true, PySpark 4\.0 and 4\.1 .*. Valid: false"
     with pytest.raises(ConfigurationError, match=words):
         at_latest.run(1, has_wrapper=True)
     assert at_latest.offsets == before

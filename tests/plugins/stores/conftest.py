@@ -38,7 +38,7 @@ def object_storage(request, tmp_path):
     """Opens stores over obstore's model of object storage in memory, or its client of Google Cloud Storage."""
     from obstore.store import GCSStore, MemoryStore
 
-    from recordpublisher.plugins.stores.object_storage import GoogleAzureStore
+    from recordpublisher.plugins.stores.google_azure_store import GoogleAzureStore
 
     def found(kind):
         memory = MemoryStore()

@@ -14,8 +14,11 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError, SSLError
 
 from recordpublisher import StateError, StoreUnavailableError
-from recordpublisher.plugins.stores.aws_stores import DynamoDbStore, S3Store, StoreService, create_table
-from recordpublisher.plugins.stores.by_location import conditional_store_of, side_by_side
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore, create_table
+from recordpublisher.plugins.stores.object_store import side_by_side
+from recordpublisher.plugins.stores.s3_store import S3Store
+from recordpublisher.plugins.stores.store_service import StoreService
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.kinesis.error_mapping import MAX_RESPONSE_BYTES
 from recordpublisher.publishers.kinesis.sdk.aws_service import CONCURRENCY

@@ -7,13 +7,13 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.sinks.tables.staged_data_files import TableStorage
+from recordpublisher.plugins.sinks.tables.table_storage import TableStorage
 from recordpublisher.plugins.stores import by_location
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.folder_store import path_of
+from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.read_claim_store import BatchId, read_claim_store_of
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import endpoint_of
+from recordpublisher.publishers.kinesis.endpoints import endpoint_of
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.memory_store import MemoryStore

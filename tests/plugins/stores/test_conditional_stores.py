@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.databases import Database
-from recordpublisher.plugins.stores import aws_stores
-from recordpublisher.plugins.stores.aws_stores import ConditionFailedError, S3Store, StoreService
+from recordpublisher.plugins.stores import s3_store
 from recordpublisher.plugins.stores.by_location import back_end_of, conditional_store_of
+from recordpublisher.plugins.stores.s3_store import S3Store
+from recordpublisher.plugins.stores.store_service import ConditionFailedError, StoreService
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import ConditionalStoreCase, ConditionalStoreContract
 
@@ -218,9 +219,9 @@ async def test_s3_writes_that_are_refused_as_long_as_nothing_changes_may_be_trie
         """The real one waits for seconds."""
 
     monkeypatch.setattr(StoreService, "call", refuse)
-    monkeypatch.setattr(aws_stores, "pause", no_pause)
+    monkeypatch.setattr(s3_store, "pause_after_conflict", no_pause)
     store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
-    with pytest.raises(StoreUnavailableError, match="each of 10 attempts met another write"):
+    with pytest.raises(StoreUnavailableError, match="each of 10 attempts collided with a write"):
         await store.put_if_absent("a/1", b"1")
     await store.close()
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from recordpublisher.plugins.stores.folder_store import DurableFile, make_folder, path_of, why_not_writable, write_file
+from recordpublisher.plugins.stores.durable_files import DurableFile, make_folder, path_of, why_not_writable, write_file
 from recordpublisher.publishers.errors import ConfigurationError
 
 

@@ -1,5 +1,6 @@
 """Google Cloud Storage and Azure: what is special about them. The contract of stores is tested in test_conditional_stores.py."""
 
+import subprocess
 import sys
 
 import obstore.exceptions
@@ -8,7 +9,7 @@ from obstore.store import MemoryStore
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.object_storage import GoogleAzureStore
+from recordpublisher.plugins.stores.google_azure_store import GoogleAzureStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -83,3 +84,30 @@ def test_the_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(ConfigurationError, match=r"needs the extra 'object-storage': pip install"):
         conditional_store_of("gs://bucket/claims", "metadataLocation", Properties())
+
+
+EXITS = """
+import asyncio, atexit, time
+from obstore.store import S3Store
+from recordpublisher.plugins.stores.object_storage import as_state_errors
+from recordpublisher.publishers.errors import StoreUnavailableError
+
+config = dict(endpoint="http://127.0.0.1:9", access_key_id="a", secret_access_key="b", region="us-east-1")
+store = S3Store("b", config={**config, "allow_http": "true"}, retry_config={"max_retries": 0})
+
+async def call():
+    with as_state_errors("s3://b"):
+        await store.put_async("x", b"1")
+
+atexit.register(lambda: print(time.monotonic() - began > 0.09))
+try:
+    asyncio.run(call())
+except StoreUnavailableError:
+    began = time.monotonic()
+"""
+
+
+def test_an_exit_after_a_failed_call_lets_the_threads_of_the_library_end():
+    """They abort the process if the interpreter ends while they still hold objects of the call."""
+    ended = subprocess.run([sys.executable, "-c", EXITS], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "True\n"), ended.stderr

@@ -76,7 +76,7 @@ def test_a_marker_is_found_only_where_it_was_written(store):
     store.write_marker("query", "token")
     assert store.has_marker("query", "token")
     assert not store.has_marker("query", "another")
-    with pytest.raises(ConfigurationError, match="cannot see what the driver wrote"):
+    with pytest.raises(ConfigurationError, match="cannot see the values that the driver has stored"):
         store.get(BATCH, "g", "another")
 
 

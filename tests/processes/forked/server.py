@@ -22,8 +22,8 @@ from aiobotocore.config import AioConfig
 
 from recordpublisher import Properties
 from recordpublisher.cli.app import COMMANDS
-from recordpublisher.publishers.kinesis.access import ca_bundle_path
 from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
+from recordpublisher.publishers.kinesis.trusted_cas import ca_bundle_path
 
 LIBRARIES = (
     "aiohttp.web",

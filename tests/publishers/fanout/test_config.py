@@ -11,7 +11,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration import FanOutConfig, RecoverableErrors, RegistrationType
+from recordpublisher.publishers.fanout.config import FanOutConfig, RecoverableErrors, RegistrationType
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.fanout_service import ARN, EFO

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.publisher import OpenSubscription
-from recordpublisher.publishers.fanout.registration import FanOutConfig
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 
 from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
+from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.publisher import resolve_not_found
-from recordpublisher.publishers.fanout.registration import ConsumerRefCounts, ConsumerRegistrar, FanOutConfig
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts, ConsumerRegistrar
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

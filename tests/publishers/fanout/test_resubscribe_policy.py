@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
+from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.publisher import (
     MAX_PREEMPTIONS,
     MAX_REFUSALS,
     ResubscribePolicy,
     SubscriptionPreemptionDetector,
 )
-from recordpublisher.publishers.fanout.registration import FanOutConfig
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -98,7 +98,7 @@ async def test_a_malformed_body_is_transient():
 
 
 async def test_a_call_without_a_response_in_time_is_transient():
-    async with stub_and_client(aws_request_timeout="100") as (stub, client):
+    async with stub_and_client(aws_request_timeout="100ms") as (stub, client):
         stub.script("GetRecords", never)
         with pytest.raises(TransientError, match=r"in time|[Tt]imeout"):
             await client.get_records(SHARD, "it", 1)

@@ -141,7 +141,7 @@ async def test_every_failure_raises_its_error_class(api: str):
 @pytest.mark.parametrize("api", sorted(APIS.keys() - {"subscribe_to_shard"}))  # there the caller sets the deadline
 async def test_a_call_without_a_response_in_time_is_transient(api: str):
     operation, call = APIS[api]
-    async with stub_and_client(aws_request_timeout="300") as (stub, client):
+    async with stub_and_client(aws_request_timeout="300ms") as (stub, client):
         stub.script(operation, never)
         with pytest.raises(TransientError, match=r"in time|[Tt]imeout"):  # a slow machine may not even connect in time
             await call(client)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.commands.streams import as_text
+from recordpublisher.cli.commands.streams import stream_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.plugins.lag.job_state import without_positions
@@ -52,7 +52,7 @@ def test_doctor_finds_the_queue_without_receiving_from_it(results):
 
 
 def test_lag_says_where_to_ask(results):
-    assert "a queue does not tell how long it is: ask the running job with --live" in results["lag"].stderr
+    assert "the length of a queue is not known: ask the running job with --live" in results["lag"].stderr
     assert results["check"].returncode != 0
 
 
@@ -71,12 +71,12 @@ def test_a_described_stream_says_how_many_queues_it_has():
 
     described = run_virtual(find())
     assert described.queues == 1
-    lines = [line.split() for line in as_text(described).splitlines()]
+    lines = [line.split() for line in stream_text(described).splitlines()]
     assert ["queues", "1"] in lines
 
 
 def test_tail_takes_nothing_from_a_queue(results):
-    assert "the shown records would be taken from the queue" in results["tail"].stderr
+    assert "this command would take the records from the queue" in results["tail"].stderr
 
 
 def test_no_positions_are_missed():

@@ -11,9 +11,9 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
 from recordpublisher.publishers.errors import FatalKinesisError, ResourceNotFoundError, RetriesExhaustedError
-from recordpublisher.publishers.kinesis.access import queue_url
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
 from recordpublisher.publishers.kinesis.codec import decode_read
+from recordpublisher.publishers.kinesis.endpoints import queue_url
 from recordpublisher.publishers.kinesis_queue import KinesisQueue, QueueClient, ReceivedRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

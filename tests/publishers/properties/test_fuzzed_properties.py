@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.properties.declaration import declared_properties

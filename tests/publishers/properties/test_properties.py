@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.publishers.log_fields import MASK
-from recordpublisher.publishers.properties import declaration, text
+from recordpublisher.publishers.properties import boolean, declaration, integer, number, text
 from recordpublisher.publishers.properties.declaration import is_secret
 from recordpublisher.publishers.properties.properties import parse_properties
 from recordpublisher.publishers.properties.reading_properties import (
@@ -160,6 +160,17 @@ def test_the_key_of_a_plugin_with_an_underscore_is_recognised(monkeypatch):
         Properties({"folder_lines.folder": "x"}).check()
 
 
+@pytest.mark.parametrize(
+    ("declare", "default", "kind"), [(integer, "5", "int"), (number, "0.5", "float"), (boolean, "true", "bool")]
+)
+def test_a_default_of_another_type_is_refused_when_it_is_declared(declare, default, kind, monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    with pytest.raises(
+        ConfigurationError, match=rf"'lines.n' is '{default}'.* Valid: a default of the type {kind}, or"
+    ):
+        declare("lines.n", "A number of lines.", default)
+
+
 def test_a_plugin_cannot_declare_the_key_of_another_property(monkeypatch):
     monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
     with pytest.raises(
@@ -167,7 +178,7 @@ def test_a_plugin_cannot_declare_the_key_of_another_property(monkeypatch):
         match=r"'aws.region' is not accepted: it is declared already|'aws.region' .* declared already",
     ):
         text("aws.region", "Where the files are.")
-    with pytest.raises(ConfigurationError, match="a key of letters"):
+    with pytest.raises(ConfigurationError, match=r"'my key' cannot be a key\. Valid: a key of letters"):
         text("my key", "Where the files are.")
     text("audit-log.file", "The file.")
     text("audit-log.file", "The file.")  # its module was imported again

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.cli.commands import plugins as properties
+from recordpublisher.cli.commands import properties
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, GETRECORDS_RETRIES
 

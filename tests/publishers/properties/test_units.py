@@ -92,10 +92,41 @@ def test_what_is_valid_names_the_unit(declared):
     assert f" {declared.unit}" in told or told.endswith(f" 1 {declaration.unit_after(1, declared.unit)}")
 
 
-def test_a_drain_timeout_in_seconds_is_refused_with_the_unit():
-    key = "flink.job.drain.timeout"
-    with pytest.raises(ConfigurationError, match="a whole number of at least 1000 ms, or a duration such as 10s"):
-        Properties({key: "30"}).value(next(each for each in NUMBERS if each.key == key))
+SECONDS_ARE_USUAL = [
+    "flink.job.max.outage",
+    "flink.job.drain.timeout",
+    "flink.alarm.interval",
+    "flink.watermark.future.limit",
+    "flink.watermark.alignment.max.lag",
+    "flink.shard.idle.interval",
+    "flink.watermark.tracker.timeout",
+    "flink.lease.duration",
+    "flink.metrics.interval",
+    "flink.sink.map.retry.for",
+    "flink.sink.map.timeout",
+    "flink.sink.map.max.age",
+    "aws.request.timeout",
+]
+
+
+@pytest.mark.parametrize("key", SECONDS_ARE_USUAL)
+@pytest.mark.parametrize("given", [30, "900", 1])
+def test_a_small_number_without_a_unit_is_refused_where_seconds_are_usual(key, given):
+    declared = next(each for each in NUMBERS if each.key == key)
+    with pytest.raises(ConfigurationError, match=f"without a unit is in ms; write '{given}s' or '{given}ms'"):
+        Properties({key: given}).value(declared)
+    assert Properties({key: "3600000"}).value(declared) == 3_600_000
+
+
+def test_a_small_number_with_its_unit_zero_and_the_special_values_are_accepted():
+    given = {"flink.job.max.outage": "30ms", "flink.sink.map.retry.for": 0, "flink.shard.idle.interval": -1}
+    found = {each.key: Properties(given).value(each) for each in NUMBERS if each.key in given}
+    assert found == {"flink.job.max.outage": 30, "flink.sink.map.retry.for": 0, "flink.shard.idle.interval": -1}
+
+
+def test_every_other_time_of_a_minute_or_more_is_that_of_a_property_named_by_its_unit_or_in_seconds():
+    checked = {each.key for each in NUMBERS if each.unit == "ms" and (each.default or 0) >= 30_000}
+    assert checked <= {*SECONDS_ARE_USUAL}
 
 
 @pytest.mark.parametrize(

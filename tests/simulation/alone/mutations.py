@@ -9,11 +9,9 @@ from unittest.mock import patch
 
 from recordpublisher.fetcher.elastic import alone_worker, committed_positions
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.leases import lease_table, position_store, worker
-from recordpublisher.fetcher.leases import owned_leases as alone_takeover
-from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, GroupStore, alone_states
+from recordpublisher.fetcher.leases import lease_table, sealing, worker
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, GroupStore, alone_states, read_alone_part
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_to_bytes
-from recordpublisher.fetcher.leases.position_store import read_alone_part
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -25,7 +23,7 @@ def parts_are_not_sealed() -> Patches:
         part = await group.read_part(worker, number)
         return None if part is None else part.document
 
-    return [(position_store, "seal_part", read), (committed_positions, "seal_part", read)]
+    return [(sealing, "seal_part", read), (committed_positions, "seal_part", read)]
 
 
 def a_sealed_record_is_enough() -> Patches:
@@ -34,7 +32,7 @@ def a_sealed_record_is_enough() -> Patches:
     async def sealed(group: GroupStore, alone: Any, positions: Any) -> Any:
         found = await group.read_record(alone.worker)
         if found is None or not found.document.is_sealed:
-            return await alone_takeover.sealed_alone(group, alone, positions)
+            return await sealing.sealed_alone(group, alone, positions)
         read = await positions.read(found.document)
         return alone_states(read, alone), await read_alone_part(group, positions.entries, alone.worker)
 
@@ -47,7 +45,7 @@ def positions_from_before_the_seal() -> Patches:
     async def sealed(group: GroupStore, alone: Any, positions: Any) -> Any:
         found = await group.read_record(alone.worker)
         read = {} if found is None else await positions.read(found.document)
-        part = (await alone_takeover.sealed_alone(group, alone, positions))[1]
+        part = (await sealing.sealed_alone(group, alone, positions))[1]
         return alone_states(read, alone), part
 
     return _taken_over_by(sealed)

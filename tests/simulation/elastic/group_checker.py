@@ -6,20 +6,13 @@ import math
 from collections import Counter, defaultdict
 from functools import lru_cache
 
-from recordpublisher.fetcher.leases.group_store import (
-    LEASE_TABLE,
-    PARTS,
-    WORKERS,
-    PositionKey,
-    PositionPart,
-    Positions,
-    StoredPosition,
-    WorkerRecord,
-)
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS, WORKERS
 from recordpublisher.fetcher.leases.json_documents import by_key
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_from_bytes
 from recordpublisher.fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
+from recordpublisher.fetcher.leases.position_documents import PositionKey, PositionPart, Positions, StoredPosition
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 
 from ..simulator import Clock, Simulator
 from .rule_violation import RuleViolationError, expect

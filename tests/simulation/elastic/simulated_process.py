@@ -8,12 +8,13 @@ from functools import lru_cache
 
 from recordpublisher.fetcher.conditional_store import Stored, VersionedValue
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
-from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.shards.shard_table import MissingShards
+from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.watermark_rules import emit_limit
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition

@@ -10,11 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.elastic.committed_positions import SinkLives
-from recordpublisher.fetcher.leases.group_store import StoredPosition
-from recordpublisher.fetcher.leases.planning import LoadRate, ShardWatermark
+from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
+from recordpublisher.fetcher.leases.planning import LoadRate
+from recordpublisher.fetcher.leases.position_documents import StoredPosition
 from recordpublisher.fetcher.leases.position_store import ReadPositions
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
+from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 
 from ..simulator import Clock, Process, Simulator

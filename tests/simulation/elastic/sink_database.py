@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.group_store import PARTS, PositionPart, Positions, StoredPosition
+from recordpublisher.fetcher.leases.group_store import PARTS
+from recordpublisher.fetcher.leases.position_documents import PositionPart, Positions, StoredPosition
 from recordpublisher.fetcher.sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.records import RecordBatch

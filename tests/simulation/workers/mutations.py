@@ -9,12 +9,14 @@ from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.fetcher import watermark_rules, watermarks
-from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker, WorkerLives
-from recordpublisher.fetcher.pipeline import reading
+from recordpublisher.fetcher.elastic.leased_ownership import GroupWatermarkTracker
+from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
+from recordpublisher.fetcher.pipeline import memory_budget
 from recordpublisher.fetcher.pipeline.emitter import Emitter
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
+from recordpublisher.fetcher.shards.idleness import IdlenessTimer
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
-from recordpublisher.fetcher.shards.shard_reading import IdlenessTimer, ShardReading
+from recordpublisher.fetcher.shards.shard_reading import ShardReading
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks import ActiveMinimum, LocalWatermark, OwnWatermark
 from recordpublisher.publishers.records import RecordBatch
@@ -63,7 +65,7 @@ def idle_by_time_alone() -> Patches:
 
 def a_new_life_begins_anew() -> Patches:
     """W6: a process whose worker was replaced forgets the global watermark that it knew."""
-    return [(GroupTracker, "current", lambda self: self._current.group_watermark)]
+    return [(GroupWatermarkTracker, "current", lambda self: self._current.group_watermark)]
 
 
 def a_process_alone_follows_its_last_report() -> Patches:
@@ -135,24 +137,24 @@ def a_suspension_is_not_noticed() -> Patches:
 def the_value_stands_only_while_the_store_answers() -> Patches:
     """W10: a worker whose store is gone knows no global watermark."""
 
-    current = GroupTracker.current
+    current = GroupWatermarkTracker.current
 
-    def confirmed(self: GroupTracker) -> int | None:
+    def confirmed(self: GroupWatermarkTracker) -> int | None:
         permission = self._current.permission
         return current(self) if permission is not None and permission.is_given else None
 
-    return [(GroupTracker, "current", confirmed)]
+    return [(GroupWatermarkTracker, "current", confirmed)]
 
 
 def held_shards_read_on() -> Patches:
     """W11: a shard that alignment holds back reads as long as there is memory."""
-    why_blocked = reading.why_blocked
+    why_blocked = memory_budget.why_blocked
 
     def by_memory(entry: ShardEntry, limits: Any) -> Any:
         why = why_blocked(entry, limits)
-        return None if why is reading.ReadBlock.ALIGNMENT else why
+        return None if why is memory_budget.ReadBlock.ALIGNMENT else why
 
-    return [(reading, "why_blocked", by_memory)]
+    return [(memory_budget, "why_blocked", by_memory)]
 
 
 def times_of_a_wrong_clock_count() -> Patches:
@@ -176,6 +178,11 @@ def late_records_are_not_counted() -> Patches:
     return [(ShardEntry, "advance", lambda self, batch, value, now_ms: advance(self, batch, None, now_ms))]
 
 
+def a_listing_closes_no_known_shard() -> Patches:
+    """S8: a shard counts as closed only if its first listing has shown that."""
+    return [(ShardTable, "_update_closed", lambda self, listed: None)]
+
+
 MUTATIONS: dict[str, Callable[[], Patches]] = {
     each.__name__: each
     for each in (
@@ -184,6 +191,7 @@ MUTATIONS: dict[str, Callable[[], Patches]] = {
         a_new_life_begins_anew, a_process_alone_follows_its_last_report, held_workers_wait_for_a_record, a_suspension_is_not_noticed,
         limit_is_passed, heads_of_queues_do_not_count, the_value_stands_only_while_the_store_answers, held_shards_read_on,
         times_of_a_wrong_clock_count, times_outside_the_calendar_count, stragglers_hold_all, late_records_are_not_counted,
+        a_listing_closes_no_known_shard,
     )
 }  # fmt: skip
 

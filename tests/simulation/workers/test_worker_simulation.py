@@ -1,4 +1,4 @@
-"""Random schedules of a whole job that runs alone or in a group: in each the rules S1, S2, S10, W1 to W6, W8, W9,
+"""Random schedules of a whole job that runs alone or in a group: in each the rules S1, S2, S8, S10, W1 to W6, W8, W9,
 W11 to W13 and P6 hold.
 
 Real fetchers over documents in one store, each process with a loop of its own. The seed decides everything:
@@ -44,6 +44,7 @@ FOUND = {
     "times_outside_the_calendar_count": ("S1", 3),
     "stragglers_hold_all": ("W12", 40),
     "late_records_are_not_counted": ("W13", 12),
+    "a_listing_closes_no_known_shard": ("S8", 19),
 }
 
 OUTAGE_STREAM = StreamPlan(

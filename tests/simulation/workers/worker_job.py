@@ -49,6 +49,7 @@ class WorkerJob:
         self._number = 0
         self._run_number = 0
         self._is_alone = False
+        self._has_restarted = False
         self._is_calm = False
         """Whether the faults of the run are over."""
         self._absent_until: dict[str, float] = {}
@@ -71,7 +72,7 @@ class WorkerJob:
 
     def _begin(self, job_run: WorkerRun) -> None:
         self._run_number += 1
-        self._is_calm = False
+        self._is_calm = self._has_restarted = False
         self._is_alone = job_run.is_alone
         self._checker.start_workers(job_run)
         for place in range(job_run.processes):
@@ -84,10 +85,14 @@ class WorkerJob:
     def _complete(self, job_run: WorkerRun) -> None:
         simulator, seconds = self._simulator, COMPLETION_SECONDS[self._is_alone]
         latest = max(simulator.now + job_run.faults_end, self._stream.calm_from) + seconds
-        simulator.run(latest, lambda: self._checker.is_complete or self._has_failed())
+        ends = self._is_alone and self._stream.plan.is_finite
+        simulator.run(latest, lambda: (self._has_ended if ends else self._checker.is_complete) or self._has_failed())
         self._raise_failures()
         text = f"{seconds:.0f} s without faults, and written are only: {self._checker.missing}"
         self._checker.expect(self._checker.is_complete, "W9", text)
+        self._checker.expect(
+            self._has_ended == ends, "S8", "the job does not end although every shard was read to its end"
+        )
         self._end(job_run)
 
     def _end(self, job_run: WorkerRun) -> None:
@@ -114,7 +119,11 @@ class WorkerJob:
 
         Not for merged shards: what they inherit depends on which of their parents was listed first.
         """
-        if not self._is_alone or any(each.kind in ("crash", "leave", "kill", "unlist") for each in job_run.faults):
+        if (
+            not self._is_alone
+            or self._has_restarted
+            or any(each.kind in ("crash", "leave", "kill", "unlist") for each in job_run.faults)
+        ):
             return
         for worker in self._running.values():
             for entry in worker.fetcher._table:
@@ -214,10 +223,18 @@ class WorkerJob:
     # --- checks --------------------------------------------------------------------------------------------------------------
 
     def _check_regularly(self) -> None:
-        for worker in self._running.values():
+        for place, worker in [*self._running.items()]:
             worker.check_global_watermark()
             worker.check_liveness()
+            if worker.must_restart:
+                worker.process.kill()
+                self._start(place, worker.job_run)
+                self._has_restarted = True
         self._simulator.after(CHECK_SECONDS, self._check_regularly)
+
+    @property
+    def _has_ended(self) -> bool:
+        return any(each.has_ended for each in self._running.values())
 
     def _has_failed(self) -> bool:
         return any(each.process.failures for each in self._running.values())

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.heartbeat import WritePermission
+from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker, LeaseGate
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.reading import CurrentWorker, LeaseGate
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import SystemClock
 

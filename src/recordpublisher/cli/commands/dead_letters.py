@@ -39,7 +39,7 @@ MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
 OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
 
 
-class Target(StrEnum):
+class ReplayTarget(StrEnum):
     """The destinations of a replay."""
 
     JOB = "job"
@@ -59,9 +59,9 @@ def list_letters(
     ] = False,
     queue: OfQueue = False,
 ) -> None:
-    """List the letters in the job's dead-letter sink (jsonl, parquet, sql, kinesis). The job may be running.
+    """List the dead letters in the job's dead-letter sink (jsonl, parquet, sql, kinesis). The job may be running.
 
-    Below the list stands how many letters there are, and how many of each reason.
+    The last lines say how many dead letters there are, and how many have each reason.
 
     Example: recordpublisher dead-letters list job.properties
 
@@ -110,12 +110,12 @@ def _fields(letter: DeadLetter) -> dict[str, Any]:
 
 @dead_letters.command("show")
 @with_properties
-def show(
+def show_letter(
     properties: JobProperties,
     number: Annotated[str, typer.Argument(metavar="SEQUENCE", help="A sequence number, as `list` shows it.")],
     queue: OfQueue = False,
 ) -> None:
-    """Show a letter as JSON, with its payload as text or base64.
+    """Show a dead letter as JSON, with its payload as text or base64.
 
     Example: recordpublisher dead-letters show job.properties 49590338271490256608559692538361571095921575989136588898
     """
@@ -133,11 +133,11 @@ def show(
 
 @dead_letters.command("replay")
 @with_properties
-def replay(
+def replay_letters_again(
     options: PropertyOptions,
     job: Job,
     to: Annotated[
-        Target | None,
+        ReplayTarget | None,
         typer.Option(
             "--to",
             help="The job alone, which is its handler or its sink; or the stream that each came from, for all its readers. "
@@ -149,18 +149,18 @@ def replay(
         typer.Option(
             "--payloads",
             metavar="FILE",
-            help="Replay only the letters of this file, with their payloads there: lines as `list --all --json` prints them.",
+            help="Replay only the dead letters in this file, with the payloads there: lines as `list --all --json` prints them.",
         ),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="SEQUENCE", help="Only this letter; may be repeated.")
+        list[str] | None, typer.Option("--only", metavar="SEQUENCE", help="Only this dead letter; may be repeated.")
     ] = None,
     queue: OfQueue = False,
 ) -> None:
-    """Replay every letter once, and keep what fails again. Exits with 1 if something did.
+    """Replay every dead letter once, and keep those that fail again. Exits with 1 if one did.
 
-    A letter that succeeded is removed (in a stream: passed over). A kill repeats at most what was being replayed. The job may be running;
-    run one replay at a time.
+    A dead letter that succeeded is removed (in a stream, which cannot remove it, it is not read again). After a kill, only the dead letters
+    that were being replayed may be replayed twice. The job may be running; run one replay at a time.
 
     Example: recordpublisher dead-letters replay job.properties --to stream
 
@@ -169,23 +169,25 @@ def replay(
 
     search_current_folder()
     restores = to is None and queue
-    calls_program = is_python_job(job) and not restores and to is not Target.STREAM
+    calls_program = is_python_job(job) and not restores and to is not ReplayTarget.STREAM
     read = None if calls_program else with_short_outages(options.read(job))
     mended = None if payloads is None else _read_payloads(payloads)
 
     async def run() -> int:
         from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
-        from recordpublisher.plugins.runtime.supervisor import fetcher_beside
+        from recordpublisher.plugins.runtime.job_of_program import fetcher_of_program
 
         async with AsyncExitStack() as opened:
             target: JobTarget | StreamTarget | DropTarget
             if read is None:
-                program = await opened.enter_async_context(fetcher_beside(job, options.given()))
+                program = await opened.enter_async_context(fetcher_of_program(job, options.given()))
                 properties = with_short_outages(program.described())
                 target = JobTarget(properties, program)
             else:
                 properties = read
-                target = DropTarget() if restores else StreamTarget(read) if to is Target.STREAM else JobTarget(read)
+                target = (
+                    DropTarget() if restores else StreamTarget(read) if to is ReplayTarget.STREAM else JobTarget(read)
+                )
             done, kept, unread = await _replay(properties, target, only or (), queue, mended, restores=restores)
         echo(f"Replayed: {done}. Failed again and kept: {kept}." + (f" Not readable: {unread}." if unread else ""))
         return kept + unread
@@ -196,18 +198,18 @@ def replay(
 
 @dead_letters.command("drop")
 @with_properties
-async def drop(
+async def drop_letters(
     properties: JobProperties,
     numbers: Annotated[
         list[str] | None, typer.Argument(metavar="SEQUENCE", help="Sequence numbers, as `list` shows them.")
     ] = None,
     all_letters: Annotated[
-        bool, typer.Option("--all", help="Drop every letter that can be read, instead of chosen ones.")
+        bool, typer.Option("--all", help="Drop every dead letter that can be read, instead of chosen ones.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Confirm that --all removes them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that --all removes every one.")] = False,
     queue: OfQueue = False,
 ) -> None:
-    """Remove letters for good.
+    """Remove dead letters for good.
 
     Example: recordpublisher dead-letters drop job.properties 49590338271490256608559692538361571095921575989136588898
     """
@@ -242,7 +244,7 @@ async def _replay(
     from recordpublisher.plugins.dead_letters.replay import replay_letters
 
     if restores and mended is not None:
-        reason = "a queue takes its letters back without a change"
+        reason = "a queue takes its dead letters back unchanged"
         raise ConfigurationError.needs("--payloads", "--to job or --to stream", reason=reason)
     done, kept, missing = 0, 0, dict.fromkeys(only or (number for _, number in mended or ()))
     async with _letters(properties, queue, restores=restores) as letters, target:
@@ -254,13 +256,17 @@ async def _replay(
                 missing.pop(letter.number, None)
     if missing:
         raise _missing(
-            ", ".join(missing), f"; of the others {done} {'is' if done == 1 else 'are'} done" if done or kept else ""
+            ", ".join(missing),
+            f"; {done} of the others {'has' if done == 1 else 'have'} succeeded" if done or kept else "",
         )
     return done, kept, letters.unreadable
 
 
 def _read_payloads(path: Path) -> dict[tuple[str, str], bytes]:
-    """Return the payload of each letter by its shard's key and its number. Raises: ConfigurationError that names the line."""
+    """Return the payload of each dead letter in a file, by its shard's key and its sequence number.
+
+    Raises: ConfigurationError, which names the line, if a line is malformed; ConfigurationError if the file cannot be read.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -297,7 +303,7 @@ def _missing(number: str, others: str = "") -> StateError:
 async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
     letters: StoredLetters
     if queue:
-        from recordpublisher.plugins.dead_letters.letters import QueueLetters
+        from recordpublisher.plugins.dead_letters.queue_letters import QueueLetters
 
         letters = QueueLetters(properties, restores=restores)
     else:

@@ -20,7 +20,7 @@ from ..output import SafeText, aligned, echo, joined, json_text, styled
 
 if TYPE_CHECKING:
     from ..doctor.findings import Finding
-    from ..doctor.streams import Use
+    from ..doctor.streams import StreamUse
 
 
 @with_properties
@@ -65,9 +65,9 @@ def doctor(
     search_current_folder()  # `run` does the same, for the functions that the properties name.
     properties = options.read(job)
     if job is not None and is_spark_job(properties):
-        findings = run_to_end(examined_spark_job(properties, use_of))
+        findings = run_to_end(examined_spark_job(properties, stream_use_of))
     else:
-        uses = {each: use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
+        uses = {each: stream_use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
         findings = run_to_end(examined(properties, uses, has_job=job is not None))
         if job is not None and is_python_job(job) and not properties.is_set(SINK):
             own = Finding("sink", Verdict.NOT_CHECKED, "an object of the program")
@@ -88,21 +88,21 @@ def _print(findings: Sequence[Finding]) -> None:
         echo(SafeText(styled(verdict, colours[verdict]) + line.removeprefix(verdict)))
 
 
-def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
+def stream_use_of(properties: Properties, stream: str, writes: bool = False) -> StreamUse:
     """Return the calls that a job makes for one of its streams. `writes`: without a job, check writing too."""
-    from recordpublisher.publishers.fanout.registration import FanOutConfig
+    from recordpublisher.publishers.fanout.config import FanOutConfig
 
-    from ..doctor.streams import Use
+    from ..doctor.streams import StreamUse
 
     calls = ("PutRecord", "PutRecords") if writes else ()
     if not uses_fan_out(properties):
-        return Use(writes=calls)
+        return StreamUse(writes=calls)
     try:
         config = FanOutConfig.of(properties)
     except ConfigurationError:  # Another finding reports this error.
-        return Use(writes=calls)
+        return StreamUse(writes=calls)
     given = config.configured_arn(stream_name(stream))
-    return Use(
+    return StreamUse(
         consumer=config.consumer_name or "",
         consumer_arn=None if given is None else given.text,
         has_tags=bool(config.tags),

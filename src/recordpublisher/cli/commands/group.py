@@ -30,7 +30,7 @@ group = subcommands(
 
 @group.command("show")
 @with_properties
-async def show(
+async def show_group(
     properties: JobProperties,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON line for each worker, then for each shard.")
@@ -98,7 +98,7 @@ def drain_worker(
 
 @asynccontextmanager
 async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
-    """Open the documents of the job's group.
+    """Open the store of the job's group: its lease table and the records of its workers.
 
     Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
     """
@@ -148,7 +148,7 @@ def _text(status: GroupStatus, now_ms: int) -> str:
 
 
 def _load(shard: ShardStatus) -> str:
-    """Return the bytes per second as the owner states them, in steps of a quarter. Lower loads look the same."""
+    """Return the shard's bytes per second as its worker reports them: in steps of a quarter, and none for up to 1,000."""
     if shard.worker is None:
         return "-"
     return "at most 1,000" if shard.load is None else f"{shard.load:,}"

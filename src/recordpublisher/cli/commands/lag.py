@@ -1,8 +1,10 @@
-"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention."""
+"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention.
+
+It also opens what `lag` and `dashboard` read: the place where a job stores its positions, and a probe of each of its streams.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -12,24 +14,22 @@ import typer
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_kinesis_cannot_be_asked
-from recordpublisher.plugins.lag.job_state import JobStateReader, ShardSnapshot, without_positions
+from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
+from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import (
     ALARM_INTERVAL,
     CHECKPOINT_INTERVAL,
-    JOB_NAME,
     SINK,
     STATE_URI,
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
-from ..execution import ALARM, errors_naming_options, print_error, print_note, run_to_end, run_until_signal
+from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
 from ..options import (
     JobOrStream,
-    JobProperties,
-    Port,
     PropertiesFile,
     PropertyOptions,
     is_job,
@@ -41,6 +41,7 @@ from .watch import print_tables, watch
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.lag.probe import LagProbe
+
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
@@ -79,12 +80,16 @@ def lag(
     ] = None,
     watch_shards: Annotated[bool, typer.Option("--watch", help="Read again and again, until Ctrl-C.")] = False,
     interval: Annotated[
-        float | None, typer.Option(min=0.1, metavar="SECONDS", help="The same, after this time instead of 5 seconds.")
+        float | None,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="As --watch, with this time between two reads instead of 5 seconds."
+        ),
     ] = None,
     live: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Ask a running job, which its `run --dashboard` serves: rates and held shards too."
+            metavar="URL",
+            help="Ask the running job at the URL of its `run --dashboard`, for rates and held shards too.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
@@ -94,13 +99,16 @@ def lag(
     It takes at most two small reads for each shard. Without stored positions it shows what arrives: the
     sequence number and age of each shard's newest record, and the rates. What is not known is shown as -.
 
+    Only Kinesis can be asked for its newest records. Of a publisher that lists its streams itself it shows the stored
+    position of each shard, and the ages of the watermark and of the checkpoint that has stored them.
+
     Example: recordpublisher lag orders
 
     Example: recordpublisher lag job.properties --check
 
     Example: recordpublisher lag orders --watch
 
-    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store is away it keeps the last
+    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store is unreachable it keeps the last
     values, and says how old they are.
     """
     seconds = interval or WATCH_SECONDS
@@ -126,16 +134,27 @@ def lag(
         positions = _positions(properties, state is None, tells)
         run_until_signal(_watch_stored_job(properties, streams, positions, seconds))
     else:
+        why_without_lag = why_kinesis_cannot_be_asked(properties)
+        if check:
+            check_streams_of_kinesis(properties)
         grace_seconds = _grace_seconds(grace, properties) if check else None
         positions = _positions(properties, state is None, tells)
         shards = run_to_end(_read(properties, streams, positions, grace_seconds))
-        echo(joined(map(json_text, shards)) if as_json else shard_table(shards, positions is not None))
-        if (silent_ms := silence_ms(shards, checkpoint_interval_ms(properties))) is not None:
+        if as_json:
+            echo(joined(map(json_text, shards)))
+        elif why_without_lag:
+            print_note(
+                f"{why_without_lag}: the lag is not known. `lag --live URL` asks the running job (run --dashboard)"
+            )
+            echo(position_table(shards, SystemClock().now_ms()))
+        else:
+            echo(shard_table(shards, positions is not None))
+        if (silent_ms := stale_checkpoint_age_ms(shards, checkpoint_interval_ms(properties))) is not None:
             is_early = check and not any(shard.alarm for shard in shards)
             when = f"; {_exits_later(properties)}" if is_early else ""
             print_note(
-                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or what it waits "
-                f"for does not answer (its store, its sink){when}"
+                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or its store or "
+                f"its sink does not respond{when}"
             )
         _report_alarms(shards, check)
 
@@ -162,14 +181,14 @@ def _exits_later(properties: Properties) -> str:
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobStateReader | None:
-    check_streams_of_kinesis(properties)
     positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
+    if positions is None:
+        check_streams_of_kinesis(properties)
     if positions is None and is_job:
         why = (
-            without_positions(None, properties)
-            or "a queue does not tell how long it is: ask the running job with --live"
+            without_positions(None, properties) or "the length of a queue is not known: ask the running job with --live"
         )
-        print_note(f"{why}. Shown is what arrives in each shard")
+        print_note(f"{why}. The table shows what arrives in each shard")
     return positions
 
 
@@ -212,7 +231,7 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
     return table(HEAD, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
 
 
-def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
+def stale_checkpoint_age_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
     """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
 
     A running job that reads records stores its positions once in each interval. A job that has nothing to read need not store them.
@@ -244,49 +263,6 @@ def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
         raise typer.Exit(ALARM)
 
 
-# `recordpublisher dashboard`: a page that shows any job, from its stored positions and the tips of its shards.
-
-PORT = 8790
-INTERVAL_SECONDS = 5.0
-"""The time between two readings (seconds), as with `lag --watch`. A reading takes up to two of the five calls a second of a shard."""
-
-HISTORY_INTERVAL_SECONDS = 30.0
-"""The time between two readings while no page is open, for the charts of a page that is opened later (seconds)."""
-
-
-@with_properties
-def dashboard(
-    properties: JobProperties,
-    port: Port = PORT,
-) -> None:
-    """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
-
-    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds, and
-    changes nothing. Rates and held shards are shown as -: `run --dashboard` has them.
-
-    Example: recordpublisher dashboard job.properties --port 0
-    """
-    with errors_naming_options("port"):
-        run_until_signal(_serve(properties, port))
-
-
-async def _serve(properties: Properties, port: int) -> None:
-    from recordpublisher.plugins.dashboard.server import DashboardServer, History
-    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
-
-    clock = SystemClock()
-    async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:
-        sources = [StoredSnapshots(probe, clock) for probe in probes]
-        snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS, properties.value(JOB_NAME))
-        server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
-        print_note(f"the dashboard is at {await server.open(port)}")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await server.close()
-
-
 # Opens what `lag` and `dashboard` read: where a job stores its positions, and a probe of each of its streams.
 
 
@@ -296,24 +272,34 @@ async def probes_opened(
 ) -> AsyncIterator[list[LagProbe]]:
     """Open a probe for each stream while the block runs. `positions` is closed at the end.
 
-    Raises: ConfigurationError if the streams are not those of Kinesis.
+    Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
     """
     # Imported with the code that follows, because it loads the AWS SDK.
     from recordpublisher.plugins.lag.probe import LagProbe
+    from recordpublisher.plugins.positions.job_positions import lister_beside
     from recordpublisher.publishers.kinesis import KinesisClient
 
     async with AsyncExitStack() as opened:
         if positions is not None:
             opened.push_async_callback(positions.close)
-        check_streams_of_kinesis(properties)
+        if positions is None:
+            check_streams_of_kinesis(properties)
+        if why_kinesis_cannot_be_asked(properties):
+            lister, names = await opened.enter_async_context(lister_beside(properties, streams))
+            yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
+            return
         services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
-        yield [LagProbe.of(properties, service, stream, positions) for stream, service in services.items()]
+        yield [LagProbe.of(properties, service, service, stream, positions) for stream, service in services.items()]
 
 
 def check_streams_of_kinesis(properties: Properties) -> None:
     """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
     if why := why_kinesis_cannot_be_asked(properties):
-        shown = "" if reads_a_queue(properties) else ", or positions show"
+        shown = (
+            ""
+            if reads_a_queue(properties)
+            else ", or without --check a job that stores its positions (flink.state.uri)"
+        )
         valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
 
@@ -356,3 +342,21 @@ def _is_missing_folder(properties: Properties) -> bool:
 
     uri = properties.value(STATE_URI)
     return uri is not None and missing_folder(uri) is not None
+
+
+POSITION_HEAD = ("SHARD", "WORKER", "POSITION", "WATERMARK", "STORED")
+
+
+def position_table(shards: Sequence[ShardSnapshot], now_ms: int) -> str:
+    """Return a table with the stored position of each shard, and how old its watermark and its checkpoint are."""
+    rows = [
+        (
+            f"{shard.stream}/{shard.shard}",
+            shard.worker or "-",
+            shard.position or "-",
+            duration(None if shard.watermark is None else now_ms - shard.watermark),
+            duration(shard.checkpoint_age_ms),
+        )
+        for shard in shards
+    ]
+    return table(POSITION_HEAD, rows)

@@ -13,7 +13,7 @@ from ..options import JobProperties, with_properties
 from ..output import duration, echo, table
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.positions.leftovers import Unpublished
+    from recordpublisher.plugins.positions.leftovers import UnpublishedCommits
 
 DEFAULT_HOURS = 24.0
 
@@ -27,10 +27,10 @@ async def leftovers(
             "--older-than",
             min=0,
             metavar="HOURS",
-            help="Only what is older: a running job has files in no commit yet. 0: the job is stopped.",
+            help="Only files that are older: a running job has files that no commit names yet. Use 0 if the job is stopped.",
         ),
     ] = DEFAULT_HOURS,
-    remove: Annotated[bool, typer.Option("--remove", help="Delete it; otherwise show what would be deleted.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete the leftovers; otherwise show them.")] = False,
     take_back: Annotated[
         bool,
         typer.Option(
@@ -40,7 +40,7 @@ async def leftovers(
 ) -> None:
     """List the staged files of a job (parquet, jsonl, delta, iceberg) that no commit names, and its unfinished uploads to S3.
 
-    The job may be running. Its next start deletes most of them; not those of a job of another name, and no uploads.
+    The job may be running. Its next start deletes most of them, but no uploads, and no files of a job of another name.
 
     Rows for a table (delta, iceberg) may be committed when the table no longer takes them: then each start fails. --take-back proves by the
     table's own record that none of them is there, and returns the positions to before the commit: the next start reads the records again.
@@ -80,11 +80,11 @@ async def leftovers(
         for each in unpublished:
             place = f"{each.name} in {each.store.place}"
             echo(
-                f"Not published: {_commits(each)} of {place}. A job that runs or starts does it; --take-back if it cannot."
+                f"Not published: {_commits(each)} of {place}. The job does it while it runs, or at its start; --take-back if it cannot."
             )
     finally:
         await job.close()
 
 
-def _commits(found: Unpublished) -> str:
+def _commits(found: UnpublishedCommits) -> str:
     return f"{counted(len(found.staged), 'commit')} from number {found.staged[0].number.n} on"

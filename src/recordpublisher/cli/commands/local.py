@@ -1,8 +1,6 @@
-"""`recordpublisher local` and `recordpublisher judge`: the embedded endpoint, and a verdict on what a client has read of a schedule."""
+"""`recordpublisher local`: the embedded endpoint."""
 
 import asyncio
-import fileinput
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +9,8 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import ALARM, FAILED, errors_naming_options, print_error, print_note, run_until_signal
+from ..execution import errors_naming_options, print_note, run_until_signal
 from ..options import Port
-from ..output import echo
 
 
 class Limits(StrEnum):
@@ -125,72 +122,3 @@ def shards_by_stream(given: list[str]) -> dict[str, int]:
             )
         streams[name] = int(count)
     return streams
-
-
-# `recordpublisher judge`: a verdict on the records of a schedule that a client has read.
-
-
-def judge(
-    file: Annotated[str, typer.Argument(help="File with the lines of the client; - is stdin.")] = "-",
-    schedule: Annotated[str, typer.Option(help="The schedule that was played: a name or a file.")] = "everything",
-) -> None:
-    """Judge the records that a consumer has read of `recordpublisher local --schedule`: lost, repeated, out of order, slowest.
-
-    The consumer, in any language, writes each record's data as a line. A word may precede the data. The time at which the consumer saw
-    the record may follow it, in epoch seconds; without it, the time is when the line is read here. The exit code is 3 if records were
-    lost or out of order.
-
-    Example: recordpublisher judge records.txt --schedule outage
-    """
-    from recordpublisher.local.schedules.schedule import load_schedule, score, seen_in
-
-    played, records, others = load_schedule(schedule), [], 0
-    with fileinput.input(file, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            seen = seen_in(line, time.time())
-            if seen is not None:
-                records.append(seen)
-            else:
-                others += 1
-                if others == 1:
-                    print_note(f"not a record of the schedule: {line.strip()[:80]}")
-    found = score(played.record_count, records, played.keys)
-    if others > 1:
-        print_note(f"{others} lines are not records of the schedule")
-    counts = f"{found.lost} lost, {found.repeated} repeated, {found.out_of_order} out of order"
-    echo(f"{found.records} records: {counts}; the slowest came after {found.slowest:.1f} s")
-    if found.lost or found.out_of_order:
-        raise typer.Exit(ALARM)
-
-
-# `recordpublisher demo`: a Spark job on real flights, with checks of its output.
-
-PUBLISHERS = ("EFO", "POLLING")
-
-
-def demo(
-    publisher: Annotated[str, typer.Option(help="Publisher of the job: EFO or POLLING.")] = "EFO",
-    seconds: Annotated[float, typer.Option(min=20, help="Duration of the year of flights in seconds.")] = 125,
-    kill: Annotated[
-        bool, typer.Option("--kill", help="Kill the Spark job (kill -9) while it runs, and start it again.")
-    ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Keep all files in this folder; it must not exist yet.")] = None,
-) -> None:
-    """Send 336,776 real flights to an embedded stream and read them with Spark, aligned in event time.
-
-    Example: recordpublisher demo --seconds 60 --folder flights
-    """
-    if publisher.upper() not in PUBLISHERS:
-        raise ConfigurationError("--publisher", publisher, ", ".join(PUBLISHERS))
-    if folder is not None and folder.exists():
-        raise ConfigurationError("--folder", str(folder), "a folder that does not exist yet")
-    from recordpublisher.demo.runner import DemoConfig, run_demo
-
-    checks = run_demo(DemoConfig(publisher.upper(), seconds, kill, folder))
-    for check in checks:
-        print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.found}")
-    failed = sum(not check.passed for check in checks)
-    if failed:
-        print_error(f"{failed} of {len(checks)} checks failed")
-        raise typer.Exit(FAILED)
-    print(f"{len(checks)} of {len(checks)} checks passed: every flight was written once")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
@@ -25,7 +25,7 @@ from ..output import echo, joined, json_text, table
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-    from recordpublisher.plugins.positions.reset import FileTransfer
+    from recordpublisher.plugins.positions.position_import import FileTransfer
 
 positions = subcommands(
     "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
@@ -45,7 +45,7 @@ KCL, FILE = "kcl:TABLE", "file:PATH"
 
 @positions.command("show")
 @with_properties
-def show(
+def show_positions(
     properties: JobProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
 ) -> None:
@@ -79,7 +79,7 @@ async def import_positions(
     ] = False,
     watch: WatchSeconds = 20.0,
 ) -> None:
-    """Let a job continue after the checkpoints of the KCL or the positions of another job: nothing is read twice or skipped. Stop it first.
+    """Let a job continue after the checkpoints of the KCL, or the positions of another job, without a gap or a repetition. Stop both first.
 
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
@@ -93,7 +93,7 @@ async def import_positions(
         plan = await transfer.plan_import()
         rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
         echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
-        echo(await still_running(transfer.job))
+        echo(await note_on_running_job(transfer.job))
         if apply:
             await transfer.apply_import(plan)
         echo((WRITTEN if apply else DRY_RUN).format(transfer.job.place))
@@ -148,14 +148,14 @@ async def reset_positions(
         bool, typer.Option("--apply/--dry-run", help="Write; otherwise show what would be written.")
     ] = False,
 ) -> None:
-    """Let a job continue from a time, the oldest record or the tip, instead of where it stopped. Stop it first, or it is fenced off.
+    """Let a job continue from a time, the oldest record or the tip, instead of where it stopped. Stop it first, or it ends with an error.
 
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """
     from recordpublisher.plugins.positions.job_positions import job_and_lister
-    from recordpublisher.plugins.positions.reset import PositionsReset, place_named
+    from recordpublisher.plugins.positions.reset import PositionsReset, start_named
 
-    start = place_named(to)
+    start = start_named(to)
     async with job_and_lister(properties) as (positions_of_job, lister, streams):
         reset = PositionsReset(positions_of_job, lister, streams, properties, start, shards or ())
         with errors_naming_options("to"):
@@ -163,15 +163,15 @@ async def reset_positions(
         rows = [(each.shard, state_text(each.state), each.note) for each in plan]
         echo(table(("SHARD", "THE JOB READS", ""), rows))
         echo(WRITTEN_AGAIN)
-        echo(await still_running(positions_of_job))
+        echo(await note_on_running_job(positions_of_job))
         if apply:
             await reset.apply(plan)
         echo((WRITTEN if apply else DRY_RUN).format(positions_of_job.place))
 
 
 WRITTEN_AGAIN = (
-    "Records that are read again are written again: those that a sink has already are twice there, except in a table that the sql sink "
-    "created: its rows stay as they are."
+    "Records that are read again are written again: a sink that has them already has them twice then, except in a table that the sql sink "
+    "created, whose rows stay as they are."
 )
 STILL_RUNNING = (
     "A worker that still runs ends with a FencedError at its next checkpoint after the positions are written."
@@ -222,7 +222,7 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
     return dict(sorted(states.items()))
 
 
-async def still_running(job: JobPositions) -> str:
+async def note_on_running_job(job: JobPositions) -> str:
     """Return a note on what happens to a job that was not stopped, and on when the job last stored its positions.
 
     A job that stored them seconds ago is probably running.
@@ -253,7 +253,7 @@ async def kcl_transfer(
 
 async def _tell_and_pause(table_name: str, seconds: float) -> None:
     if seconds:
-        words = "whatever changes there is a worker that still runs (--watch)"
+        words = "a change there shows that a worker still runs (--watch)"
         print_note(f"watching the table {table_name} and the stored positions for {seconds:g} s: {words}")
     await asyncio.sleep(seconds)
 
@@ -262,7 +262,7 @@ async def _tell_and_pause(table_name: str, seconds: float) -> None:
 async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
     """Open a transfer of positions from a file to the job."""
     from recordpublisher.plugins.positions.job_positions import job_and_lister
-    from recordpublisher.plugins.positions.reset import FileTransfer
+    from recordpublisher.plugins.positions.position_import import FileTransfer
 
     async with job_and_lister(properties) as (job, lister, streams):
         yield FileTransfer(job, path, lister, streams, properties, is_forced)

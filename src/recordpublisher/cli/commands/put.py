@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from recordpublisher.consumer.deserialization import json_field
+from recordpublisher.consumer.deserialization import json_field_decoder
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
@@ -220,7 +220,7 @@ def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
         return lambda line: fixed
     if field is None:
         return lambda line: uuid4().hex
-    decode = json_field("--key-field", field, Any, None)
+    decode = json_field_decoder("--key-field", field, Any, None)
 
     def key_of(line: bytes) -> str:
         try:
@@ -266,7 +266,9 @@ async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[Line]]:
                     number += len(lines)
                 rest += begun
                 if len(rest) > MAX_LINE_BYTES:
-                    raise RecordPublisherError(f"{file}: line {number} has more than {MAX_LINE_BYTES:,} bytes")
+                    raise RecordPublisherError(
+                        f"{file}: line {number} has more than {MAX_LINE_BYTES:,} bytes, which no record can have"
+                    )
             yield _non_empty(file, number, [bytes(rest)])
 
 

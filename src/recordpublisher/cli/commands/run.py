@@ -1,37 +1,35 @@
 """`recordpublisher run`: a job from its properties file, with its log lines and progress on stderr."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue
-from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
+from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
-from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
 from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.start_from_properties import from_the_oldest, time_ms
 from recordpublisher.publishers.user_code import for_log, was_logged
 
 from ..execution import errors_naming_options, one_line
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
 from ..output import TextLines, given_log_options, logs_json
+from .reload import run_reloading
 
 _ENDS = "then store everything and exit 0"
 
@@ -71,7 +69,7 @@ class RunBounds:
     def applied(self, properties: Properties) -> Properties:
         """Return the properties for a run with these bounds.
 
-        A job that ends by itself and has no start begins at the oldest record: from the tip on there may be nothing to read for ever.
+        A job that ends by itself and has no start begins at the oldest record, because after the tip there may never be a record to read.
 
         Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
         """
@@ -148,10 +146,10 @@ def run(
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
-    Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
-    yields one. Options and -p are above its own settings and arguments: flink.state.uri replaces a state_store.
+    A program may make the job: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
+    yields one. Options and -p take precedence over its own settings and arguments: flink.state.uri replaces a state_store.
 
-    Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
+    Calls are retried for 15 minutes while the service, a state store or a database is unreachable (flink.job.max.outage).
     A host that DNS does not know ends the start after seconds.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once.
@@ -216,7 +214,7 @@ async def _run_program(
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.supervisor import run_python_job
+    from recordpublisher.plugins.runtime.job_of_program import run_python_job
 
     meter = JobProgressMeter(time.monotonic())
     with progress_shown(meter, console):
@@ -275,10 +273,10 @@ async def _supervise(
     exporters: list[MetricsExporter],
 ) -> None:
     from recordpublisher.plugins.metrics.worker_processes import exported_from_processes
-    from recordpublisher.plugins.runtime.supervisor import Supervisor, as_group
+    from recordpublisher.plugins.runtime.supervisor import Supervisor, properties_of_group
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
-    with as_group(properties) as of_workers:
+    with properties_of_group(properties) as of_workers:
         async with exported_from_processes(properties, parallelism, exporters) as metrics_folder:
             if metrics_folder is not None:
                 options = [*options, "--metrics-folder", str(metrics_folder)]
@@ -286,7 +284,7 @@ async def _supervise(
 
 
 def configure_logging(verbose: bool) -> Any:
-    """Set up logging; returns rich's console on a terminal, else None."""
+    """Set up logging, and return rich's console on a terminal, else None."""
     for name in ("run", "start", "metrics", "group", "columns"):
         shown = logging.getLogger(f"recordpublisher.{name}")
         shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))
@@ -332,78 +330,3 @@ def _log_progress(meter: JobProgressMeter) -> None:
         return
     total = meter.sample(time.monotonic())
     log.info("%s", total, extra={"fields": {"progress": asdict(total)}})
-
-
-# `recordpublisher run --reload`: runs the job as a process, and starts it again when a file of the current folder has
-# changed.
-
-WATCHED = (".py", ".properties")
-POLL_SECONDS = 0.3
-HANGUP_SECONDS = 5.0
-"""Time for the drain of a job whose terminal was closed."""
-
-
-def run_reloading(arguments: Sequence[str]) -> int:
-    """Run `recordpublisher ARGUMENTS`, and start it again whenever a watched file changes.
-
-    Return its exit code once it has ended by itself without an error, or by a signal to this process. After an error, the next
-    start waits for a changed file. A job without a place for its positions gets a temporary one, so that each start continues where the
-    last one stopped.
-    """
-    signals: list[int] = []
-    running: list[subprocess.Popen[bytes]] = []
-
-    def pass_on(number: int, _frame: object) -> None:
-        """Store the signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
-        if signals and running and running[-1].poll() is None:
-            running[-1].terminate()
-        signals.append(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, pass_on)
-    with TemporaryDirectory(prefix="recordpublisher-") as state:
-        command = [sys.executable, "-m", "recordpublisher", *arguments, "--default-state", f"{state}/state"]
-        while True:
-            files = _watched_files()
-            process = subprocess.Popen(command, start_new_session=True)  # This process passes signals on to the job.
-            running.append(process)
-            while process.poll() is None and not signals and _watched_files() == files:
-                time.sleep(POLL_SECONDS)
-            has_ended = process.poll() is not None
-            code = _end(process, is_left=signal.SIGHUP in signals)
-            if signals or (has_ended and not code):
-                return code
-            if has_ended:
-                log.warning("waiting for a changed file")
-            while not signals and _watched_files() == files:
-                time.sleep(POLL_SECONDS)
-            if signals:
-                return code
-            log.info("a file has changed: starting again")
-
-
-def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:
-    """Drain the job and return its exit code.
-
-    `is_left`: whether the terminal was closed. Then the user can no longer end a long drain, so it ends after `HANGUP_SECONDS`.
-    """
-    process.terminate()
-    if is_left:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(HANGUP_SECONDS)
-        process.terminate()
-    return process.wait()
-
-
-def _watched_files() -> dict[str, int]:
-    """Return when each watched file of this folder and its subfolders was written (ns).
-
-    Hidden folders and virtual environments are left out.
-    """
-    found: dict[str, int] = {}
-    for folder, names, files in os.walk("."):
-        names[:] = [name for name in names if name[0] != "." and not Path(folder, name, "pyvenv.cfg").exists()]
-        for path in (os.path.join(folder, file) for file in files if file.endswith(WATCHED)):
-            with contextlib.suppress(FileNotFoundError):  # An editor may just replace the old file by a new one.
-                found[path] = os.stat(path).st_mtime_ns
-    return found

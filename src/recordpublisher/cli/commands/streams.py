@@ -22,7 +22,8 @@ from recordpublisher.publishers.shards import Shard, hash_key_from
 
 from ..execution import ask_service, call_service, subcommands
 from ..options import StreamName, StreamProperties, Wait, with_properties
-from ..output import aligned, echo, joined, json_text, known_shard, shard_tree, table, time_text
+from ..output import aligned, echo, joined, json_text, table, time_text
+from ..shard_tree import known_shard, shard_tree
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management import ListedStream, ManagementClient, StreamDescription
@@ -40,20 +41,20 @@ def list_streams(
     """
     streams = ask_service(properties, lambda service: service.listed_streams())
     if not as_json:
-        echo(as_table(streams))
+        echo(streams_table(streams))
         return
     for each in streams:
         echo(json_text({**asdict(each), "created": time_text(each.created)}))
 
 
-def as_table(streams: list[ListedStream]) -> str:
+def streams_table(streams: list[ListedStream]) -> str:
     """Return a table with one line for each stream."""
     rows = [(each.name, each.status, each.mode, time_text(each.created)) for each in streams]
     return table(("STREAM", "STATUS", "MODE", "CREATED"), rows)
 
 
 @with_properties
-def describe(
+def describe_stream(
     stream: StreamName,
     properties: StreamProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object; hash keys are text.")] = False,
@@ -65,11 +66,11 @@ def describe(
     Example: recordpublisher describe orders
     """
     described = ask_service(properties, lambda service: service.describe(stream), stream)
-    echo(json_text(as_fields(described)) if as_json else as_text(described))
+    echo(json_text(stream_fields(described)) if as_json else stream_text(described))
 
 
 @with_properties
-def create(
+def create_stream(
     properties: StreamProperties,
     name: Annotated[str, typer.Argument(help="The name of the new stream.", metavar="STREAM")],
     shards: Annotated[int | None, typer.Option(min=1, help="Number of shards, in provisioned mode.")] = None,
@@ -109,7 +110,7 @@ def create(
 
 
 @with_properties
-def delete(
+def delete_stream(
     stream: StreamName,
     properties: StreamProperties,
     yes: Annotated[bool, typer.Option("--yes", help="Delete the stream with all its records.")] = False,
@@ -130,7 +131,7 @@ def delete(
     echo(call_service(properties, remove, stream))
 
 
-def as_text(described: StreamDescription) -> str:
+def stream_text(described: StreamDescription) -> str:
     """Return the settings, each in a line, and the tree of shards."""
     stream = described.stream
     consumers = ", ".join(f"{each.name} ({each.status})" for each in described.consumers)
@@ -163,7 +164,7 @@ def _limits(described: StreamDescription) -> str:
     )
 
 
-def as_fields(described: StreamDescription) -> dict[str, Any]:
+def stream_fields(described: StreamDescription) -> dict[str, Any]:
     """Return the settings and the shards as fields for JSON."""
     stream = described.stream
     return {
@@ -190,7 +191,7 @@ def as_fields(described: StreamDescription) -> dict[str, Any]:
 
 
 @with_properties
-def split(
+def split_shard(
     stream: StreamName,
     properties: StreamProperties,
     shard_id: Annotated[str, typer.Argument(help="An open shard.", metavar="SHARD")],
@@ -223,7 +224,7 @@ def split(
 
 
 @with_properties
-def merge(
+def merge_shards(
     stream: StreamName,
     properties: StreamProperties,
     shard_id: Annotated[str, typer.Argument(help="An open shard.", metavar="SHARD")],
@@ -296,7 +297,7 @@ def list_consumers(
 
 @consumers.command("register")
 @with_properties
-def register(
+def register_consumer(
     stream: StreamName,
     properties: StreamProperties,
     name: Name,
@@ -308,7 +309,8 @@ def register(
 
     async def change(service: ManagementClient) -> str:
         # Imported here because they load the AWS SDK, which other commands do not need.
-        from recordpublisher.publishers.fanout.registration import FanOutConfig, RegistrationCalls
+        from recordpublisher.publishers.fanout.config import FanOutConfig
+        from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
         config = FanOutConfig.of(properties.merged({CONSUMER_NAME.key: name, REGISTRATION.key: "LAZY"}))
         calls = RegistrationCalls(service, config, SystemClock())
@@ -319,7 +321,7 @@ def register(
 
 @consumers.command("deregister")
 @with_properties
-def deregister(
+def deregister_consumer(
     stream: StreamName,
     properties: StreamProperties,
     name: Name,

@@ -21,14 +21,14 @@ from msgspec.structs import replace
 
 from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.deserializers.schemas import (
     columns_text,
-    known_part,
+    known_shape,
     merge_shapes,
     shape_of,
     with_kinds,
@@ -42,19 +42,10 @@ from recordpublisher.plugins.host.build_from_properties import (
 )
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.streaming import BoundedReader, as_look
-from recordpublisher.plugins.sinks.files.jsonl import as_json
+from recordpublisher.plugins.sinks.files.jsonl import record_as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import (
-    A_START,
-    age_ms,
-    from_the_oldest,
-    named_start,
-    passed_initial_position,
-    refuse_future,
-    time_ms,
-)
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import is_sequence_number
@@ -71,11 +62,21 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.start_from_properties import (
+    A_START,
+    age_ms,
+    from_the_oldest,
+    named_start,
+    passed_initial_position,
+    refuse_future,
+    time_ms,
+)
 from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal
 from ..options import StreamNames, StreamProperties, with_properties
-from ..output import known_shard, printable_json
+from ..output import printable_json
+from ..shard_tree import known_shard
 
 ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
 """Most records, and most bytes of payloads, that wait to be written together as columns."""
@@ -114,7 +115,7 @@ class RecordReading:
         return record.arrival_millis
 
 
-def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
+def compiled_pattern(option: str, given: str | None) -> re.Pattern[str] | None:
     """Return a regular expression, or None if none is given. Raises: ConfigurationError, which names the option, if it is not valid."""
     try:
         return None if given is None else re.compile(given)
@@ -122,7 +123,7 @@ def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
         raise ConfigurationError(option, given, "a regular expression of Python", reason=str(error)) from error
 
 
-def is_chosen(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
+def matches_patterns(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
     """Return whether the partition key and the payload (as text) match their patterns. A pattern that is not given matches all."""
     return (key is None or key.search(record.partition_key or "") is not None) and (
         content is None or content.search(record.data.decode(errors="replace")) is not None
@@ -143,7 +144,7 @@ class RecordFormat(StrEnum):
 def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
 
-    `partitions`: the job's `flink.sink.partitions`, whose fields a schema has with the types that the job gives them.
+    - `partitions`: the job's `flink.sink.partitions`. In a written schema its fields have the types that it gives them.
 
     Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
     """
@@ -268,7 +269,7 @@ class SchemaFile(RecordFile):
     def close(self) -> None:
         """Write the schema."""
         self._begin()
-        shape = known_part(with_valid_names(self._seen, {})) or {}
+        shape = known_shape(with_valid_names(self._seen, {})) or {}
         if shape and self._pattern is not None:
             from recordpublisher.plugins.columns.partitions import (
                 Partitions,  # Imported here because it loads pyarrow, which other formats do not need.
@@ -322,7 +323,7 @@ def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
 
 def json_line(record: Record) -> bytes:
     """Return a record as one line of JSON. A payload that is a JSON object or array is embedded as it is, not as text."""
-    fields: dict[str, Any] = as_json(record)
+    fields: dict[str, Any] = record_as_json(record)
     if record.data.lstrip()[:1] in (b"{", b"["):
         try:
             msgspec.json.decode(record.data)
@@ -353,7 +354,7 @@ def tail(
     until: Annotated[str | None, typer.Option(metavar="TIME", help=_UNTIL)] = None,
     shards: Annotated[
         list[str] | None,
-        typer.Option("--shard", metavar="ID", help="Read only this shard of the one stream. May be repeated."),
+        typer.Option("--shard", metavar="ID", help="Read only this shard; with one stream. May be repeated."),
     ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Print only records whose partition key matches.")
@@ -400,14 +401,14 @@ def tail(
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_own=is_own)
     properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
     if reads_a_queue(properties):
-        valid, reason = shards_instead_of_queue(properties), "the shown records would be taken from the queue"
+        valid, reason = shards_instead_of_queue(properties), "this command would take the records from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
-    patterns = pattern("--key", key), pattern("--grep", grep)
+    patterns = compiled_pattern("--key", key), compiled_pattern("--grep", grep)
     reading = RecordReading(properties)
     with record_file(kind, output, properties.value(PARTITIONS)) as written:
-        printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit, written)
+        printer = _Printer(reading, lambda record: matches_patterns(record, *patterns), limit, written)
         if shards:
             printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
         else:

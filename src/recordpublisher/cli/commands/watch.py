@@ -1,4 +1,7 @@
-"""Shows snapshots of a job again and again: on a terminal in one view that refreshes, elsewhere as one table after the other."""
+"""Shows snapshots of a job again and again: on a terminal in one view that refreshes, elsewhere as one table after the other.
+
+The lines are totals, what alignment waits for, and a table of shards with the worst lag first.
+"""
 
 import asyncio
 import os
@@ -9,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from recordpublisher.plugins.lag.job_state import (
+from recordpublisher.plugins.lag.job_snapshot import (
     CommitSnapshot,
     HistoryPoint,
     JobSnapshot,
@@ -22,7 +25,8 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import counted
 
 from ..execution import one_line
-from ..output import aligned, duration, echo, families, joined, printable, rate, yes_no
+from ..output import aligned, duration, echo, joined, printable, rate, yes_no
+from ..shard_tree import families
 
 DRAW_SECONDS = 1.0
 """A terminal updates the age of the values once in this time (s), even while a reading takes long."""
@@ -102,7 +106,7 @@ def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:
 
 @contextmanager
 def terminal_view() -> Iterator[Show]:
-    """Take the whole terminal until the block ends; show as many shards as fit."""
+    """Use the whole terminal until the block ends. Yield the function that shows a snapshot there, with as many shards as fit."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -272,7 +276,7 @@ def _commit(commit: CommitSnapshot) -> str:
 def _age(snapshot: JobSnapshot, now_ms: int, error: str | None) -> str:
     read = datetime.fromtimestamp(snapshot.time_ms / 1000, UTC).strftime("%H:%M:%S")
     text = f"Read at {read} UTC, {max(0, now_ms - snapshot.time_ms) // 1000} s ago"
-    return text if error is None else f"{text}; old, since reading fails: {error}"
+    return text if error is None else f"{text}; the values are old because reading fails: {error}"
 
 
 def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:

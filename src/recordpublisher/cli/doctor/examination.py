@@ -26,12 +26,12 @@ from recordpublisher.publishers.properties.job_properties import (
     STATE_ENDPOINT,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.properties import Properties, without_effect
+from recordpublisher.publishers.properties.properties import Properties, why_without_effect
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 
 from ..execution import print_note
-from .findings import Finding, Verdict, examine, problem, told_once
+from .findings import Finding, Verdict, examine, failed_finding, without_repeated_problems
 from .job import JobChecks, OwnSource, has_own_source, own_source_of, wrapper_of
 from .machine import (
     CONNECTION,
@@ -42,10 +42,10 @@ from .machine import (
     kinesis_endpoints,
     network_findings,
     service_findings,
-    service_of,
+    service_text,
     version_findings,
 )
-from .streams import StreamChecks, Use
+from .streams import StreamChecks, StreamUse
 
 OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
 """Endings of the names of endpoints that are known to support DryRun."""
@@ -63,7 +63,7 @@ class Examination:
         self,
         registry: Registry,
         properties: Properties,
-        uses: dict[str, Use],
+        uses: dict[str, StreamUse],
         opened: AsyncExitStack,
         targets: list[str],
     ) -> None:
@@ -105,7 +105,7 @@ class Examination:
         try:
             endpoints = self._endpoints(own)
         except ConfigurationError as error:  # The ARN is not of a stream of Kinesis.
-            return [*findings, problem("streams", error)]
+            return [*findings, failed_finding("streams", error)]
         of_aws = await aws_findings(self._properties, [*self._sources, *self._targets]) if self._needs_aws() else []
         findings += of_aws
         if of_aws and not any(each.verdict is Verdict.PROBLEM for each in of_aws):
@@ -128,17 +128,17 @@ class Examination:
         try:
             own = own_source_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.
-            return None, [problem("publisher", error)]
+            return None, [failed_finding("publisher", error)]
         if own is not None:
             self._opened.push_async_callback(own.close)
         return own, []
 
     async def _of_wrapper(self) -> list[Finding]:
-        """Return the findings of a publisher about what it reads in addition to the streams."""
+        """Return the findings of a publisher that wraps another one, as ARCHIVE does, about what it reads in addition to the streams."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.
-            return [problem("publisher", error)]
+            return [failed_finding("publisher", error)]
         if wrapper is None:
             return []
         self._opened.push_async_callback(wrapper.close)
@@ -182,8 +182,8 @@ class Examination:
         findings, largest = [], 0
         uses = {stream: self._uses[stream] for stream in self._sources}
         for stream in [*self._sources, *self._targets]:
-            use = uses.get(stream) or Use(reads=False, writes=("PutRecords",), copied_bytes=largest or None)
-            service = service_of(self._properties, stream)
+            use = uses.get(stream) or StreamUse(reads=False, writes=("PutRecords",), copied_bytes=largest or None)
+            service = service_text(self._properties, stream)
             checks = StreamChecks(client, stream, use, SystemClock(), knows_dry_run=knows[service])
             findings += await checks.findings()
             self._unreachable |= {stream} if checks.is_unreachable else set()
@@ -194,20 +194,22 @@ class Examination:
     def _glue(self) -> list[Finding]:
         if (self._properties.value(DESERIALIZER) or "").lower() != "glue":
             return []
-        words = "the id of a schema version is in the records: look at the IAM policy"
+        words = "the ids of schema versions are in the records, so there is none to ask for: look at the IAM policy"
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
 
 
-async def examined(properties: Properties, uses: dict[str, Use], *, has_job: bool) -> list[Finding]:
+async def examined(properties: Properties, uses: dict[str, StreamUse], *, has_job: bool) -> list[Finding]:
     """Return every finding, in the order in which they are printed. `has_job`: whether the job's store and sinks are checked too."""
     try:
         registry = load_registry()
     except PluginError as error:
-        return [problem("plugins", error)]
+        return [failed_finding("plugins", error)]
     settings = await settings_findings(registry, properties, [*uses])
     async with AsyncExitStack() as opened:
         examination = Examination(registry, properties, uses, opened, _targets(properties) if has_job else [])
-        return told_once([*settings, *await (examination.of_job() if has_job else examination.of_streams())])
+        return without_repeated_problems(
+            [*settings, *await (examination.of_job() if has_job else examination.of_streams())]
+        )
 
 
 def _is_of_aws(url: str) -> bool:
@@ -237,8 +239,8 @@ async def settings_findings(registry: Registry, properties: Properties, streams:
 
 def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
     check_properties(registry, properties)
-    ineffective = [told for key in properties if (told := without_effect(key))]
-    with suppress(PluginError):  # that it cannot be imported is another finding
+    ineffective = [told for key in properties if (told := why_without_effect(key))]
+    with suppress(PluginError):  # Another finding reports a publisher that cannot be imported.
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
     if ineffective:

@@ -11,11 +11,11 @@ from recordpublisher.publishers.base import Checks
 from ..execution import one_line
 
 log = logging.getLogger("recordpublisher.command")
-NEEDS_A_CHANGE = "it cannot be asked for without a change"
+NEEDS_A_CHANGE = "a check would change something"
 
 
 class Verdict(StrEnum):
-    """The first word of a line."""
+    """The verdict of a check, which begins its line."""
 
     OK = "ok"
     PROBLEM = "PROBLEM"
@@ -48,7 +48,7 @@ async def examine(name: str, check: Check) -> Finding:
         return Finding(name, Verdict.NOT_CHECKED, str(reason))
     except Exception as error:
         log.debug("the check '%s' failed", name, exc_info=True)
-        return problem(name, error)
+        return failed_finding(name, error)
     return Finding(name, Verdict.NOT_CHECKED, NEEDS_A_CHANGE) if words is None else Finding(name, Verdict.OK, words)
 
 
@@ -57,12 +57,12 @@ async def examine_all(prefix: str, checks: Checks) -> list[Finding]:
     return [await examine(f"{prefix}: {name}", check) for name, check in checks.items()]
 
 
-def problem(name: str, error: Exception) -> Finding:
+def failed_finding(name: str, error: Exception) -> Finding:
     """Return the finding of a check that failed. The error says what to do."""
     return Finding(name, Verdict.PROBLEM, one_line(error))
 
 
-def told_once(findings: Iterable[Finding]) -> list[Finding]:
+def without_repeated_problems(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with each problem only once. Later checks with the same problem refer to the first."""
     first: dict[str, str] = {}
     told = []

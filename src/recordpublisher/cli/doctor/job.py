@@ -1,6 +1,7 @@
 """Checks what a job needs in addition to its streams.
 
-These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost.
+These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost. A source that
+does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is checked with its own listing.
 """
 
 import asyncio
@@ -9,11 +10,12 @@ from functools import partial
 
 from msgspec.inspect import type_info
 
-from recordpublisher.consumer.deserialization import fields_of, name_of
+from recordpublisher.consumer.typed_values import fields_of, type_name
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.group_store import HOST, GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.worker_record import HOST, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.plugins.host.build_from_properties import (
@@ -29,7 +31,7 @@ from recordpublisher.plugins.lag.job_state import JobStateReader, without_positi
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.arguments import chosen_deserializer, made_type
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
-from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, own_shards
+from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, shards_listed_by
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
@@ -50,11 +52,11 @@ from recordpublisher.publishers.shards import stream_name
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
 
 MIN_LOSS_MS = 4 * 3_600_000
-"""If unread records are lost in less than this time, a person has too little time left (ms)."""
+"""If unread records will be lost in less than this time, it is a problem, because a person needs time to act (ms)."""
 
 
 class JobChecks:
-    """The checks of one job. Nothing is opened, stored or retried. `made` closes the stores and sinks that it makes."""
+    """The checks of one job. Nothing is opened, stored or retried. `made` closes the stores and sinks that the checks make."""
 
     def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
         self._registry = registry
@@ -104,7 +106,7 @@ class JobChecks:
         findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
         field, fields = self._properties.value(TIMESTAMP_FIELD), of and fields_of(type_info(of))
         if fields and field is not None and field not in {each.name for each in fields}:
-            words = f"{name_of(of)} has no field {field!r}: a record without it in its JSON is a bad one"
+            words = f"{type_name(of)} has no field {field!r}: a record whose JSON lacks it is a bad record"
             findings.append(Finding(TIMESTAMP_FIELD.key, Verdict.NOT_CHECKED, words))
         return findings
 
@@ -209,7 +211,7 @@ class JobChecks:
         positions = self._positions()
         if not await positions.load():
             raise NotCheckedError("the job has not stored any positions yet")
-        probe = LagProbe.of(self._properties, client, stream, positions)
+        probe = LagProbe.of(self._properties, client, client, stream, positions)
         losses = {shard.shard: shard.loss_ms for shard in await probe.read() if shard.loss_ms is not None}
         shard = min(losses, key=losses.__getitem__, default=None)
         if shard is not None and losses[shard] < MIN_LOSS_MS:
@@ -261,22 +263,24 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     if live:
         record = last[live[0]]
         raise RecordPublisherError(
-            f"worker {live[0]} (process {record.pid} on {record.host}) stores checkpoints: a start here would replace it, and it would "
+            f"worker {live[0]} (process {record.pid} on {record.host}) stores checkpoints: a start here would "
+            "replace that worker, which would "
             f"fail. Stop it first, or give this job {ANOTHER_PLACE}"
         )
     worker, record = next(iter(last.items()))
     if interval_ms < 0 or interval_ms / 1000 > MAX_SECONDS:
         raise NotCheckedError(
-            f"worker {worker} has stored nothing for {seconds:g} s, and {CHECKPOINT_INTERVAL.key} is {interval_ms}"
+            f"worker {worker} has stored nothing for {seconds:g} s, which is too short to tell: {CHECKPOINT_INTERVAL.key} is {interval_ms}"
         )
     if record.host == HOST and is_process(record.pid):
         raise RecordPublisherError(
-            f"worker {worker} (process {record.pid} on this machine) runs it: a start here would replace it, and it would fail. "
+            f"worker {worker} (process {record.pid} on this machine) runs this job: a start here would replace "
+            "that worker, which would fail. "
             f"Stop it first, or give this job {ANOTHER_PLACE}"
         )
     return (
-        f"not that it shows: worker {worker} (process {record.pid} on {record.host}) has stored nothing for {seconds:g} s, and was not "
-        "stopped: it was killed, or it has nothing to read. A start here replaces it"
+        f"probably not: worker {worker} (process {record.pid} on {record.host}) was not stopped, but has stored nothing for {seconds:g} s: "
+        "it was killed, or it has nothing to read. A start here replaces it"
     )
 
 
@@ -323,7 +327,10 @@ async def check_members(group: ElasticGroup) -> str:
 
 
 class OwnSource:
-    """Owns a queue, the factory of a publisher that lists its streams itself (`discover`), or one that wraps another (`is_wrapper`)."""
+    """Makes the checks of a source that does not read shards of Kinesis, and owns the source.
+
+    It is a queue, or the factory of a publisher that lists its streams itself (`discover`) or wraps another publisher (`is_wrapper`).
+    """
 
     def __init__(self, name: str, source: RecordSource, *, is_wrapper: bool = False) -> None:
         self.name = name
@@ -333,7 +340,7 @@ class OwnSource:
         """Return the endpoint that its publishers call. Raises: NotCheckedError if the source does not report it."""
         url = await self._source.endpoint_url()
         if url is None:
-            raise NotCheckedError(f"{self.name} does not tell where it calls")
+            raise NotCheckedError(f"{self.name} does not say which endpoint it calls")
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
@@ -344,11 +351,11 @@ class OwnSource:
         if isinstance(factory, RecordPublisherFactory) and not self._is_wrapper:
 
             async def shards() -> str:
-                return f"{self.name} lists {len(await own_shards(factory, table, None) or ())}"
+                return f"{self.name} lists {len(await shards_listed_by(factory, table, None) or ())}"
 
             found.append(await examine(f"{stream}: shards", shards))
         if not checks:
-            reading = f"{self.name} reads them first when the job runs"
+            reading = f"{self.name} has no checks, and reads records only when the job runs"
             found.append(Finding(f"{stream}: records", Verdict.NOT_CHECKED, reading))
         return found
 

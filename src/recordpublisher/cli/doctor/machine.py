@@ -17,11 +17,14 @@ from urllib.parse import SplitResult, urlsplit
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
-from recordpublisher.publishers.kinesis.access import DEFAULT_PORTS, ca_bundle_path, provider_name, proxy_for
+from recordpublisher.publishers.kinesis.endpoints import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
+from recordpublisher.publishers.kinesis.plain_credentials import provider_name
+from recordpublisher.publishers.kinesis.proxies import proxy_for
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
+from recordpublisher.publishers.kinesis.trusted_cas import ca_bundle_path
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION
@@ -30,7 +33,7 @@ from recordpublisher.publishers.shards import arn_of, region_of_arn
 from .findings import Check, Finding, NotCheckedError, Verdict, examine
 
 CONNECTION = "connection"
-"""The beginning of the names of those checks without which no call can succeed."""
+"""The beginning of the names of checks that must succeed before any call can."""
 CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -61,7 +64,7 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
 async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
     """Return for each service where its calls go, and which credentials sign them.
 
-    `services`: the endpoint that the properties set, or None, by the SDK's name of the service.
+    - `services`: the endpoint that the properties set for each service, or None; by the name that the SDK gives the service.
     """
 
     async def found(service: str) -> str:
@@ -76,7 +79,7 @@ async def service_findings(properties: Properties, services: Mapping[str, str | 
 async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Finding]:
     """Check the proxy, the name of the host, and a connection, for each service that is called.
 
-    If there are several services, the name of each check contains that of its service.
+    If there are several services, the name of each check contains the name of its service.
     """
     findings = []
     for service, find in endpoints.items():
@@ -90,11 +93,11 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
     """Return, for each service that a stream belongs to, a function that finds its endpoint."""
-    regions = {service_of(properties, stream): _region_of(properties, stream) for stream in streams}
+    regions = {service_text(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 
 
-def service_of(properties: Properties, stream: str) -> str:
+def service_text(properties: Properties, stream: str) -> str:
     """Return the service of a stream: Kinesis, with the region of the stream's ARN unless all calls go to `aws.endpoint`."""
     region = _region_of(properties, stream)
     return "Kinesis" if region is None else f"Kinesis in {region}"
@@ -106,7 +109,7 @@ def _region_of(properties: Properties, stream: str) -> str | None:
 
 
 async def kinesis_endpoint(properties: Properties, streams: list[str], region: str | None = None) -> str:
-    """Return the endpoint of calls about the streams: the one that is set, else that of the environment and of the SDK's rules.
+    """Return the endpoint of calls about the streams: as set, else as the SDK finds it in the environment or by its own rules.
 
     `region`: the region of the streams' ARNs.
     """

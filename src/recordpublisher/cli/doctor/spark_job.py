@@ -17,8 +17,8 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .examination import examined
-from .findings import Finding, Verdict, examine, problem
-from .streams import Use
+from .findings import Finding, Verdict, examine, failed_finding
+from .streams import StreamUse
 
 
 def is_spark_job(properties: Properties) -> bool:
@@ -26,7 +26,7 @@ def is_spark_job(properties: Properties) -> bool:
     return any(properties.is_set(option) for option in (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT))
 
 
-async def examined_spark_job(given: Properties, use_of: Callable[[Properties, str], Use]) -> list[Finding]:
+async def examined_spark_job(given: Properties, use_of: Callable[[Properties, str], StreamUse]) -> list[Finding]:
     """Return every finding, in the order in which they are printed.
 
     `use_of`: returns the calls that a job with these properties makes for a stream.
@@ -36,7 +36,7 @@ async def examined_spark_job(given: Properties, use_of: Callable[[Properties, st
             options = SparkOptions.parse(given)
             check_job(options)
     except RecordPublisherError as error:
-        return [problem("options", error)]
+        return [failed_finding("options", error)]
     verdict = Verdict.PROBLEM if warnings else Verdict.OK
     of_options = Finding("options", verdict, "; ".join(warnings) or "valid, and each has an effect")
     uses = {stream: use_of(options.properties, stream) for stream in options.streams}

@@ -1,4 +1,7 @@
-"""Checks what the service allows for a stream. Nothing is changed: calls that read are made, others are checked by DryRun."""
+"""Checks what the service allows for a stream, and how the hash keys are distributed over its open shards.
+
+Nothing is changed: calls that read are made, others are checked by DryRun.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ MAX_CONSUMERS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class StreamUse:
     """The calls that a job makes for a stream.
 
     It reads by polling, or by fan-out as `consumer`, which it registers unless it has its ARN. It writes copies of records of at most
@@ -37,7 +40,7 @@ class StreamChecks:
     """Makes the checks of one stream, in order. It owns the results of early checks that later ones need."""
 
     def __init__(
-        self, client: ManagementClient, stream: str, use: Use, clock: Clock, *, knows_dry_run: bool = False
+        self, client: ManagementClient, stream: str, use: StreamUse, clock: Clock, *, knows_dry_run: bool = False
     ) -> None:
         """Prepare the checks. `knows_dry_run`: whether the endpoint is known to honour `DryRun`, and so never puts a test record."""
         self._client = client
@@ -134,7 +137,9 @@ class StreamChecks:
             found = await self._client.describe_settings(self._stream)
         except FatalKinesisError as error:
             if self._use.writes and not self._use.reads:
-                raise NotCheckedError(f"{error.code}; without it records of up to 1 MiB are put, by key") from error
+                raise NotCheckedError(
+                    f"{error.code}; without this permission records of up to 1 MiB are put, distributed by key"
+                ) from error
             if self._use.consumer is None or self._use.consumer_arn is not None or self._arn is not None:
                 raise NotCheckedError(f"{error.code}; the job needs it only for the retention") from error
             raise
@@ -155,7 +160,7 @@ class StreamChecks:
             raise NotCheckedError("the largest record of the stream is not known")
         if copied > largest:
             raise RecordPublisherError(
-                f"records of up to {copied // 1024} KiB are read, and this stream takes {largest // 1024} KiB: "
+                f"the streams that are read may have records of {copied // 1024} KiB, but this stream accepts only {largest // 1024} KiB: "
                 f"aws kinesis update-max-record-size --max-record-size-in-ki-b {copied // 1024} --stream-arn {self._arn}"
             )
         return f"{largest // 1024} KiB, enough for what is read"
@@ -175,7 +180,7 @@ class StreamChecks:
 
     async def _quota(self) -> str:
         if self._consumer_arn is not None or self._arn is None:
-            raise NotCheckedError("only a job that registers its consumer needs one more")
+            raise NotCheckedError("the job does not register a consumer, or the ARN of the stream is not known")
         try:
             count = len(await self._client.list_consumers(self._arn))
         except FatalKinesisError as error:

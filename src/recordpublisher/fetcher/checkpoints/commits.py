@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.clock import Clock, SystemClock, wait_at_most
+from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
 from ..conditional_store import ConditionalStore, ConflictError
@@ -87,11 +86,15 @@ class Commits:
     async def stage(self, records: int = 0) -> None:
         """Let the sink stage the written records, so that the next commit names them. `records`: number of records written so far.
 
-        Raises: the errors of the sink.
+        Raises: StoreUnavailableError if the destination cannot be reached now, in which case the rows stay in the sink; the other errors
+        of the sink.
         """
         self._number += 1
         self._records = records
-        staged = await self._sink.stage(CommitNumber(self._writer, self._number))
+        try:
+            staged = await self._sink.stage(CommitNumber(self._writer, self._number))
+        except RetriesExhaustedError as error:
+            raise StoreUnavailableError(str(error)) from error
         if staged is not None:
             self._staged.append(staged)
 
@@ -216,98 +219,13 @@ class _Write(msgspec.Struct, frozen=True):
     positions: Any
 
 
-async def tell_of_others(sink: CommittingSink, place: str) -> None:
-    """Warn if this job has no positions in `place` yet, but the sink has rows of other writers, whose positions must be elsewhere."""
+async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> None:
+    """Warn if the positions in `place` are new, but the sink has rows that belong to other positions."""
     if writers := await sink.writers():
         log.warning(
-            "no positions are stored in %s yet, but %s has rows of %s, so their positions are in another place. "
-            "This job may write the same records again. To continue at those positions, start with their "
-            "flink.state.uri and flink.job.name",
+            "the positions in %s are new, but %s has rows of %s: other positions belong to them, and this job may read the same records "
+            "again",
             place,
             sink.destination(),
             ", ".join(sorted(writers)),
         )
-
-
-# CheckpointScheduler decides when a checkpoint is taken.
-
-MIN_PAUSE_SECONDS = 0.1
-"""The shortest pause between a checkpoint and one that was requested (seconds).
-
-Without it, a thousand shards that end together would cause a thousand snapshots of a thousand shards each.
-"""
-
-
-class CheckpointScheduler:
-    """Takes a checkpoint after each interval, and on request. With an interval of -1 it takes them on request only.
-
-    Requests made soon after a checkpoint share the next one. To end it, call `stop` and wait for `run`; it is never cancelled, so no flush
-    and no write to the store is interrupted.
-    """
-
-    def __init__(self, interval_ms: int) -> None:
-        self._seconds = None if interval_ms < 0 else interval_ms / 1000
-        self._requested = asyncio.Event()
-        self._stopping = asyncio.Event()
-
-    def start(self) -> None:
-        """Make `run` possible again after `stop`."""
-        self._stopping.clear()
-
-    def request(self) -> None:
-        """Request a checkpoint soon.
-
-        A sink requests one, and so does the end of a shard, because its children in other workers wait until the end is stored (S2).
-        """
-        self._requested.set()
-
-    def stop(self) -> None:
-        """Make `run` return after the current checkpoint."""
-        self._stopping.set()
-        self._requested.set()
-
-    async def run(self, take: Callable[[], Awaitable[object]]) -> None:
-        """Take checkpoints until stopped. Raises: the errors of `take`, such as FencedError, SinkError and StateError."""
-        earliest = 0.0
-        while not self._stopping.is_set():
-            if await wait_at_most(self._requested, self._seconds):
-                await wait_at_most(self._stopping, earliest - asyncio.get_running_loop().time())
-            self._requested.clear()
-            if not self._stopping.is_set():
-                await take()
-                earliest = asyncio.get_running_loop().time() + MIN_PAUSE_SECONDS
-
-
-# CheckpointAge measures how old the last stored checkpoint is, and since when no checkpoint could be stored.
-
-
-class CheckpointAge:
-    """Remembers when a worker's last checkpoint was stored, and since when one is in progress. Only one is taken at a time."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._started: float | None = None
-        self._stored: float | None = None
-
-    @contextmanager
-    def measured(self) -> Iterator[None]:
-        """Measure the `with` block, which takes and stores a checkpoint. If the block raises, the checkpoint does not count as stored."""
-        self._started = self._clock.monotonic() if self._started is None else self._started
-        yield
-        self._stored, self._started = self._clock.monotonic(), None
-
-    @property
-    def age_ms(self) -> int | None:
-        """Time since the last checkpoint was stored (ms); None before the first one."""
-        return self._since(self._stored)
-
-    @property
-    def running_ms(self) -> int:
-        """Time since the checkpoint in progress began (ms); 0 if the last checkpoint is stored.
-
-        If checkpoints before it could not be stored, the time counts from the first of them.
-        """
-        return self._since(self._started) or 0
-
-    def _since(self, moment: float | None) -> int | None:
-        return None if moment is None else round((self._clock.monotonic() - moment) * 1000)

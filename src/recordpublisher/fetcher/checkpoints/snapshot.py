@@ -1,4 +1,7 @@
-"""The format of snapshots (versioned JSON that people can read), and how several snapshots are merged into one (S5)."""
+"""Defines the format of snapshots (versioned, readable JSON), and merges several snapshots into one (S5).
+
+It also names the documents of a job in a conditional store, and refuses the positions of another job (E10).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +13,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, STATE_URI
 
 from ..conditional_store import Count, Millis, ShardKey, check_document
-from ..shards.shard_reading import ShardState, StoredState
+from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
 
 VERSION = 2

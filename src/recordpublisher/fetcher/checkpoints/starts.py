@@ -1,6 +1,7 @@
-"""Decides where each shard starts: at its stored state, or where `flink.stream.initpos` or a position given for the shard says.
+"""Decides in which state each listed shard starts: restored, new, or by a start for each shard.
 
-`publishers/initial_position.py` parses `flink.stream.initpos`; `states_by_shard` parses positions given by shard.
+`initial_states` applies this to a listing. `publishers/start_from_properties.py` parses `flink.stream.initpos`, and
+`states_by_shard` a start for each shard. `AloneJob` is the port to the worker of a job that runs alone.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
-from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
+from recordpublisher.publishers.start_from_properties import time_ms
 
-from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
-from ..shards.shard_reading import ShardState, latest
-from ..shards.shard_table import Children, MissingShards, finished_ancestors, parent_keys, parents_ended, reachable
+from ..shards.discovery import MissingShards
+from ..shards.lineage import Children, finished_ancestors, parent_keys, parents_ended, reachable
+from ..shards.retention_check import RetentionCheck, RetentionGap, may_have_gap
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState
 from ..sink import State
 from ..watermark_rules import inherited_watermark
 from .commits import CommitCounts
@@ -206,10 +209,8 @@ def last_seen_ms(state: ShardState) -> int:
     return latest(state.arrival_ms, state.tip_ms, state.seen_ms) or 0
 
 
-def old_shards(restored: RestoredState, now_ms: int) -> set[str]:
-    """Return restored shards, including ended ones, that were last read almost a day ago. No record of the other shards can be lost
-    (S5).
-    """
+def shards_read_long_ago(restored: RestoredState, now_ms: int) -> set[str]:
+    """Return restored shards, including ended ones, that were last read almost a day ago. The others have lost nothing (S5)."""
     return {key for key, state in restored.shards.items() if may_have_gap(last_seen_ms(state) or None, now_ms)}
 
 
@@ -222,7 +223,7 @@ async def shards_past_retention(
     gaps = await asyncio.gather(
         *(retention.gap_after(shard, state.position, last_seen_ms(state)) for shard, state in unfinished)
     )
-    return [shard.key for (shard, _), gap in zip(unfinished, gaps, strict=True) if gap is Gap.LOST]
+    return [shard.key for (shard, _), gap in zip(unfinished, gaps, strict=True) if gap is RetentionGap.LOST]
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
@@ -283,15 +284,15 @@ def shards_with_unread_children(
     return [key for key, state in restored.shards.items() if state.ended and key not in known and stream_of(key) in old]
 
 
-def by_shard(words: str) -> str:
-    """Return, for a message, what positions given by shard must look like.
+def valid_by_shard(words: str) -> str:
+    """Return the valid values, in words, for positions given by shard.
 
-    `words`: the words that may be given instead of a sequence number, such as `, "TRIM_HORIZON"`.
+    `words`: a text that lists the words which may be given instead of a number.
     """
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 
 
-VALID_BY_SHARD = by_shard(', "TRIM_HORIZON" or, in a query, "LATEST"')
+VALID_BY_SHARD = valid_by_shard(', "TRIM_HORIZON" or, in a query, "LATEST"')
 _SHARD_END = "SHARD_END"
 
 

@@ -1,4 +1,7 @@
-"""A job that runs in one process: its worker owns every shard, and its lease has no deadline."""
+"""A job that runs in one process: its worker owns every shard, and its lease has no deadline.
+
+Starts that replace each other again and again, because two supervisors run the same job alone, are slowed down.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +25,18 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
-from ..checkpoints.commits import CommitCounts, tell_of_others
+from ..checkpoints.commits import CommitCounts, warn_of_rows_of_other_positions
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
-from ..conditional_store import ConflictError, Stored, pause
-from ..leases.group_store import (
-    HOST,
-    MAX_ATTEMPTS,
-    GroupStore,
-    PositionKey,
-    Positions,
-    StoredPosition,
-    WorkerRecord,
-    states_of,
-)
+from ..conditional_store import ConflictError, Stored, pause_after_conflict
+from ..leases.group_store import MAX_ATTEMPTS, GroupStore, read_alone_part, states_of
 from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
-from ..leases.owned_leases import seal_worker, sealed_alone
-from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
-from ..shards.shard_reading import ShardState
+from ..leases.position_documents import PositionKey, Positions, StoredPosition
+from ..leases.position_store import PartPositionStore, PositionStore
+from ..leases.sealing import seal_worker, sealed_alone
+from ..leases.worker_record import HOST, WorkerRecord
+from ..shards.shard_state import ShardState
 from ..sink import CommittingSink, Sink, State, entry_store_of
-from .group_place import ElasticGroup, refuse_entries
+from .group_place import ElasticGroup, refuse_positions_in_sink
 
 if TYPE_CHECKING:
     from .committed_positions import OneSinkLife
@@ -125,7 +121,7 @@ class AloneWorker:
                 await self._sink.end_life(table.alone.worker)
             states = await self._sealed_states(table)
             if states is None:  # the table was replaced in the meantime
-                await pause(attempt)
+                await pause_after_conflict(attempt)
                 continue
             after = table.taken_alone(self.name, self._job)
             assert after.alone is not None
@@ -134,7 +130,7 @@ class AloneWorker:
             try:
                 await self._documents.write_table(after, None if found is None else found.version)
             except ConflictError:
-                await pause(attempt)
+                await pause_after_conflict(attempt)
             else:
                 return await self._opened(after)
         raise StateError(
@@ -218,17 +214,17 @@ class AloneWorker:
         entries = entry_store_of(self._sink)
         if found is None:
             if entries is not None and entries is not self._group.store:
-                await refuse_entries(GroupStore(entries), self.place)
+                await refuse_positions_in_sink(GroupStore(entries), self.place)
             if isinstance(self._sink, CommittingSink):
-                await tell_of_others(self._sink, self.place)
+                await warn_of_rows_of_other_positions(self._sink, self.place)
             return None
         if found.document.job is not None:
             refuse_other_job(self.place, found.document.job.name, self._job.name)
         await self._check_target(found.document)
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
-            # Imported here because few starts find workers of a group.
-            from ..leases.group_observer import LiveWorkerError, seal_all_silent
+            # imported here, because few starts find workers of a group
+            from ..leases.sealing import LiveWorkerError, seal_all_silent
 
             settings = self._group.settings
             try:

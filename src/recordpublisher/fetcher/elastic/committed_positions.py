@@ -10,16 +10,11 @@ from recordpublisher.publishers.errors import FencedError, StateError, StoreUnav
 
 from ..checkpoints.commits import CommitCounts, Commits
 from ..conditional_store import ConditionalStore
-from ..leases.group_store import (
-    GroupStore,
-    PositionPart,
-    Positions,
-    WorkerRecord,
-    is_stored,
-    part_name,
-    positions_to_json,
-)
-from ..leases.position_store import PositionStore, read_positions, seal_part
+from ..leases.group_store import GroupStore, part_name, read_positions
+from ..leases.position_documents import PositionPart, Positions, is_stored, positions_to_json
+from ..leases.position_store import PositionStore
+from ..leases.sealing import seal_part
+from ..leases.worker_record import WorkerRecord
 from ..pipeline.emitter import Emitter
 from ..sink import CommittingSink, Staged
 

@@ -19,7 +19,7 @@ from ..leases.lease_table import GroupJob
 from ..sink import Sink, entry_store_of
 
 if TYPE_CHECKING:
-    from ..shards.shard_table import StreamList
+    from ..shards.discovery import StreamList
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob
     return GroupJob(mask_passwords(sink.destination()), names, entry_store_of(sink) is not None, name)
 
 
-async def refuse_entries(entries: GroupStore, place: str) -> None:
-    """Refuse a start whose sink has stored positions next to its rows, although there is no lease table in `place`.
+async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
+    """Check that there are no positions next to a sink's rows, because their lease table is not in `place`.
 
-    The lease table of those positions must be in another place. A new table here would begin at no position, and write the rows again.
+    Called before the first table is written.
 
-    Raises: StateError, which names the worker that has stored the positions.
+    Raises: StateError, with the worker that has stored the positions.
     """
     for name in await entries.names(PARTS):
         worker = name.removeprefix(PARTS).rpartition("/")[0]
         part = await entries.read_part(worker, 0)
         if part is not None and part.document.positions:
             raise StateError(
-                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: "
-                f"start with the flink.state.uri of that job, or use {ANOTHER_PLACE}"
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
+                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
             )

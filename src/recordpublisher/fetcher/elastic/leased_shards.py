@@ -11,15 +11,18 @@ from recordpublisher.publishers.shards import Shard, stream_of
 from ..checkpointer import Snapshotter
 from ..checkpoints.commits import CommitCounts
 from ..dependencies import FetcherDependencies
-from ..leases.group_store import StoredPosition
-from ..leases.planning import LoadRate, ShardWatermark
+from ..leases.group_watermark import ShardWatermark
+from ..leases.planning import LoadRate
+from ..leases.position_documents import StoredPosition
 from ..leases.position_store import ReadPositions
-from ..pipeline.dead_letters import DeadLetterHandler, naming_sink, states_of_sink
+from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
+from ..pipeline.sink_errors import naming_sink, states_of_sink
 from ..shard_lifecycle import ShardLifecycle
-from ..shards.shard_entry import ShardStage
-from ..shards.shard_reading import ShardState, latest
-from ..shards.shard_table import ShardTable, parent_keys
+from ..shards.lineage import parent_keys
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, CommittingSink
 from .committed_positions import SinkLives
 
@@ -52,7 +55,7 @@ class LeasedShards:
         self._is_aligned = job.settings.alignment.lookahead_ms is not None
         self._deleted = job.discovery.deleted
         self._known: dict[str, Shard] = {}
-        self._begun: dict[str, Begun] = {}
+        self._begun: dict[str, BegunShard] = {}
         self._rates: dict[str, LoadRate] = {}
         self._leases = 0
         self._stopped: set[str] = set()
@@ -100,9 +103,7 @@ class LeasedShards:
 
         A shard that has ended stays until its children have leases.
         """
-        stopped = [
-            entry for entry in self._table if not self._is_read(entry.key) and entry.stage is not ShardStage.ENDED
-        ]
+        stopped = [entry for entry in self._table if not self._is_read(entry.key) and not entry.has_ended]
         if stopped:
             await self._shards.stop_shards(entry.key for entry in stopped)
         for entry in stopped:
@@ -125,7 +126,7 @@ class LeasedShards:
             self._sink.assigned([shard])
         below = self._tracker.current() if is_taken_over else None
         self._leases += 1
-        self._begun[shard] = Begun(state, self._leases, below)
+        self._begun[shard] = BegunShard(state, self._leases, below)
         self._add(shard)
         self._shards.start_readers()
 
@@ -152,8 +153,9 @@ class LeasedShards:
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
-        """Forget every shard."""
+        """Forget every shard. What the sink may have lost of them is read again."""
         self.drop(tuple(self._begun))
+        self._emitter.turn.trust()
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
@@ -211,7 +213,7 @@ class LeasedShards:
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
-        with naming_sink(self._sink, "flush", is_watched=False):
+        with naming_sink(self._sink, "flush"):
             confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return ReadPositions(positions)
@@ -267,16 +269,14 @@ class LeasedShards:
         if key not in self._table:
             return ShardWatermark(self._begun[key].state.watermark, is_idle=not self._is_read(key))
         entry = self._table[key]
-        is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
+        is_idle = not entry.has_ended and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)
 
 
-class Begun(NamedTuple):
-    """How a shard was begun in this process.
+class BegunShard(NamedTuple):
+    """The state with which a shard began in this process, and a lease number that is unique in this process.
 
-    - `state`: the state from which it is read.
-    - `lease`: a number for this lease, unique in this process.
-    - `taken_over_below`: see `ShardEmission`.
+    `taken_over_below` is described in `ShardEntry`.
     """
 
     state: ShardState

@@ -1,20 +1,16 @@
-"""Reads the group's documents, measures for how long each heartbeat has not changed, and seals silent workers (declares them dead, E3)."""
+"""Reads the group, and measures how long each heartbeat has not changed, so that silent workers are found (`sealing.py` seals them, E3)."""
 
-import asyncio
 import logging
-from collections.abc import Iterable, Set
-from dataclasses import replace
+from collections.abc import Set
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.shards import stream_of
 
-from ..conditional_store import ConflictError, Stored
-from .group_store import GroupStore, TableCache, WorkerRecord
+from ..conditional_store import Stored
+from .group_store import GroupStore, TableCache
 from .heartbeat import SilenceObserver
 from .lease_settings import LeaseSettings
 from .planning import GroupView
-from .position_store import PositionStore
-from .shard_listing import ShardListing
+from .worker_record import WorkerRecord
 
 log = logging.getLogger("recordpublisher.group")
 
@@ -107,22 +103,16 @@ class GroupObserver:
             self._members, self._members_since = view.members, now
         return view
 
-    async def seal_silent(self, view: GroupView) -> GroupView:
-        """Seal (declare dead) each worker that has sent no heartbeat for its lease duration. Return the view with the sealed records."""
-        sealed: dict[str, WorkerRecord] = {}
-        for worker in sorted(self._silent(view, 1)):
-            try:
-                sealed[worker] = await self._group.seal_record(self._records[worker])
-            # The worker has sent a heartbeat in the meantime, or another process has sealed it.
-            except ConflictError:
-                continue
-            log.warning(
-                "worker %s sent no heartbeat for %g s: it was sealed (it counts as ended), and other workers "
-                "acquire its shards",
-                worker,
-                self._lease_of(view.records[worker]),
-            )
-        return replace(view, records={**view.records, **sealed}) if sealed else view
+    def silent(self, view: GroupView) -> dict[str, float]:
+        """Return the other workers that have sent no heartbeat for their lease, each with the duration of its lease in seconds."""
+        return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
+
+    async def seal(self, worker: str) -> WorkerRecord:
+        """Declare a worker dead (seal it), as it was at the last read.
+
+        Raises: ConflictError if it has sent a heartbeat since, or another process has declared it dead.
+        """
+        return await self._group.seal_record(self._records[worker])
 
     def _observe_late(self, view: GroupView) -> None:
         late = self._silent(view, 0.5)
@@ -163,41 +153,6 @@ class GroupObserver:
         return sent, records
 
 
-class LiveWorkerError(Exception):
-    """A worker sends heartbeats, so the group is running; `worker` is its name (E10)."""
-
-    def __init__(self, worker: str) -> None:
-        super().__init__(worker)
-        self.worker = worker
-
-
-async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
-    """Wait until no process is in the group: seal each worker (declare it dead) whose heartbeat has not changed for its lease duration.
-
-    Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
-    cannot be read.
-    """
-    observer = GroupObserver(group, TableCache(group, clock), clock, "", settings)
-    beats: dict[str, int] = {}
-    while True:
-        view = await observer.look()
-        if view is not None:
-            now = {name: view.records[name].beat for name in view.unsealed}
-            if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
-                raise LiveWorkerError(moving[0])
-            if new := now.keys() - beats.keys():
-                log.info(
-                    "waiting until the lease of worker %s has expired, because the worker may be running",
-                    ", ".join(sorted(new)),
-                )
-            beats |= now
-            view = await observer.seal_silent(view)
-            owners = {lease.owner for lease in view.table.leases.values()} - {None}
-            if not view.unsealed and owners <= view.records.keys():
-                return view
-        await asyncio.sleep(settings.interval / 2)
-
-
 def _newer(record: Stored[WorkerRecord], known: Stored[WorkerRecord] | None) -> Stored[WorkerRecord]:
     if known is None or _order(record.document) >= _order(known.document):
         return record
@@ -206,97 +161,3 @@ def _newer(record: Stored[WorkerRecord], known: Stored[WorkerRecord] | None) -> 
 
 def _order(record: WorkerRecord) -> tuple[int, bool]:
     return record.beat, record.is_sealed
-
-
-# Work for the group that one of its workers does: add listed shards, and remove documents of deleted streams and sealed workers (E7, E12).
-
-
-class GroupUpkeep:
-    """Keeps the lease table complete, and deletes documents that no process needs. Only the first of the members does this work.
-
-    The documents of a sealed worker are deleted late, because that worker may still be writing the table to acquire shards. Such a write
-    takes effect only on the version of the table that the worker has read. So this class remembers the version of the table at the time of
-    the seal. If a later version does not name the worker, no write of the worker can take effect any longer.
-    """
-
-    def __init__(
-        self, worker: str, group: GroupStore, cache: TableCache, positions: PositionStore, listing: ShardListing
-    ) -> None:
-        self._worker = worker
-        self._listing = listing
-        self._group = group
-        self._cache = cache
-        self._positions = positions
-        self._first_versions: dict[str, int] = {}
-
-    async def create_if_missing(self) -> bool:
-        """Write the first table, if there is none. Return whether a write was tried."""
-        if self._cache.table is not None:
-            return False
-        await self._cache.replace(await self._listing.first_table(self._worker))
-        return True
-
-    async def add_listed_shards(self, view: GroupView) -> bool:
-        """Add leases for shards that a listing has shown. Return whether a write was tried."""
-        if not self._is_first(view):
-            return False
-        changes = await self._listing.changes(view.table)
-        if not changes:
-            return False
-        after = view.table.after(
-            self._worker,
-            found=changes.found,
-            expired=changes.expired,
-            children=changes.children,
-            deleted=changes.deleted,
-        )
-        await self._cache.replace(after)
-        return True
-
-    def keep_deleted(self, kept: Iterable[str]) -> None:
-        """Forget a deleted stream when this worker holds none of its shards, because a stream of that name may have been created again."""
-        self._listing.deleted.intersection_update({stream_of(shard) for shard in kept})
-
-    async def remove_deleted(self) -> bool:
-        """Remove the leases of streams that this worker has found deleted. Return whether a write was tried.
-
-        A later stream of the same name has shards with the same ids. They must not be read from the positions of the deleted stream.
-        """
-        table, deleted = self._cache.table, self._listing.deleted
-        gone = set() if table is None else {shard for shard in table.leases if stream_of(shard) in deleted}
-        if table is None or not gone:
-            return False
-        await self._cache.replace(table.after(self._worker, deleted=gone))
-        self._listing.list_soon()
-        return True
-
-    async def clean(self, view: GroupView) -> None:
-        """Delete the documents of sealed workers that no lease names. For a worker that was sealed just now, remember the table's version
-        first.
-
-        Raises: StateError if the documents cannot be used.
-        """
-        sealed = {worker for worker, record in view.records.items() if record.is_sealed}
-        left = sealed - view.table.owners
-        self._first_versions = {worker: each for worker, each in self._first_versions.items() if worker in left}
-        if not left or not self._is_first(view):
-            return
-        if left - self._first_versions.keys():
-            table = await self._cache.read()
-            if table is not None:
-                self._first_versions |= dict.fromkeys(left - self._first_versions.keys(), table.version)
-            return
-        if (table := self._cache.table) is not None and (
-            left & table.drained or any(table.version == self._first_versions[worker] for worker in left)
-        ):
-            await self._cache.replace(table.after(self._worker, cleaned=left))
-        for worker in sorted(left):
-            table = self._cache.table
-            if table is None or table.version <= self._first_versions[worker] or worker in table.owners:
-                continue
-            if await self._positions.delete(worker):
-                await self._group.delete_worker(worker)
-
-    def _is_first(self, view: GroupView) -> bool:
-        """Return whether this worker does the upkeep: it is the first of the members."""
-        return view.members[:1] == (self._worker,)

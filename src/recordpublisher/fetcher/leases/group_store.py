@@ -1,14 +1,13 @@
-"""Reads and writes the documents of a group in the state store: the lease table, the record of each worker, and the positions."""
+"""Reads and writes the documents of a group in a conditional store, among them the first positions of a job."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import replace
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -20,19 +19,14 @@ from ..checkpoints.snapshot import ANOTHER_PLACE, LEASE_TABLE, PARTS
 from ..conditional_store import (
     ConditionalStore,
     ConflictError,
-    Count,
-    Millis,
     Stored,
     VersionedValue,
-    WorkerName,
-    check_document,
-    read_document,
     write_value,
 )
-from ..shards.shard_reading import ShardState, StoredState
-from ..sink import CommitNumber, Staged
-from . import json_documents
+from ..shards.shard_state import ShardState
 from .lease_table import AloneOwner, GroupJob, LeaseTable, is_begun, lease_of, table_from_bytes, table_to_bytes
+from .position_documents import SHARDS_PER_PART, PositionKey, PositionPart, Positions, StoredPosition
+from .worker_record import WorkerRecord
 
 
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
@@ -360,255 +354,26 @@ def part_name(worker: str, number: int) -> str:
     return f"{PARTS}{worker}/{number}"
 
 
-# The worker record, in which a worker reports about itself with each heartbeat (E2, E3).
+async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
+    """Return the positions in every part that a worker's record names, read consistently."""
+    found: dict[PositionKey, StoredPosition] = {}
+    for number in range(record.parts):
+        part = await group.read_part(record.worker, number)
+        found |= {} if part is None else part.document.positions
+    return found
 
-HOST = socket.gethostname()[:255]
-"""This machine, as the records of its workers name it."""
-MAX_PARTS = 10_000
-"""The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
+
+async def read_positions(group: GroupStore, entries: GroupStore | None, record: WorkerRecord) -> Positions:
+    """Return the positions of a worker from all its parts: in the group's store, and next to the sink's rows if `entries` is given."""
+    own = None if entries is None else await entries.read_part(record.worker, 0)
+    return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
 
 
-class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
-    """The stored document in which a worker reports about itself. Each heartbeat writes it again.
-
-    Another process that seals the record ends the worker: the record is never written again.
-
-    - `beat`: the number of the heartbeat, which makes each stored value unique.
-    - `is_leaving`: the worker releases all shards and acquires none.
-    - `parts`: number of the documents with its positions (`PositionPart`). A part is created before the record names it.
-    - `table_version`: the newest version of the lease table that the worker knows.
-    - `released`: the epoch of each shard that the worker has released, with its last position stored.
-    - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
-    - `is_active`: whether at least one of its shards counts for the watermark.
-    - `max_watermark`: the highest watermark of its shards (W12).
-    - `group_watermark`: the highest watermark of the group that the worker knows (E8).
-    - `loads`: the load level of each shard (`planning.py`); a missing shard has the lowest level.
-    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
-      it.
-    - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
-    - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
-    - `host`, `pid`: where the worker's process runs, for people.
-    - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
-    - `is_held`: whether alignment has lately held back a shard of the worker. Then each other worker whose watermark has changed sends a
-      heartbeat within a second (E8).
-    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
-      not.
+async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
+    """Return the part of a worker that runs alone: next to the sink's rows if it is there, else from the group's store. None if there is
+    none.
     """
-
-    worker: WorkerName
-    beat: Count
-    is_sealed: bool = msgspec.field(name="sealed", default=False)
-    is_leaving: bool = msgspec.field(name="leaving", default=False)
-    parts: Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTS)] = 0
-    table_version: Count = msgspec.field(name="table", default=0)
-    released: json_documents.ByStream = {}
-    watermark: Millis | None = None
-    is_active: bool = msgspec.field(name="active", default=False)
-    max_watermark: Millis | None = msgspec.field(name="maxWatermark", default=None)
-    group_watermark: Millis | None = msgspec.field(name="groupWatermark", default=None)
-    loads: json_documents.ByStream = {}
-    checkpoint_ms: Millis | None = msgspec.field(name="checkpoint", default=None)
-    lease_ms: Millis | None = msgspec.field(name="lease", default=None)
-    is_alone: bool = msgspec.field(name="alone", default=False)
-    host: Annotated[str, msgspec.Meta(max_length=255)] = ""
-    pid: Count = 0
-    sent_ms: Millis | None = msgspec.field(name="sent", default=None)
-    is_held: bool = msgspec.field(name="held", default=False)
-    replaced_ms: Millis | None = msgspec.field(name="replaced", default=None)
-
-    def has_released(self, shard: str, epoch: int) -> bool:
-        """Return whether the worker has released the shard that it held since this epoch."""
-        return json_documents.number_of(shard, self.released) == epoch
-
-    def load_level(self, shard: str) -> int:
-        """Return the load level that the worker states for one of its shards."""
-        return json_documents.number_of(shard, self.loads) or 0
-
-    def to_bytes(self) -> bytes:
-        """Return the record as JSON, without defaults: at most 1 KB for a worker at rest (E2)."""
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
-        """Read a record that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
-        return read_document(value, cls, place, json_documents.FORMAT)
-
-
-# The positions of a few shards of one worker, by shard and epoch (E1, E2).
-
-
-class PositionKey(NamedTuple):
-    """The key of a position: a shard (`Shard.key`), and the epoch of the lease under which it is read.
-
-    A worker may have two positions of the same shard: one under the lease that it has released, and one that it has stored in advance, to
-    acquire the shard again (E5).
-    """
-
-    shard: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPosition:
-    """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children (E7).
-
-    `is_idle` is stored too, because the next reader of the shard needs it (E8).
-    """
-
-    state: ShardState
-    children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    is_idle: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a plain dict, without values that equal their defaults."""
-        children = {"children": self.children} if self.children else {}
-        return {**self.state.to_json(), **children, **({"idle": True} if self.is_idle else {})}
-
-
-Positions = Mapping[PositionKey, StoredPosition]
-SHARDS_PER_PART = 16
-"""Number of shards in a part, for stores such as DynamoDB that bill each write by the size of the whole item.
-
-Positions that did not change should not be in the same item as positions that did. An item of DynamoDB has at most 400 KB, and a position
-less than 1 KB. In other stores one part has all positions of a worker.
-"""
-TIP_MS = 300_000
-"""A position is not written again for a newer time of a read at the tip, unless that time is this much newer (ms).
-
-The time changes with each read of a shard at rest, but it is only compared with retentions of a day and more.
-"""
-
-
-def is_stored(positions: Positions, stored: Positions) -> bool:
-    """Return whether these positions need no write, because the stored ones differ from them only in times of reads at the tip (E2)."""
-    if positions == stored:
-        return True
-    return positions.keys() == stored.keys() and all(
-        _is_same(each.state, stored[key].state)
-        and (each.children, each.is_idle) == (stored[key].children, stored[key].is_idle)
-        for key, each in positions.items()
-    )
-
-
-def _is_same(state: ShardState, stored: ShardState) -> bool:
-    if state.tip_ms is None or stored.tip_ms is None:
-        return state == stored
-    return state.tip_ms - stored.tip_ms < TIP_MS and replace(state, tip_ms=stored.tip_ms) == stored
-
-
-def positions_to_json(positions: Positions) -> list[Any]:
-    """Return the positions as a plain list, sorted by shard and epoch."""
-    return [
-        [shard, epoch, stored.to_json()]
-        for (shard, epoch), stored in sorted(positions.items(), key=lambda each: each[0])
-    ]
-
-
-def positions_from_json(content: Any, place: str) -> Positions:
-    """Read positions that `positions_to_json` wrote. Raises: StateError, with the place, if they cannot be read."""
-    return _by_key(check_document(content, list[_Position], place))
-
-
-class _StoredPosition(StoredState, rename="camel"):
-    children: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    idle: bool = False
-
-
-_Position = tuple[str, Count, _StoredPosition]
-
-
-def _by_key(positions: Sequence[_Position]) -> Positions:
-    return {
-        PositionKey(shard, epoch): StoredPosition(stored.state, stored.children, stored.idle)
-        for shard, epoch, stored in positions
-    }
-
-
-class _StoredStaged(msgspec.Struct):
-    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
-    n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-    content: dict[str, Any]
-    before: Any = None
-
-    @property
-    def staged(self) -> Staged:
-        return Staged(CommitNumber(self.writer, self.n), self.content, before=self.before)
-
-
-class _StoredPart(msgspec.Struct, kw_only=True):
-    worker: WorkerName
-    write: Count
-    sealed: bool = False
-    pinned: Millis | None = None
-    taken: Millis | None = None
-    alone: bool = False
-    staged: list[_StoredStaged] = []
-    target: str = ""
-    positions: list[_Position]
-
-
-@dataclass(frozen=True, slots=True)
-class PositionPart:
-    """A part of a worker's positions: one stored document with the positions of some or all of its shards.
-
-    A sealed part is not written again, except when a commit that cannot be published is undone (`CommittingSink.take_back`).
-
-    - `write`: the number of the write, so that no two stored values are equal.
-    - `staged`: the staged items that the part commits, if the sink is a `CommittingSink`.
-    - `target`: the target of such a sink, where the rows are.
-    - `is_alone`: whether the part belongs to a worker that runs alone and has a `CommittingSink`.
-    - `pinned_ms`: the time that replaced LATEST for such a worker.
-    - `taken_ms`: the time of the last checkpoint of such a worker, for people (epoch ms).
-    """
-
-    worker: str
-    write: int = 1
-    is_sealed: bool = False
-    positions: Positions = field(default_factory=dict)
-    staged: Sequence[Staged] = ()
-    target: str = ""
-    pinned_ms: int | None = None
-    taken_ms: int | None = None
-    is_alone: bool = False
-
-    def before(self, first: CommitNumber, place: str) -> Positions:
-        """Return the positions that were stored before the commit `first`, which the part names.
-
-        In a group, a shard that the worker acquired after that commit has no position before it. Its position is in a later commit, and is
-        taken from there. A worker that runs alone acquires no shards later: there, a shard without a position begins at its start again.
-
-        Raises: StateError if the positions cannot be read.
-        """
-        since = [each for each in self.staged if each.number >= first]
-        if self.is_alone:
-            return positions_from_json(since[0].before, place)
-        known = [*(positions_from_json(each.before, place) for each in since), self.positions]
-        return {key: next(each[key] for each in known if key in each) for key in self.positions}
-
-    def to_bytes(self) -> bytes:
-        """Return the part as JSON."""
-        positions = positions_to_json(self.positions)
-        sealed = {"sealed": True} if self.is_sealed else {}
-        named = _staged_to_json(self.staged, self.target)
-        times = {"pinned": self.pinned_ms, "taken": self.taken_ms, "alone": self.is_alone or None}
-        known = {name: value for name, value in times.items() if value is not None}
-        content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
-        return json_documents.to_bytes(content)
-
-    @classmethod
-    def from_bytes(cls, value: bytes, place: str) -> PositionPart:
-        """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
-        stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
-        staged = tuple(each.staged for each in stored.staged)
-        positions, times = _by_key(stored.positions), (stored.pinned, stored.taken, stored.alone)
-        return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)
-
-
-def _staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
-    """Return the staged items and the target as a plain dict, without empty values."""
-    names = [
-        {"writer": each.number.writer, "n": each.number.n, "content": each.content}
-        | ({} if each.before is None else {"before": each.before})
-        for each in staged
-    ]
-    return {**({"staged": names} if names else {}), **({"target": target} if target else {})}
+    for place in (entries, group):
+        if place is not None and (part := await place.read_part(worker, 0)) is not None:
+            return part.document
+    return None

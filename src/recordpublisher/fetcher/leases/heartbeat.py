@@ -1,4 +1,7 @@
-"""Writes the heartbeats of this worker, one at a time. The first one joins the group, and must not come too late (E12)."""
+"""Writes this worker's record, one write at a time. The first heartbeat joins the group, and must not come too late (E12).
+
+`WritePermission` decides whether this worker may write to the sink now (E4), and `SilenceObserver` measures the heartbeats of others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
-from .group_store import GroupStore, WorkerRecord
+from .group_store import GroupStore
+from .worker_record import WorkerRecord
 
 
 class Heartbeat:

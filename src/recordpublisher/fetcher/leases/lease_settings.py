@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.config_fields import of_property, val
 from recordpublisher.publishers.properties.job_properties import LEASE_DURATION, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .group_store import SHARDS_PER_PART
+from .position_documents import SHARDS_PER_PART
 
 HANDOVER_SECONDS = 0.2
 """Seconds between two reads of the group's documents while shards are transferred between workers (E5)."""

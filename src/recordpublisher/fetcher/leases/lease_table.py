@@ -1,4 +1,7 @@
-"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7)."""
+"""Keeps which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7).
+
+`GroupJob` is the job that all processes of the group have in common (E10).
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import stream_of
 
-from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable
-from ..shards.shard_reading import ShardState, StoredStarts, latest, start_of, stored_start
-from ..shards.shard_table import parents_ended
+from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable_error
+from ..shards.lineage import parents_ended
+from ..shards.shard_reading import latest
+from ..shards.shard_state import ShardState, StoredStarts, start_of, stored_start
 from ..watermark_rules import inherited_watermark
 from . import json_documents
 
@@ -185,13 +189,13 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     """Read a table that `table_to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
     stored = read_document(value, _StoredTable, place, json_documents.FORMAT)
     if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
-        raise unreadable(place, "a lease names an owner that is not among the workers of the table")
+        raise unreadable_error(place, "a lease names an owner that is not among the workers of the table")
     leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
     for shard, lease in leases.items():
         if len(shard_id := shard.rpartition("/")[2]) > _LONGEST_SHARD_ID:
-            raise unreadable(place, f"{shard_id[:80]!r}... is not a shard id: it has {len(shard_id)} characters")
+            raise unreadable_error(place, f"{shard_id[:80]!r}... is not a shard id: it has {len(shard_id)} characters")
         if shard in lease.children or shard in lease.parents:
-            raise unreadable(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
+            raise unreadable_error(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
     drained, alone = frozenset(stored.drained), None if stored.alone is None else AloneOwner(*stored.alone)
     start = start_of(stored.start)
     return LeaseTable(stored.version, stored.writer, start, leases, drained, stored.job, stored.latest, alone)
@@ -384,3 +388,14 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         streams = "a list of streams that may change" if self.streams is None else ", ".join(self.streams)
         place = "in the sink" if self.keeps_positions else "in the store"
         return f"reads {streams}", f"writes to {self.sink}", f"keeps its positions {place}"
+
+
+def table_of_new_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
+    """Return the next version of the table, in which the workers of a group share the shards.
+
+    - `first`: the first table of a new group, which has the shards if the job that ran alone had not begun any.
+    """
+    table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
+    if first is None or folded.leases:
+        return table
+    return replace(table, leases=first.leases, start=first.start, is_latest=first.is_latest)

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StoreUnavailableError
+from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
 
-from ..checkpoints.commits import CheckpointAge
-from ..conditional_store import ConflictError
-from ..shards.shard_reading import ShardState
-from .group_store import (
-    MAX_ATTEMPTS,
-    GroupStore,
-    PositionKey,
-    PositionPart,
-    Positions,
-    StoredPosition,
-    WorkerRecord,
-    alone_states,
-)
-from .lease_table import AloneOwner, LeaseTable, ShardEnd
-from .position_store import PositionStore, ReadPositions, ShardReaders, read_alone_part
+from .lease_table import LeaseTable, ShardEnd
+from .position_documents import PositionKey, Positions, StoredPosition
+from .position_store import ReadPositions
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
@@ -240,112 +226,3 @@ def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
         named = ", ".join(sorted(shards)[:MAX_NAMED])
         more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
         log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
-
-
-# PositionCommits stores the positions of a worker's shards: one checkpoint at a time, and in between the positions of prepared shards.
-
-
-class PositionCommits:
-    """Stores positions in the right order. Those of prepared shards are stored at once, even while a checkpoint waits for the sink."""
-
-    def __init__(
-        self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
-    ) -> None:
-        self._owned = owned
-        self._readers = readers
-        self._positions = positions
-        self._times = times
-        self._checkpoint = asyncio.Lock()
-        self._commit = asyncio.Lock()
-        self._has_ended = False
-
-    def end(self) -> None:
-        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it also contains the rows."""
-        self._has_ended = True
-
-    async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6) or, if `may_be_partial`, how far the sink has finished it.
-
-        Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
-        stored.
-        """
-        async with self._checkpoint:
-            with self._times.measured():
-                scope = self._owned.checkpoint_scope()
-                async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
-                    if current.is_before_commit:
-                        # No write runs here, so these are exactly the leases whose records will be staged.
-                        scope = self._owned.checkpoint_scope()
-                    async with self._commit:
-                        await self._positions.settle()
-                    await self._positions.stage()
-                    async with self._commit:
-                        await self._positions.settle()
-                        positions = self._owned.positions(scope, current)
-                        await self._store(positions, is_checkpoint=True)
-                await self._positions.publish()
-                self._owned.on_published(positions)
-
-    async def store_prepared(self) -> None:
-        """Store the positions of prepared shards in addition to the positions that are already stored (E5).
-
-        Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
-        """
-        async with self._commit:
-            await self._positions.settle()
-            await self._store(self._owned.positions_with_prepared())
-
-    async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
-        if self._has_ended:
-            raise FencedError("this worker has ended; records that it had not stored are read again by the next one")
-        self._owned.on_commit(positions)
-        await self._positions.commit(positions, is_checkpoint=is_checkpoint)
-
-
-# What a group does to take over a job that runs alone: it seals the worker, and adds its positions to the lease table.
-
-
-async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker (declare it dead), and return the record. A record that does not exist counts as sealed.
-
-    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
-    """
-    for _ in range(MAX_ATTEMPTS):
-        found = await group.read_record(worker)
-        if found is None:
-            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
-        if found.document.is_sealed:
-            return found.document
-        with contextlib.suppress(ConflictError):
-            return await group.seal_record(found)
-    raise StoreUnavailableError(
-        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
-    )
-
-
-async def sealed_alone(
-    group: GroupStore, alone: AloneOwner, positions: PositionStore
-) -> tuple[Mapping[str, ShardState], PositionPart | None]:
-    """Seal the worker that runs alone, so that it can store nothing more. Return the states of all shards, and the sealed part.
-
-    The worker's record is sealed first, then its part, which has the positions. Rows that a `CommittingSink` has committed with these
-    positions become visible. Raises: StoreUnavailableError if the store does not answer; StateError if the positions belong to rows in
-    another target.
-    """
-    record = await seal_worker(group, alone.worker)
-    found = await positions.seal(
-        record
-    )  # Positions are final from here on, because a sealed worker can store nothing more.
-    return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
-
-
-def as_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
-    """Return the next version of the table, with leases that the workers of a group share.
-
-    - `folded`: the table of a job that ran alone, completed with its leases (`LeaseTable.folded`).
-    - `first`: the first table of a new group. Its leases are used if the job that ran alone had none.
-    """
-    table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
-    if first is None or folded.leases:
-        return table
-    return replace(table, leases=first.leases, start=first.start, is_latest=first.is_latest)

@@ -1,20 +1,18 @@
-"""Decides what follows from a group's documents: which worker should have each shard (the plan), and the watermark of the group.
+"""Decides what follows from a group's documents: which worker should have each shard, and what a shard weighs by its load.
 
-All code here is pure: it depends only on the documents, so all workers come to the same plan.
+All code here is pure. `GroupView` is one read of the documents, `balanced_owners` the plan (E6), and `LoadLevels` rounds loads to
+coarse levels. The watermark of the group is in `group_watermark.py`.
 """
 
 import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..shards.shard_reading import latest
-from ..watermark_rules import raised
-from ..watermarks import ShardsStatus, lowest_active
-from .group_store import StoredPosition, WorkerRecord
 from .lease_settings import LeaseSettings
 from .lease_table import LeaseTable
+from .worker_record import WorkerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,80 +124,6 @@ def _first_besides(worker: str, members: Iterable[str]) -> str | None:
     return next((member for member in members if member != worker), None)
 
 
-# Computes the watermark that one worker states for its shards, and the lowest of all workers (E8).
-
-
-class ShardWatermark(NamedTuple):
-    """The watermark with which a shard counts for the watermark of the group.
-
-    - `value`: None before the shard's first record; the shard then holds back the others.
-    - `is_idle`: an idle shard does not count.
-    """
-
-    value: int | None
-    is_idle: bool = False
-
-
-def lowest_watermark(shards: Iterable[ShardWatermark]) -> ShardWatermark:
-    """Return the lowest watermark of the shards that are not idle. The result is idle if no shard counts."""
-    status, value = lowest_active(shard.value for shard in shards if not shard.is_idle)
-    return ShardWatermark(value, status is ShardsStatus.IDLE)
-
-
-def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
-    """Return the highest watermark of the shards that are not idle, or None if none has a value."""
-    return max((shard.value for shard in shards if not shard.is_idle and shard.value is not None), default=None)
-
-
-class WorkerWatermark:
-    """Computes the watermark that this worker states for its shards. Keeps the shards that it has recently released.
-
-    A worker counts a shard from the time when it stores the position to acquire the shard, until some time after the lease table names
-    another worker, because other workers may still use an older version of the table. So at any time at least one worker counts each shard.
-    """
-
-    def __init__(self, linger_seconds: float) -> None:
-        self._linger_seconds = linger_seconds
-        self._lingering: dict[str, tuple[ShardWatermark, float]] = {}
-
-    def keep(self, shard: str, watermark: ShardWatermark, now: float) -> None:
-        """Continue to count a shard for a while after this worker has lost it: another worker holds it, or its children follow."""
-        self._lingering[shard] = watermark, now + self._linger_seconds
-
-    def lowest(
-        self, read: Mapping[str, ShardWatermark], stored: Iterable[StoredPosition], now: float
-    ) -> ShardWatermark:
-        """Return the lowest watermark of this worker's shards.
-
-        - `read`: the watermarks of shards that are read.
-        - `stored`: the positions of its other shards.
-        - `now`: monotonic time in seconds. It decides which recently lost shards still count.
-        """
-        self._lingering = {shard: entry for shard, entry in self._lingering.items() if entry[1] > now}
-        lingering = (watermark for watermark, _ in self._lingering.values())
-        others = (ShardWatermark(each.state.watermark, each.is_idle) for each in stored)
-        return lowest_watermark([*read.values(), *others, *lingering])
-
-
-def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-    """Return the watermark of the group. It is never lower than `known`, or than a value that any worker has stated.
-
-    A sealed worker counts while the lease table names it, except if it is in `excluded` (sealed for longer than the tracker timeout). A
-    shard without an owner counts with the lowest watermark of its parents.
-    """
-    counted: list[ShardWatermark] = []
-    for worker, record in view.records.items():
-        known = raised(known, record.group_watermark)
-        if not record.is_sealed or (worker in view.table.owners and worker not in excluded):
-            counted.append(ShardWatermark(record.watermark, is_idle=not record.is_active))
-    counted += [
-        ShardWatermark(view.table.inherited_watermark(shard))
-        for shard, lease in view.table.leases.items()
-        if lease.owner is None and view.table.can_be_read(shard)
-    ]
-    return raised(known, lowest_watermark(counted).value)
-
-
 # balanced_owners decides which worker should have each shard (E6). It is pure: the same documents give all workers the same plan.
 
 MIN_DIFFERENCE = 0.1
@@ -299,7 +223,7 @@ RATE_SECONDS = 60.0
 """Approximate time over which a load is averaged. A shard's load is known when it was read for this time (seconds)."""
 
 
-def next_level(stated: int, bytes_per_second: float) -> int:
+def next_load_level(stated: int, bytes_per_second: float) -> int:
     """Return the load level that the worker should state next.
 
     The result is `stated`, unless the load is more than a quarter away from that level, or has fallen to the floor.
@@ -362,5 +286,5 @@ class LoadLevels:
         `loads`: measured loads in bytes per second.
         """
         for shard, load in loads.items():
-            self._levels[shard] = next_level(self._levels.get(shard, 0), load)
+            self._levels[shard] = next_load_level(self._levels.get(shard, 0), load)
         return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

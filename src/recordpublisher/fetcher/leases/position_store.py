@@ -1,31 +1,25 @@
-"""Stores the positions of a group's workers: in documents of the group's store (parts), or in a sink together with its rows."""
+"""Stores the positions of a group's workers: in documents of the group's store (parts), or in a sink together with its rows.
+
+`ShardReaders` is the port through which a worker's leases use the fetcher: begin, stop and drop shards, and ask how far each was read.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from recordpublisher.publishers.errors import StoreUnavailableError
-
-from ..conditional_store import ConflictError
-from ..shards.shard_reading import ShardState
-from .group_store import (
-    MAX_ATTEMPTS,
-    GroupStore,
-    PositionKey,
-    PositionPart,
-    Positions,
-    StoredPosition,
-    WorkerRecord,
-    is_stored,
-)
+from ..shards.shard_state import ShardState
+from .group_store import GroupStore
+from .position_documents import PositionKey, PositionPart, Positions, StoredPosition, is_stored
+from .worker_record import WorkerRecord
 
 if TYPE_CHECKING:
-    from .planning import ShardWatermark  # Imported only for its type, because a job that runs alone makes no plans.
+    from .group_watermark import ShardWatermark
+from .group_store import read_parts
+from .sealing import seal_parts
 
 
 class PositionStore(ABC):
@@ -163,58 +157,6 @@ class PartPositionStore(PositionStore):
                 return part
         self._parts.append(_OwnPart(self._group, self._worker, len(self._parts)))
         return self._parts[-1]
-
-
-async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Return the positions in every part that a worker's record names, read consistently."""
-    found: dict[PositionKey, StoredPosition] = {}
-    for number in range(record.parts):
-        part = await group.read_part(record.worker, number)
-        found |= {} if part is None else part.document.positions
-    return found
-
-
-async def read_positions(group: GroupStore, entries: GroupStore | None, record: WorkerRecord) -> Positions:
-    """Return the positions of a worker from all its parts: in the group's store, and next to the sink's rows if `entries` is given."""
-    own = None if entries is None else await entries.read_part(record.worker, 0)
-    return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
-
-
-async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone: next to the sink's rows if it is there, else from the group's store. None if there is
-    none.
-    """
-    for place in (entries, group):
-        if place is not None and (part := await place.read_part(worker, 0)) is not None:
-            return part.document
-    return None
-
-
-async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Seal every part that a worker's record names, and return the positions."""
-    found: dict[PositionKey, StoredPosition] = {}
-    for number in range(record.parts):
-        part = await seal_part(group, record.worker, number)
-        found |= {} if part is None else part.positions
-    return found
-
-
-async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart | None:
-    """Seal one part and return it, or return None if there is no such part.
-
-    Raises: StoreUnavailableError if the part changes again and again.
-    """
-    for _ in range(MAX_ATTEMPTS):
-        part = await group.read_part(worker, number)
-        if part is None or part.document.is_sealed:
-            return None if part is None else part.document
-        sealed = replace(part.document, write=part.document.write + 1, is_sealed=True)
-        with contextlib.suppress(ConflictError):
-            await group.seal_part(sealed, number, part.version)
-            return sealed
-    raise StoreUnavailableError(
-        f"part {number} of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
-    )
 
 
 class _OwnPart:

@@ -6,33 +6,30 @@ import functools
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.commits import CheckpointAge
-from .group_observer import GroupObserver, GroupUpkeep
-from .group_store import (
-    HOST,
-    MAX_ATTEMPTS,
-    GroupStore,
-    PositionKey,
-    Positions,
-    StoredPosition,
-    TableCache,
-    WorkerRecord,
-)
+from ..checkpoints.checkpoint_schedule import CheckpointAge
+from .group_observer import GroupObserver
+from .group_store import GroupStore, TableCache
+from .group_upkeep import GroupUpkeep
+from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .heartbeat import Heartbeat, WritePermission, join_group
 from .json_documents import by_stream
 from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
-from .lease_table import AloneOwner, GroupJob, LeaseTable, ShardEnd
-from .owned_leases import OwnedLeases, PositionCommits, as_group, log_moved, sealed_alone
-from .planning import GroupView, LoadLevels, ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
+from .lease_table import AloneOwner, GroupJob, LeaseTable, table_of_new_group
+from .lease_transfers import LeaseGiver, LeaseTaker
+from .owned_leases import OwnedLeases, log_moved
+from .planning import GroupView, LoadLevels
+from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore, ShardReaders
+from .sealing import seal_silent, sealed_alone
 from .shard_listing import ShardListing
+from .worker_record import HOST, WorkerRecord
 
 log = logging.getLogger("recordpublisher.group")
 SHORTEST_SECONDS = 0.001
@@ -45,6 +42,8 @@ class Worker:
 
     - `name`: random, and never used again.
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
+    - `on_sink_error`: called with an error of the sink while shards are released. The worker stays in the group until `leave`, which
+      may then store what the sink has finished. Without it `run` raises the error.
     - `job`: the job of this process. None is compatible with every job (E10).
     - `is_first`: whether its process was not in the group before. Only then may it replace a worker that runs alone.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
@@ -63,6 +62,7 @@ class Worker:
         jitter: random.Random | None = None,
         counts: LeaseCounts | None = None,
         on_drain: Callable[[], None] | None = None,
+        on_sink_error: Callable[[Exception], None] | None = None,
         job: GroupJob | None = None,
         times: CheckpointAge | None = None,
         is_first: bool = True,
@@ -106,7 +106,11 @@ class Worker:
         self.group_maximum: int | None = None
         """The highest watermark of any shard of the group, at the last read of its documents (W12)."""
         self._giver = LeaseGiver(
-            self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
+            self._owned,
+            readers,
+            self._heartbeat,
+            functools.partial(self.checkpoint, may_be_partial=True),
+            on_sink_error,
         )
         self._stated = ShardWatermark(None)
         self._held_until = 0.0
@@ -299,7 +303,7 @@ class Worker:
         if self.group_watermark != known:
             self._on_advance()
         self._others_are_held = view.has_held_besides(self.name)
-        sealed = await self._observer.seal_silent(view)
+        sealed = await seal_silent(self._observer, view)
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
         if self._giver.is_leaving or self.name not in view.members:
@@ -345,7 +349,7 @@ class Worker:
         states, part = await sealed_alone(self._group, alone, self._positions)
         folded = table.folded(states, None if part is None else part.pinned_ms)
         first = None if folded.leases else await self._listing.first_table(self.name)
-        if await self._cache.replace(as_group(folded, self.name, first)):
+        if await self._cache.replace(table_of_new_group(folded, self.name, first)):
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     def _apply_table(self) -> None:
@@ -418,238 +422,3 @@ class Worker:
             sent_ms=self._clock.now_ms(),
             is_held=self._clock.monotonic() < self._held_until,
         )
-
-
-# LeaseGiver releases shards: it stops reading them, takes one checkpoint for all of them, and marks them as released (E5).
-
-MAX_PAUSE_SECONDS = 5.0
-"""The longest pause between two checkpoints while the sink has records of a released shard to finish (seconds).
-
-The pause doubles up to this value. So a transfer takes at most twice as long as the sink needs, and a slow transfer costs few writes.
-"""
-WARN_SECONDS = 60.0
-
-
-class LeaseGiver:
-    """Releases shards that other workers should have, or all shards if the worker is leaving.
-
-    A shard is released when the sink has finished all of its records that were emitted, and the position is stored (`take_checkpoint`). A
-    stopped shard is not read again under the same lease.
-    """
-
-    def __init__(
-        self,
-        owned: OwnedLeases,
-        readers: ShardReaders,
-        heartbeat: Heartbeat,
-        take_checkpoint: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._owned = owned
-        self._readers = readers
-        self._heartbeat = heartbeat
-        self._take_checkpoint = take_checkpoint
-        self._requested: set[str] = set()
-        self._has_work = asyncio.Event()
-        self.is_leaving = False
-        """Whether the worker releases all shards and acquires none."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether shards still wait to be released."""
-        return bool(self._requested)
-
-    def request(self, shards: Collection[str]) -> None:
-        """Release these shards soon."""
-        if shards:
-            self._requested |= set(shards)
-            self._has_work.set()
-
-    def announce(self) -> None:
-        """Acquire no more shards, because all shards will be released soon."""
-        self.is_leaving = True
-
-    def leave(self) -> None:
-        """Release all shards, and then let `run` return."""
-        self.is_leaving = True
-        self._has_work.set()
-
-    async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
-        """Release requested shards until the worker has left.
-
-        `retry` calls a function again until the store answers.
-        """
-        pause, waited = HANDOVER_SECONDS, 0.0
-        while True:
-            await self._wait_for_work(pause if self._requested else None)
-            # Read before the round, because a round that began before the worker was leaving does not cover all shards.
-            is_last = self.is_leaving
-            await retry(self.give_once)
-            if not self._requested:
-                pause, waited = HANDOVER_SECONDS, 0.0
-                if is_last:
-                    return
-                continue
-            waited += pause
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
-            if waited >= WARN_SECONDS:
-                waited = 0.0
-                log.warning(
-                    "shards %s wait to be transferred to other workers, because the sink has not finished their "
-                    "records",
-                    sorted(self._requested),
-                )
-
-    async def give_once(self) -> None:
-        """Release the requested shards, or all shards if the worker is leaving.
-
-        Raises: FencedError if the worker was sealed; StateError if the positions cannot be stored.
-        """
-        if self.is_leaving:
-            await self._heartbeat.write()  # After this heartbeat no plan gives this worker a shard.
-            self._requested |= set(self._owned.shards)
-        requested = set(self._requested)
-        leases = self._owned.leases_of(requested)
-        await self._readers.stop(leases.keys())
-        self._owned.stop(leases)
-        await self._take_checkpoint()
-        await self._heartbeat.write()
-        self._requested -= requested - self._owned.unfinished
-
-    async def _wait_for_work(self, seconds: float | None) -> None:
-        await wait_at_most(self._has_work, seconds)
-        self._has_work.clear()
-
-
-# LeaseTaker acquires free shards: it stores their positions, then writes the lease table (E3, E5). `GroupView` decides which shards.
-
-
-class LeaseTaker:
-    """Acquires free shards for this worker. Remembers since when each of them was seen free."""
-
-    def __init__(
-        self,
-        worker: str,
-        cache: TableCache,
-        owned: OwnedLeases,
-        positions: PositionStore,
-        commits: PositionCommits,
-        heartbeat: Heartbeat,
-        loads: LoadLevels,
-        clock: Clock,
-        settings: LeaseSettings,
-    ) -> None:
-        self._worker = worker
-        self._cache = cache
-        self._owned = owned
-        self._positions = positions
-        self._commits = commits
-        self._heartbeat = heartbeat
-        self._loads = loads
-        self._clock = clock
-        self._settings = settings
-        self._free_since: dict[PositionKey, float] = {}
-
-    @property
-    def free_seconds(self) -> dict[str, float]:
-        """How long each free shard has been seen free (seconds)."""
-        now = self._clock.monotonic()
-        return {key.shard: now - since for key, since in self._free_since.items()}
-
-    async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
-        """Acquire the free shards that this worker should have. Return whether the lease table may have changed.
-
-        If the outcome of the write is unknown, the same write is repeated on the same version of the table. A position that was stored in
-        advance is dropped only when a later version of the table shows that the write did not take effect.
-
-        Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
-        """
-        again = self._owned.prepared_at(view.table.version)
-        self._observe_free(view)
-        wanted = view.shards_to_take(self._worker, plan, self.free_seconds, self._settings) - again.keys()
-        if not wanted and not again:
-            return False
-        table = await self._cache.read()
-        if table is None or table.version != view.table.version:
-            return True
-        ended = await self._prepare(view, wanted)
-        if ended is None:
-            return True
-        if self._owned.prepared_at(table.version):
-            await self._commits.store_prepared()
-            # This record counts the shards for the watermark. It must be stored before the former owners may stop counting
-            # them (E8).
-            await self._heartbeat.write()
-        await self._write(table, ended)
-        return True
-
-    async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the lease table. If another worker was faster, write again on its version, but only the leases that it has not changed.
-
-        Before each further attempt a heartbeat proves that this worker is not sealed. The documents of a sealed worker are deleted once the
-        table has a later version, so a later write must not name it (E12).
-        """
-        taken: Mapping[str, int] = self._owned.prepared_at(before.version)
-        for _ in range(MAX_ATTEMPTS):
-            table = self._cache.table or before
-            taken = {shard: each for shard, each in taken.items() if table.leases.get(shard) == before.leases[shard]}
-            ended = {shard: each for shard, each in ended.items() if table.leases.get(shard) == before.leases[shard]}
-            if not taken and not ended:
-                return
-            self._owned.on_take(taken, table.version)
-            if await self._cache.replace(table.after(self._worker, taken=taken, ended=ended)):
-                return
-            await self._heartbeat.write()
-
-    def _observe_free(self, view: GroupView) -> None:
-        now = self._clock.monotonic()
-        free = {PositionKey(shard, view.table.leases[shard].epoch) for shard in view.free_shards()}
-        self._free_since = {key: self._free_since.get(key, now) for key in free}
-
-    async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Keep the positions of the shards that can still be read, to be stored in advance. Return the shards that were read to their
-        end (E7).
-
-        Return None if the table has changed during the call.
-        """
-        ended: dict[str, ShardEnd] = {}
-        by_owner: dict[str | None, list[str]] = {}
-        for shard in sorted(shards):
-            by_owner.setdefault(view.table.leases[shard].owner, []).append(shard)
-        for owner, theirs in by_owner.items():
-            positions = {} if owner is None else await self._positions_of(view, owner)
-            for shard in theirs:
-                stored = _stored_position(view.table, shard, positions)
-                if stored is None:
-                    await self._fail_unless_changed(view.table, shard)
-                    return None
-                if stored.state.ended:
-                    ended[shard] = ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
-                else:
-                    self._loads.inherit(shard, view.load_level(shard))
-                    self._owned.prepare(shard, view.table.version, stored, had_owner=owner is not None)
-        return ended
-
-    async def _positions_of(self, view: GroupView, owner: str) -> Positions:
-        record = view.records[owner]
-        return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
-
-    async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """Raise StateError, because a position is missing, unless the lease table has changed.
-
-        If it has changed, the owner may have seen a later table in which it does not own the shard, and dropped the position rightly.
-        """
-        table = await self._cache.read()
-        if table is None or table.version == before.version:
-            lease = before.leases[shard]
-            raise StateError(
-                f"the position of {shard} is missing: worker {lease.owner} must have stored it. If it was written by a sink that keeps "
-                "positions, the position is with the rows of that sink: start with that sink again, or take the positions along with "
-                "`recordpublisher positions`"
-            )
-
-
-def _stored_position(table: LeaseTable, shard: str, positions: Positions) -> StoredPosition | None:
-    lease = table.leases[shard]
-    if lease.owner is None:
-        return StoredPosition(table.initial_state(shard))
-    return positions.get(PositionKey(shard, lease.epoch))

@@ -1,4 +1,7 @@
-"""Raises alarms: for shards that are not read or not released, a watermark that does not rise, and a sink that hangs (A2)."""
+"""Looks for unread and withheld shards, a stalled watermark and a hanging sink (A2).
+
+It also keeps how long each stream retains its records.
+"""
 
 from __future__ import annotations
 

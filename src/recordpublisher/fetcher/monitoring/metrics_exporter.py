@@ -1,4 +1,4 @@
-"""The port through which metrics leave the process; a plugin implements it."""
+"""The port through which metrics leave the process, which a plugin implements; and the metrics that a sink exports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
 
-from ..metric_types import SinkMetric
+from ..metric_types import MetricType, SinkMetric, is_histogram, is_number
 from ..sink import Sink
 
 
@@ -97,10 +97,23 @@ class SinkMetrics:
     def read(self) -> list[SinkMetric]:
         """Return the metrics of the sink, or an empty list if the sink raises. The first such error is logged as a warning."""
         try:
-            return list(self._sink.exported_metrics())
+            return [_checked(each) for each in self._sink.exported_metrics()]
         except Exception as error:
             if not self._has_warned:
                 self._has_warned = True
                 line = "the sink %s exports no metrics, because its exported_metrics failed: %s"
                 log.warning(line, type(self._sink).__name__, describe_error(error), exc_info=for_log(error))
             return []
+
+
+def _checked(given: object) -> SinkMetric:
+    """Return a metric of a sink.
+
+    Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: such a value would break the page of all metrics.
+    """
+    if not isinstance(given, SinkMetric):
+        raise TypeError(f"it gave {given!r:.80}, not a rp.SinkMetric")
+    is_valid = is_histogram if given.type is MetricType.HISTOGRAM else is_number
+    if given.value is not None and not is_valid(given.value):
+        raise TypeError(f"the value of {given.name} is {given.value!r:.80}, not a {given.type}")
+    return given

@@ -7,9 +7,9 @@ import msgspec
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..metric_types import COUNTER, FLAG, GAUGE, TEXT, Metric, MetricType, metric, metrics_of
-from ..pipeline.reading import ReadBlock
+from ..pipeline.memory_budget import ReadBlock
 from ..shards.retention_check import time_to_loss_ms
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
 from ..sink import UnfinishedShard
 
 STALE_READ_MS = 15_000
@@ -97,7 +97,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(FLAG)
     def idle(self) -> bool:
-        """Whether the shard is open, and had no records for the idle interval."""
+        """Whether the shard is open, and was observed silent for `flink.shard.idle.interval`."""
         return self.entry.reading.is_idle and self.entry.is_open
 
     @metric(GAUGE, "ms")
@@ -112,7 +112,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although not late in their shard."""
+        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
         return self.entry.emission.late_after_idle
 
     @metric(COUNTER, "records")
@@ -148,9 +148,9 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def time_to_retention_loss_ms(self) -> int | None:
-        """Time until an unfinished record may be past retention.
+        """Time until the oldest unfinished record may be past retention.
 
-        At the tip it is the whole retention. If it is negative, the record may be lost.
+        At the tip it is the whole retention. If it is negative, that record may be lost.
         """
         left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
         if left_ms is None or self.retention_ms is None or self.unfinished is None:
@@ -159,7 +159,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(FLAG)
     def alarm(self) -> bool:
-        """Whether the shard has unread records and wrote none for the alarm interval."""
+        """Whether the shard has unread records and wrote none for `flink.alarm.interval`."""
         return self.has_alarm
 
 
@@ -198,7 +198,7 @@ def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
 
     Return None if it is read, or if its next read waits for something in this job, such as memory or alignment.
     """
-    if entry.stage is not ShardStage.READING or entry.reading.queue or entry.reading.needs_no_more:
+    if not entry.is_reading or entry.reading.queue or entry.reading.needs_no_more:
         return None
     since_ms = entry.owned_since_ms if entry.reading.last_read_ms is None else entry.reading.last_read_ms
     age = 0 if since_ms is None else max(0, now_ms - since_ms)

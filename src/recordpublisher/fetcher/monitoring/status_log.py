@@ -1,9 +1,10 @@
 """Logs the status of a fetcher once a minute, and warns if shards cannot be read or alignment stalls, with the reason (A1, W12)."""
 
 import logging
+from collections.abc import Callable
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.log_fields import about, counted
 from recordpublisher.publishers.properties.job_properties import MAX_LAG
 
 from ..shards.shard_table import ShardTable
@@ -11,6 +12,9 @@ from ..watermarks import Alignment, LocalWatermark
 from .shard_view import unread_ms
 
 log = logging.getLogger("recordpublisher.fetcher")
+run_log = logging.getLogger("recordpublisher.run")
+QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
+"""A shard whose publisher gives no batch is logged after this time (ms), and again after pauses that double up to the second one."""
 
 UNREAD_MS = 2_000
 """How long calls for a shard must fail before that is logged (ms). A single failure is not worth a line."""
@@ -19,7 +23,10 @@ MINUTE = 60.0
 
 
 class StatusLogger:
-    """Logs the status lines and warnings. Remembers when the last line was logged, and since when the global watermark has been stalled."""
+    """Owns when the last line was logged, and since when the global watermark has been stalled. Checked at each heartbeat.
+
+    `line_of` returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits; "" if it does not wait there.
+    """
 
     def __init__(
         self,
@@ -27,11 +34,15 @@ class StatusLogger:
         alignment: Alignment,
         local: LocalWatermark,
         clock: Clock,
+        line_of: Callable[[str], str] = lambda key: "",
     ) -> None:
         self._table = table
         self._alignment = alignment
         self._local = local
         self._clock = clock
+        self._line_of = line_of
+        self._quiet_ms = QUIET_MS
+        """How long a shard must be quiet for the next line about it (ms)."""
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
@@ -43,6 +54,7 @@ class StatusLogger:
         """Log the status if a minute has passed, and the warnings that are due. Called at each heartbeat."""
         now = self._clock.monotonic()
         self._log_unread(now)
+        self._log_quiet()
         held = sum(entry.status.is_held for entry in self._table)
         if self._alignment.global_watermark != self._global_watermark or not held:
             self._global_watermark, self._stalled_since = self._alignment.global_watermark, now
@@ -81,6 +93,25 @@ class StatusLogger:
                 entry.key,
                 longest_ms / 1000,
                 entry.metrics.last_failure,
+            )
+
+    def _log_quiet(self) -> None:
+        """Log where a plugin's publisher waits that gives no batch, not even an empty one. It hangs, or nothing arrives."""
+        now_ms = self._clock.now_ms()
+        ages = ((unread_ms(entry, now_ms) or 0, entry) for entry in self._table if entry.metrics.last_failure is None)
+        quiet = [(age_ms, entry) for age_ms, entry in ages if age_ms >= QUIET_MS]
+        longest_ms, entry = max(quiet, key=lambda each: each[0], default=(0, None))
+        if entry is None:
+            self._quiet_ms = QUIET_MS
+        elif longest_ms >= self._quiet_ms and (line := self._line_of(entry.key)):
+            self._quiet_ms += min(self._quiet_ms, LONGEST_PAUSE_MS)
+            run_log.info(
+                "%s gave no batch lately, not even an empty one, %s for %.0f s: its publisher waits at %s",
+                counted(len(quiet), "shard"),
+                entry.key,
+                longest_ms / 1000,
+                line,
+                extra=about(entry.key),
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:

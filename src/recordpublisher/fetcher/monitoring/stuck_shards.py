@@ -1,5 +1,6 @@
-"""Detects what makes no progress: shards with unread records of which none is emitted (A2), the watermark, and shards that a worker does
-not release (E5).
+"""Detects shards and watermarks that stand still.
+
+These are unread records of which none is emitted (A2), a watermark that does not advance, and shards that no worker releases (E5).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from recordpublisher.publishers.shards import Shard, stream_of
 from ..alarms import Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
-from ..pipeline.reading import ReadBlock, why_blocked
-from ..shards.shard_entry import ShardEntry, ShardStage
-from ..shards.shard_reading import ShardState
-from ..shards.shard_table import ShardTable, parent_keys
+from ..pipeline.memory_budget import ReadBlock, why_blocked
+from ..shards.lineage import parent_keys
+from ..shards.shard_entry import ShardEntry
+from ..shards.shard_state import ShardState
+from ..shards.shard_table import ShardTable
 
 CHECKS_PER_INTERVAL = 10
 """Number of checks in one alarm interval."""
@@ -210,7 +212,7 @@ def observe_own_shard(
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
-    if entry.stage is ShardStage.ENDED or (entry.reading.needs_no_more and not entry.reading.queue):
+    if entry.has_ended or (entry.reading.needs_no_more and not entry.reading.queue):
         return False
     if entry.has_unwritten:
         return True

@@ -1,4 +1,4 @@
-"""The metrics of one worker, and of its shards (A1)."""
+"""The metrics of one worker and of its shards (A1), and the few figures of a worker that a progress line shows."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
-from ..checkpoints.commits import CheckpointAge, CommitCounts
+from ..checkpoints.checkpoint_schedule import CheckpointAge
+from ..checkpoints.commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
-from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
+from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, HistogramValue, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.process_suspension import SuspensionDetector
@@ -92,25 +93,20 @@ class WorkerView(msgspec.Struct, frozen=True):
         """The shard with this worker's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
         return self.alignment.blocking_shard
 
-    @metric(TEXT)
-    def worker(self) -> str | None:
-        """The name of this process in its group (`flink.job.workers=GROUP`); null without a group."""
-        return self.tracker.worker
-
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
         """How long the global watermark has not risen while records were written or held back."""
         return self.alarm_monitor.watermark_stalled_ms
 
-    @metric(GAUGE, "ms")
-    def loop_lag_ms(self) -> int:
-        """How late the last regular timer of the event loop was."""
-        return self.suspension.lag_ms
-
     @metric(COUNTER, "records")
     def records(self) -> int:
         """Records written to the sink."""
         return self.emitter.records
+
+    @metric(HISTOGRAM, "ms")
+    def write_delay_ms(self) -> HistogramValue:
+        """How long after their arrival in the stream records were written to the sink; all records of a batch count as its last one."""
+        return self.emitter.write_delays.value()
 
     @metric(GAUGE, "ms")
     def checkpoint_age_ms(self) -> int | None:
@@ -121,6 +117,11 @@ class WorkerView(msgspec.Struct, frozen=True):
     def checkpoint_running_ms(self) -> int:
         """Time since the oldest checkpoint that is not stored began; 0 if there is none."""
         return self.checkpoints.running_ms
+
+    @metric(HISTOGRAM, "ms")
+    def checkpoint_duration_ms(self) -> HistogramValue:
+        """How long checkpoints took until they were stored."""
+        return self.checkpoints.durations.value()
 
     @metric(GAUGE, "files")
     def committed_files(self) -> int | None:
@@ -142,9 +143,14 @@ class WorkerView(msgspec.Struct, frozen=True):
         """Records written to a sink that commits, and not committed yet."""
         return None if self.commits is None else max(0, self.emitter.records - self.commits.records)
 
+    @metric(GAUGE, "ms")
+    def loop_lag_ms(self) -> int:
+        """How late the last tick of the event loop was."""
+        return self.suspension.lag_ms
+
     @metric(GAUGE, "bytes")
     def budget_used_bytes(self) -> int:
-        """Bytes held in memory by queued records, or reserved for reads."""
+        """Bytes of `flink.worker.queue.bytes` that queued records hold in memory, or that are reserved for reads."""
         return self.intake.used_bytes
 
     @metric(GAUGE, "shards")
@@ -192,7 +198,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records that are below the global watermark only because their shard was idle or excluded."""
+        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
@@ -205,6 +211,11 @@ class WorkerView(msgspec.Struct, frozen=True):
         """Active alarms, including those for shards of other workers."""
         return len(self.alarm_monitor.active_alarms)
 
+    @metric(TEXT)
+    def worker(self) -> str | None:
+        """GROUP: the name of this process in its group; null without a group."""
+        return self.tracker.worker
+
     @metric(COUNTER, "shards")
     def leases_taken(self) -> int:
         """GROUP: shards that this process acquired."""
@@ -212,7 +223,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "shards")
     def leases_given(self) -> int:
-        """GROUP: shards that this process released to others before they ended."""
+        """GROUP: shards that this process released to others before the shards ended."""
         return self.leases.given
 
     @metric(COUNTER, "workers")
@@ -235,12 +246,15 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def withheld_shards(self) -> int:
-        """GROUP: shards that another worker should have released although it sends heartbeats; one process counts them."""
+        """GROUP: shards that another worker, which sends heartbeats, should have released and has not.
+
+        Exactly one process counts each of these shards.
+        """
         return sum(map(len, self.leases.withheld.values()))
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """GROUP: shards that could be read and that no process read, when this process last read the group's documents.
+        """GROUP: shards that could be read and that no process read, when this process last read the group's store.
 
         A shard whose worker has sent no heartbeat for half of its lease counts too.
         """

@@ -13,19 +13,18 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError, PluginError, StateError
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
-from recordpublisher.publishers.shard_metrics import DEAD_LETTER, SkippedRecordsLog
 from recordpublisher.publishers.shards import Shard, is_valid_name
-from recordpublisher.publishers.user_code import PluginCall, close_or_leave
+from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
-from ..checkpoints.snapshot import checked_snapshot
-from ..conditional_store import SequenceText, check_document, read_document, unreadable
-from ..sink import Checkpoint, Rejected, Sink, SinkContext, State, fail_on_rejected_record
+from ..conditional_store import SequenceText, check_document, read_document, unreadable_error
+from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
+from .sink_errors import close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
@@ -78,11 +77,8 @@ class DeadLetterHandler:
         """Handle a record (a batch of one) that the sink can never write. Raises: SinkError if this fails the job."""
         await self.handle_all_rejected([(record, reason)])
 
-    async def handle_all_rejected(self, rejected: Rejected, is_logged: bool = False) -> None:
-        """Handle several rejected records. Their dead letters are durable when this returns.
-
-        `is_logged`: whether the sink has already logged them. Raises: SinkError if this fails the job.
-        """
+    async def handle_all_rejected(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
+        """Handle several rejected records. Their dead letters are durable when this returns. Raises: SinkError if this fails the job."""
         for record, reason in rejected:
             await self._handle(record, reason, is_logged)
         if rejected:
@@ -123,25 +119,25 @@ class DeadLetterHandler:
         self._count(shard.key, "dead_letters")
 
 
-def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> ConfigurationError:
+def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> ConfigurationError:
     """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
 
-    `more` is a further reason, which is added to the error's own.
+    `more` is a further reason.
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason, statement = (
         each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
     )
-    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
+    return error.changed(key, valid, reason, statement)
 
 
 @contextmanager
 def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
     try:
-        with naming_sink(sink, method, OF_DEAD_LETTERS, is_watched=method == "open"):
+        with naming_sink(sink, method, OF_DEAD_LETTERS):
             yield
     except ConfigurationError as error:
-        raise of_dead_letter_sink(error) from error
+        raise dead_letter_sink_error(error) from error
 
 
 # DeadLetter: a record that could not be used, with the reason, and how it is written to a sink and read again (S7).
@@ -250,7 +246,7 @@ def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
     try:
         return read.letter(read.value.data, read.value, place)
     except ValueError as error:  # Raised for a payload that is not valid base64.
-        raise unreadable(name, error) from error
+        raise unreadable_error(name, error) from error
 
 
 def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
@@ -260,7 +256,7 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
     """
     read = check_document(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):
-        raise unreadable(name, f"its column `data` must be bytes, but is of the type {type(read.data).__name__}")
+        raise unreadable_error(name, f"its column `data` must be bytes, but is of the type {type(read.data).__name__}")
     is_text = isinstance(read.value, str)
     value = read_document(read.value, _Value, name) if is_text else check_document(read.value, _Value, name)
     return read.letter(read.data, value, place)
@@ -269,54 +265,3 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with the names of columns in snake_case. Files of lines have Spark's camel-case names."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}
-
-
-# naming_sink adds to an error of a sink which sink has failed, and in which method.
-
-
-def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool = True) -> PluginCall:
-    """Return a context manager around a call of a sink's method, which adds the sink's name to an error of the call.
-
-    - `kind`: the role of the sink in the job, such as `dead-letter sink`.
-    - `is_watched`: whether a call that does not return is logged.
-    """
-    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=is_watched)
-
-
-def naming_write(sink: Sink, batch: RecordBatch) -> PluginCall:
-    """Return such a context manager for `write`, which adds no note to an error: `tell_user_error` logs at which record it was raised."""
-    return PluginCall(sink, "write", batch.shard.key, note="", is_watched=False)
-
-
-def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
-    """Return the snapshots that a sink's `open` or `flush` has returned, as a list.
-
-    Raises: PluginError if the result is neither a mapping nor, from `open`, a sequence of mappings; StateError if a snapshot cannot be
-    read. Both name the sink's method.
-    """
-    found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
-    name = f"`{type(sink).__name__}.{method}`"
-    if (
-        isinstance(found, (str, bytes))
-        or not isinstance(found, Sequence)
-        or not all(isinstance(each, Mapping) for each in found)
-    ):
-        raise PluginError(f"{name} returned {returned!r:.100}: return None, or the state that the sink has stored")
-    try:
-        for each in found:
-            checked_snapshot(each)
-    except StateError as error:
-        raise StateError(f"{name} returned a state that cannot be used: {error}") from error
-    return list(found)
-
-
-async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
-    """Close a sink, but wait no longer than `seconds` for it.
-
-    Raises: the error of its `close`, with a note that names the sink.
-    """
-    await close_or_leave(sink, seconds, _note(sink, "close", kind))
-
-
-def _note(sink: Sink, method: str, kind: str) -> str:
-    return f"the {kind} {type(sink).__name__} failed in `{method}`"

@@ -1,20 +1,22 @@
-"""Reads the shards of a job: a task for each shard, the queues of its batches, and the memory that they may hold."""
+"""Reads the shards of a job: a task for each shard (`ReadTasks`), and the batches that it queues (`ReadIntake`)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
-from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher, own_shards
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, naming_publisher
+from recordpublisher.publishers.base import (
+    RecordPublisherFactory,
+    RunResult,
+    make_publisher,
+)
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import DataLossError, PluginError, StreamNotFoundError
-from recordpublisher.publishers.log_fields import about, key_fields, log_fields
+from recordpublisher.publishers.errors import DataLossError, PluginError
+from recordpublisher.publishers.log_fields import key_fields, log_fields
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -22,24 +24,23 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import (
     LEFT_BEHIND,
     as_plugin_error,
-    describe_error,
     end_or_leave,
+    line_in_user_code,
     waiting_line,
 )
 
-from ..settings import BudgetLimits
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.lineage import parent_keys
+from ..shards.shard_entry import ShardEntry
 from ..shards.shard_reading import ReadMoment
-from ..shards.shard_table import ShardTable, parent_keys
-from ..watermarks import IndexedMinHeap
+from ..shards.shard_table import ShardTable
 from .process_suspension import SuspensionDetector
 from .retention_gaps import RetentionGaps
 
 if TYPE_CHECKING:
-    from ..leases.heartbeat import WritePermission
-
-    # Imported only for its type, because a job that runs alone does not load the code of groups.
-    from ..leases.worker import Worker
+    # imported only for its type, because a job that runs alone does not load the code of groups
+    pass
+from .memory_budget import MemoryBudget, PendingReads, ReadBlock
+from .shard_ends import ShardEnds
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -117,6 +118,12 @@ class ReadTasks:
         """The readers that have not ended although they were cancelled, each with the line of code at which it waits."""
         return [self._words_of(task).rstrip(",") for task in self._cancelled if not task.done()]
 
+    def line_of(self, key: str) -> str:
+        """Return the line of a plugin's code at which the publisher of a shard waits; "" if it does not wait there."""
+        task = self._tasks.get(key)
+        is_ours = type(self._factory).__module__.partition(".")[0] == "recordpublisher"
+        return "" if task is None or is_ours else line_in_user_code(task)
+
     def cancel(self) -> None:
         """Cancel every reader."""
         for task in self._tasks.values():
@@ -192,10 +199,7 @@ class ReadTasks:
     async def _read(self, entry: ShardEntry) -> None:
         try:
             result = await self._read_to_end(entry)
-        except Exception as error:
-            name_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
-            raise
-        except asyncio.CancelledError:  # `on_done` decides whether this cancellation was requested.
+        except (Exception, asyncio.CancelledError):  # `on_done` knows whether it was asked for.
             raise
         except BaseException as error:
             name = f"the publisher of {type(self._factory).__name__} for {entry.key}"
@@ -238,7 +242,11 @@ class ReadTasks:
             on_swallowed=partial(self._on_failed, entry),
             check_end=partial(self._ends.check, entry.shard),
         )
-        return await consumer.run()
+        try:
+            return await consumer.run()
+        except Exception as error:
+            naming_publisher(error, f"`{type(publisher).__name__}.run` for {entry.key}")
+            raise
 
 
 # ReadIntake queues the batches of the readers, accounts for their memory, and decides when the next read may start.
@@ -271,9 +279,9 @@ class ReadIntake:
         """Return why a shard's next read waits, or None if it does not wait."""
         return self._budget.why_blocked(entry)
 
-    def output_for(self, entry: ShardEntry) -> ShardIntake:
-        """Return the object through which the reader of one shard delivers its batches (a `ShardOutput`)."""
-        return ShardIntake(self, entry)
+    def output_for(self, entry: ShardEntry) -> QueueingShardOutput:
+        """Return the ShardOutput of one shard."""
+        return QueueingShardOutput(self, entry)
 
     def share_among(self, readers: int) -> None:
         """Divide the memory between this many shards from now on."""
@@ -326,8 +334,8 @@ class ReadIntake:
         self._budget.release(entry.drop_unread())
 
 
-class ShardIntake:
-    """The `ShardOutput` of one shard: it passes the batches of the shard's reader to `ReadIntake`."""
+class QueueingShardOutput:
+    """The ShardOutput of one shard."""
 
     def __init__(self, intake: ReadIntake, entry: ShardEntry) -> None:
         self._intake = intake
@@ -342,340 +350,8 @@ class ShardIntake:
         return self._intake.put(self._entry, batch)
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Mark the shard as read to its end. `children`: its child shards, as far as its last read names them."""
+        """Remember that the shard was read to its end, with its child shards."""
         self._intake.end(self._entry, children)
 
 
-# MemoryBudget reserves memory before a read, and replaces the reservation after it by the bytes that arrived, so that queues stay bounded
-# (P6).
-#
-# PendingReads keeps the reads that wait for memory.
-
-MIN_READ_BYTES = 64 * 1024
-
-
-class MemoryBudget:
-    """Counts how many bytes a worker has queued or reserved, and decides which shard may read next.
-
-    - A shard with an empty queue may always read one batch, even if that exceeds the budget.
-    - The rest of the budget goes to the shard with the lowest next watermark first.
-    - A shard that alignment holds back gets none of the rest. If it did, the shards ahead would use up the budget, and the shard that they
-      wait for could never read.
-    """
-
-    def __init__(self, limits: BudgetLimits) -> None:
-        self._limits = limits
-        self.used = 0
-        self._readers = 1
-
-    def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """Replace the reservation of a read that has returned by the bytes that arrived.
-
-        After each empty read the shard reserves less for its next one.
-        """
-        self.used += arrived_bytes - entry.reservation.bytes
-        entry.reservation.settle(arrived_bytes)
-
-    def release(self, freed_bytes: int) -> None:
-        """Release bytes that were emitted or dropped."""
-        self.used -= freed_bytes
-
-    def cancel_read(self, entry: ShardEntry) -> None:
-        """Release the reservation for a shard's next read, because the shard is not read any further."""
-        self.used -= entry.reservation.bytes
-        entry.reservation.reserve(0)
-
-    def share_among(self, readers: int) -> None:
-        """Set how many shards share the budget from now on."""
-        self._readers = max(readers, 1)
-
-    def reserve_read(self, entry: ShardEntry) -> int:
-        """Reserve memory for a shard's next read. Return how many bytes it may read, or 0 if it must wait.
-
-        The reservation is twice the expected size of the read, so that the same memory is not promised to many reads. A shard with queued
-        records or dead letters may read only what is reserved. A shard with an empty queue may read at least its fair share, because after
-        a silence it may have much to read. A first read reserves its fair share, because a thousand shards may start at once.
-        """
-        queue, reservation = entry.reading.queue, entry.reservation
-        has_queue = bool(queue.unhandled)
-        if has_queue and not self._may_queue_more(entry):
-            return 0
-        limits = self._limits
-        self.used -= reservation.bytes
-        smallest = min(MIN_READ_BYTES, limits.worker_bytes)
-        fair_share = min(limits.shard_bytes, max(limits.worker_bytes // self._readers, smallest))
-        least = smallest if has_queue else 0
-        wanted = fair_share if reservation.expected_bytes is None else max(2 * reservation.expected_bytes, least)
-        free = min(limits.shard_bytes - has_queue * queue.bytes, limits.worker_bytes - self.used)
-        reservation.reserve(max(0, min(wanted, free)))
-        self.used += reservation.bytes
-        return reservation.bytes if has_queue else max(reservation.bytes, fair_share)
-
-    def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
-        """Return why a shard's next read waits under the limits of this budget, or None if it does not wait."""
-        return why_blocked(entry, self._limits)
-
-    def is_over_shard_limits(self, entry: ShardEntry) -> bool:
-        """Return whether a shard must emit records before it may read more, however much memory is free."""
-        return self.why_blocked(entry) in LIMITS_OF_THE_SHARD
-
-    def _may_queue_more(self, entry: ShardEntry) -> bool:
-        fits = self.used + (entry.reservation.expected_bytes or 0) <= self._limits.worker_bytes
-        return fits and not self.is_over_shard_limits(entry)
-
-
-BEFORE_ALL_WATERMARKS = float("-inf")
-
-
-class PendingReads:
-    """Keeps which shards wait for memory before their next read.
-
-    A shard over a limit of its own (held back by alignment, or too much queued) is tried again only when it has emitted. The other shards
-    wait for memory of the worker, and get it in the order of their next watermarks. So an emission costs the same with one shard held back
-    as with a thousand.
-    """
-
-    def __init__(self, budget: MemoryBudget) -> None:
-        self._budget = budget
-        self._waiting: dict[str, ShardEntry] = {}
-        self._waiting_for_memory = IndexedMinHeap()
-
-    async def wait(self, entry: ShardEntry) -> int:
-        """Wait until the shard's next read may start. Return how many bytes it may read."""
-        grant = entry.reservation.request()
-        self._waiting[entry.key] = entry
-        self._update_order(entry)
-        try:
-            return await grant
-        finally:
-            entry.reservation.withdraw()
-            self._remove(entry)
-
-    def on_emitted(self, entry: ShardEntry) -> None:
-        """Try the read of this shard, which has emitted, and then the reads of other shards, which may get its memory."""
-        if entry.key in self._waiting:
-            self._try_to_grant(entry)
-        self._grant_in_order()
-
-    def retry_all(self) -> None:
-        """Try every waiting read."""
-        for entry in list(self._waiting.values()):
-            self._update_order(entry)
-        self._grant_in_order()
-        for entry in list(self._waiting.values()):
-            self._try_to_grant(entry)
-
-    def _try_to_grant(self, entry: ShardEntry) -> None:
-        if not entry.reservation.is_requested:
-            return
-        read_bytes = self._budget.reserve_read(entry)
-        if read_bytes:
-            entry.reservation.grant(read_bytes)
-            self._remove(entry)
-        else:
-            self._update_order(entry)
-
-    def _grant_in_order(self) -> None:
-        """Give free memory to the shard with the lowest next watermark first, until one read does not fit."""
-        while (lowest := self._waiting_for_memory.lowest()) is not None:
-            entry = self._waiting[lowest[1]]
-            if not entry.reservation.is_requested:
-                self._remove(entry)
-                continue
-            self._try_to_grant(entry)
-            if entry.key in self._waiting:
-                return
-
-    def _update_order(self, entry: ShardEntry) -> None:
-        watermark = entry.next_watermark
-        waits_for_memory = not self._budget.is_over_shard_limits(entry)
-        order = BEFORE_ALL_WATERMARKS if watermark is None else watermark
-        self._waiting_for_memory.set(entry.key, order if waits_for_memory else None)
-
-    def _remove(self, entry: ShardEntry) -> None:
-        if self._waiting.get(entry.key) is entry:
-            del self._waiting[entry.key]
-            self._waiting_for_memory.set(entry.key, None)
-
-
-# why_blocked finds out why the next read of a shard waits. Memory, metrics, alarms and log use it.
-
-
-class ReadBlock(Enum):
-    """The reason why a shard's next read waits."""
-
-    PARENTS = "it waits for the end of its parents"
-    ALIGNMENT = "held back by alignment"
-    FULL_QUEUE = "its queue is full"
-    MEMORY = "the memory of the worker is used up"
-
-
-LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)
-"""Reasons for which the shard must emit before its next read, however much memory is free (P6)."""
-
-
-def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
-    """Return why the shard's next read waits. Return None if it may start, is in progress, or no reader is wanted.
-
-    A shard with an empty queue may always be read.
-    """
-    queue = entry.reading.queue
-    if queue.unhandled:
-        if entry.status.is_held:
-            return ReadBlock.ALIGNMENT
-        expected_bytes = entry.reservation.expected_bytes or 0
-        if queue.bytes + expected_bytes > limits.shard_bytes or queue.unhandled >= limits.shard_records:
-            return ReadBlock.FULL_QUEUE
-    if entry.stage is ShardStage.WAITING:
-        return ReadBlock.PARENTS
-    return ReadBlock.MEMORY if entry.reservation.is_requested else None
-
-
-# CurrentWorker keeps the worker of this process in its group. LeaseGate decides whether that worker may write now (E4).
-
-
-class CurrentWorker:
-    """Keeps which worker of a group this process is now, or was last. A process is one worker after another (E1).
-
-    `WorkerLives` sets the worker, and others only read it.
-    """
-
-    def __init__(self) -> None:
-        self._worker: Worker | None = None
-
-    def become(self, worker: Worker) -> None:
-        """Replace the worker, because the process joins its group under a new name."""
-        self._worker = worker
-
-    @property
-    def worker(self) -> Worker | None:
-        """The current worker, or None before the first one."""
-        return self._worker
-
-    @property
-    def name(self) -> str | None:
-        """Name of the current worker, or None if the process has not joined its group."""
-        return None if self._worker is None else self._worker.name
-
-    @property
-    def group_watermark(self) -> int | None:
-        """The global watermark of the group, as far as this process knows it (epoch ms)."""
-        return None if self._worker is None else self._worker.group_watermark
-
-    @property
-    def group_maximum(self) -> int | None:
-        """The highest watermark of any shard of the group, as far as this process knows it (epoch ms)."""
-        return None if self._worker is None else self._worker.group_maximum
-
-    @property
-    def permission(self) -> WritePermission | None:
-        """The worker's permission to write to the sink, or None before the first worker."""
-        return None if self._worker is None else self._worker.permission
-
-    def on_suspension(self) -> None:
-        """Forbid writing until a heartbeat is confirmed, because others may have replaced the worker during the suspension."""
-        if self._worker is not None:
-            self._worker.permission.on_suspension()
-
-
-class LeaseGate:
-    """Decides whether the process may write to the sink. Keeps the last positive answer, and the millisecond in which it was given."""
-
-    def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
-        self._current = current
-        self._suspension = suspension
-        self._clock = clock
-        self._given: WritePermission | None = None
-        self._given_ms = -1
-
-    def may_write_now(self) -> bool:
-        """Return whether a heartbeat was confirmed lately, and since the last suspension of the process.
-
-        A sink that sends from a queue may ask before each record, so the answer is reused while the wall clock shows the same millisecond.
-        That is safe, because the wall clock continues while a process is stopped or its machine sleeps, so the permission is checked again
-        afterwards.
-        """
-        now_ms, permission = self._clock.now_ms(), self._current.permission
-        if now_ms == self._given_ms and permission is self._given:
-            return True
-        self._suspension.check()
-        if permission is None or not permission.is_given:
-            return False
-        self._given, self._given_ms = permission, now_ms
-        return True
-
-
-# ShardEnds checks the end of a shard that a plugin's publisher reports against the listing of the same source.
-
-LISTINGS_OF_AN_END = 5
-"""How many listings, about one a second, may show an ended shard as open before that is an error. A source may report an end before its
-listing shows it.
-"""
-LONGEST_PAUSE = 30.0
-"""The longest pause between two attempts to list (seconds)."""
 discovery_log = logging.getLogger("recordpublisher.discovery")
-
-
-class ListedAsGoneError(StreamNotFoundError):
-    """The listing of a source shows that the stream was deleted, which an error of its publisher does not prove."""
-
-
-class ShardEnds:
-    """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
-
-    A shard that is stored as ended is never read again. So if a publisher ends a shard and names no children, the listing of its source
-    must show the end too. The shards of Kinesis are not checked, because the service names the children with the end (R4, F2).
-    """
-
-    def __init__(self, factory: RecordPublisherFactory, clock: Clock) -> None:
-        self._factory = factory
-        self._clock = clock
-        self._listing = asyncio.Lock()
-        self._open: dict[str, tuple[float, set[str]]] = {}
-        """The last listing of each stream: when it began, and the keys of the shards that it shows as open and without children."""
-
-    async def check(self, shard: Shard) -> None:
-        """Return when the listing confirms that a shard has ended without children. Failed listings are repeated until one succeeds.
-
-        Raises: PluginError if several listings still show the shard as open and without children; StreamNotFoundError if the stream is
-        gone.
-        """
-        factory = self._factory
-        if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
-            return
-        shown = failed = 0
-        while True:
-            try:
-                if shard.key not in await self._listed_open(shard.stream):
-                    return
-                shown, failed = shown + 1, 0
-            except StreamNotFoundError as error:
-                raise ListedAsGoneError(error.stream) from error
-            except Exception as error:
-                # An error of `discover` that lasts ends the job elsewhere, in the periodic listing.
-                failed += 1
-                line = "%s was read to its end, but the listing that must confirm this failed; listing again: %s"
-                discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
-            if shown == LISTINGS_OF_AN_END:
-                name = type(factory).__name__
-                raise PluginError(
-                    f"the publisher of {name} for {shard.key} returned COMPLETE, and {name}.discover still lists the shard as open and "
-                    "without children. If the shard counted as ended, later records would never be read. Let `discover` list it with "
-                    "closed=True once nothing more comes, name its `child_shards` in the last batch, or let `run` wait for "
-                    "records instead of returning COMPLETE"
-                )
-            pause = min(LONGEST_PAUSE, 2.0**failed)
-            await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 (jitter)
-
-    async def _listed_open(self, stream: str) -> set[str]:
-        """Return the shards that are open and have no children, according to a listing that began after this call."""
-        asked = self._clock.monotonic()
-        async with self._listing:
-            began, found = self._open.get(stream, (asked, None))
-            if found is None or began < asked:
-                began = self._clock.monotonic()
-                listed = await own_shards(self._factory, stream, None) or []
-                parents = {key for shard in listed for key in parent_keys(shard)}
-                found = {shard.key for shard in listed if not shard.closed} - parents
-                self._open[stream] = began, found
-            return found

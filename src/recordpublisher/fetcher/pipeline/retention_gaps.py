@@ -1,4 +1,7 @@
-"""RetentionGaps checks at each read whether records since the last read expired before they were read (S5)."""
+"""Checks at each read whether records between the last read and this one expired unread (`RetentionGaps`, S5).
+
+`ShardObservation` is what one read observed of a shard, in addition to its records.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from recordpublisher.publishers.shards import Shard, shard_from_json, shard_to_j
 
 from ..checkpoints.starts import given_position
 from ..conditional_store import check_document
-from ..shards.retention_check import UNKNOWN_MS, Gap, RetentionCheck, may_have_gap
+from ..shards.retention_check import UNKNOWN_MS, RetentionCheck, RetentionGap, may_have_gap
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_reading import latest
 from .process_suspension import GAP_SECONDS, SuspensionDetector
@@ -87,13 +90,15 @@ class RetentionGaps:
             return  # This batch may have been read before the suspension, so it proves nothing. The next read is checked.
         next_ms = to_millis(batch.records[0].arrival) if batch.records else self._clock.now_ms()
         gap = await self._check.gap_after(entry.shard, progress.position, seen_ms, next_ms)
-        if gap is Gap.LOST and not _has_records(batch):
-            gap = Gap.NOT_CHECKED  # The oldest record may have arrived after this empty read, so it proves no gap.
-        if gap is Gap.LOST:
+        if gap is RetentionGap.LOST and not _has_records(batch):
+            gap = (
+                RetentionGap.NOT_CHECKED
+            )  # The oldest record may have arrived after this empty read, so it proves no gap.
+        if gap is RetentionGap.LOST:
             self._on_lost(entry)
-        elif gap is Gap.NOT_CHECKED:
+        elif gap is RetentionGap.NOT_CHECKED:
             self._on_not_checked(entry)
-        if gap is not Gap.NONE:
+        if gap is not RetentionGap.NONE:
             progress.on_gap(self._clock.now_ms())  # The time is set, so that the same gap is not counted again.
 
     def marked(self, entry: ShardEntry, batch: RecordBatch) -> RecordBatch:

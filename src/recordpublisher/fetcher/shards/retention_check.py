@@ -14,7 +14,8 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
-from .shard_reading import ShardState, latest
+from .shard_reading import latest
+from .shard_state import ShardState
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -89,7 +90,7 @@ class RetentionCheck:
 
     async def gap_after(
         self, shard: Shard, position: SequenceNumber | None, seen_ms: int, next_ms: int | None = None
-    ) -> Gap:
+    ) -> RetentionGap:
         """Return whether records after `position` (or, if None, after the shard's beginning) were lost.
 
         - `seen_ms`: see `may_have_gap`.
@@ -100,25 +101,20 @@ class RetentionCheck:
         """
         async with self._slots:
             if await self._is_retained(shard, seen_ms, next_ms):
-                return Gap.NONE
+                return RetentionGap.NONE
             try:
                 oldest = await self._oldest_record(shard)
             except RecordPublisherError as error:
-                log.warning(
-                    "the oldest record of %s cannot be read, so a loss of records may not be noticed: %s",
-                    shard.key,
-                    error,
-                    extra=about(shard.key),
-                )
-                return Gap.NOT_CHECKED
+                log.warning("the oldest record of %s cannot be read: %s", shard.key, error, extra=about(shard.key))
+                return RetentionGap.NOT_CHECKED
         if oldest is None:
-            return Gap.NONE
+            return RetentionGap.NONE
         if oldest.sequence is None:
-            return Gap.NOT_CHECKED
+            return RetentionGap.NOT_CHECKED
         if position is not None and self._order_of(oldest.sequence) <= self._order_of(position.sequence):
             self._still_there[shard.key] = _CachedTime(oldest.arrival_ms, self._clock.now_ms())
-            return Gap.NONE
-        return Gap.LOST
+            return RetentionGap.NONE
+        return RetentionGap.LOST
 
     async def _is_retained(self, shard: Shard, seen_ms: int, next_ms: int | None) -> bool:
         """Return whether everything that arrived at `seen_ms` or later is still there, as far as is known."""
@@ -136,12 +132,12 @@ class RetentionCheck:
         return known_ms is not None and seen_ms >= known_ms
 
 
-class Gap(Enum):
-    """Whether records after a position were lost."""
+class RetentionGap(Enum):
+    """Whether records behind a position were lost."""
 
     NONE = "nothing was lost"
     LOST = "the records after the position are gone, later ones are there"
-    NOT_CHECKED = "not known: the shard has no records now, or its oldest one cannot be read"
+    NOT_CHECKED = "nothing tells: the shard has no records now, or its oldest one cannot be read"
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:

@@ -1,4 +1,7 @@
-"""ShardEntry: one shard of a worker, with what was read and emitted of it, and how it counts for watermarks."""
+"""One shard of a worker (`ShardEntry`): its stage, what was read and emitted of it, and how it counts for watermarks.
+
+`ShardStage` names the stages, and `ShardEmission` keeps how far the shard was emitted.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,9 @@ from recordpublisher.publishers.shards import Shard
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_rules import is_active, shard_watermark
-from .shard_reading import (
-    IdlenessTimer,
-    ReadMoment,
-    ReadProgress,
-    ReadReservation,
-    ShardReading,
-    ShardState,
-    WatermarkStatus,
-    latest,
-)
+from .idleness import IdlenessTimer, WatermarkStatus
+from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading, latest
+from .shard_state import ShardState
 
 
 class ShardStage(Enum):
@@ -125,8 +121,8 @@ class ShardEntry:
         return freed
 
     def end_of_reading(self, children: Sequence[Shard]) -> None:
-        """Mark the shard as read to its end. Called by ReadIntake, and by ShardLifecycle if the shard's stream was deleted."""
-        self._check(self.stage is ShardStage.READING, "is read to its end")
+        """Record that the shard was read to its end (called by ReadIntake), or that its stream was deleted (called by ShardLifecycle)."""
+        self._check(self.is_reading, "is read to its end")
         self.reading.end(children)
         self._on_progress()
 
@@ -214,12 +210,27 @@ class ShardEntry:
 
     @property
     def stage(self) -> ShardStage:
-        """The shard's stage, which follows from how far it was read and how far it was emitted."""
-        if self.emission.state.ended:
+        """The shard's stage, which follows from what was read and what was emitted."""
+        if self.has_ended:
             return ShardStage.ENDED
         if self.reading.has_reached_end:
             return ShardStage.DRAINING
         return ShardStage.READING if self.reading.has_started else ShardStage.WAITING
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the shard waits until its parents are finished (S2)."""
+        return self.stage is ShardStage.WAITING
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a publisher reads the shard."""
+        return self.stage is ShardStage.READING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the shard's last record was emitted."""
+        return self.emission.state.ended
 
     @property
     def snapshot_state(self) -> ShardState:
@@ -227,17 +238,17 @@ class ShardEntry:
         parents (S5).
         """
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
-        return replace(self.state, tip_ms=tip_ms, waiting=self.stage is ShardStage.WAITING)
+        return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting)
 
     @property
     def is_open(self) -> bool:
         """Whether the shard may still emit records: it is being read, or has records queued."""
-        return self.reading.has_started and not self.emission.state.ended
+        return self.reading.has_started and not self.has_ended
 
     @property
     def needs_reader(self) -> bool:
-        """Whether this run must read the shard now: it has started, and was neither finished nor abandoned."""
-        return self.stage is ShardStage.READING and not self.reading.needs_no_more
+        """Whether the shard must be read, now and by this worker."""
+        return self.is_reading and not self.reading.needs_no_more
 
     @property
     def is_active(self) -> bool:

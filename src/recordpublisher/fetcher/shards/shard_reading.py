@@ -1,23 +1,23 @@
-"""Keeps what reads have shown of one shard (queue, tip, silence, end), the memory of its next read, and how far it was read and emitted."""
+"""Keeps what reads have shown of one shard: its tip, silence and end, how far it was read, and the memory of its next read.
+
+`ShardQueue` holds the batches that were read and not emitted.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
-from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard
 
-from ..conditional_store import Count, Millis, SequenceText, check_document
-from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_rules import is_idle
+from .idleness import IdlenessTimer
 
 
 class ShardReading:
@@ -343,261 +343,6 @@ class ShardQueue:
         return freed
 
 
-# ShardState: how far one shard was emitted. It is immutable, and stored as readable JSON (S5).
-
-
-@dataclass(frozen=True, slots=True)
-class ShardState:
-    """How far a shard was emitted.
-
-    - `position`: the last emitted record, or None if the shard begins at `start`.
-    - `continuation`: the last ContinuationSequenceNumber of enhanced fan-out at or after the position. Polling never uses it (F6).
-    - `watermark`: the shard's watermark after the last emitted record (epoch ms).
-    - `arrival_ms`: when that record arrived (epoch ms).
-    - `tip_ms`: when a read last was at the shard's tip (epoch ms).
-    - `seen_ms`: a time until which no record of the shard can have been lost (epoch ms). For a child it is the time until which its parents
-      were open, and for a shard that began at LATEST the time that replaced LATEST (P3). If the shard has ended, it is a time until which
-      the shard certainly was open.
-    - `ended`: whether the last record was emitted (S2).
-    - `waiting`: whether the shard has not started, because its parents have not ended.
-    - `parents`: the ids of the parent shards.
-    """
-
-    start: StartingPosition
-    position: SequenceNumber | None = None
-    continuation: str | None = None
-    watermark: int | None = None
-    ended: bool = False
-    arrival_ms: int | None = None
-    tip_ms: int | None = None
-    parents: tuple[str, ...] = ()
-    waiting: bool = False
-    seen_ms: int | None = None
-
-    def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Return where a publisher resumes: after the last emitted record or, if `use_continuation` (enhanced fan-out), after the
-        continuation.
-        """
-        is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
-        if use_continuation and self.continuation is not None and not is_inside_aggregate:
-            return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)
-        return self.start if self.position is None else StartingPosition.after(self.position)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a plain dict, without fields that are None or False."""
-        entries = {
-            "start": start_to_json(self.start),
-            "position": None if self.position is None else self.position.sequence,
-            "subSequenceNumber": self.position.sub_sequence
-            if self.position is not None and self.position.is_inside_aggregate
-            else None,
-            "continuation": self.continuation,
-            "watermark": self.watermark,
-            "ended": self.ended or None,
-            "arrivalMs": self.arrival_ms,
-            "tipMs": self.tip_ms,
-            "parents": list(self.parents) or None,
-            "waitingForParents": self.waiting or None,
-            "seenMs": self.seen_ms,
-        }
-        return {name: value for name, value in entries.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, entries: Mapping[str, Any]) -> ShardState:
-        """Return the state that `to_json` has written. Raises: StateError if the entries do not fit."""
-        return check_document(entries, StoredState, "a shard's state").state
-
-
 def latest(*moments: int | None) -> int | None:
     """Return the latest of the times that are known, or None if none is known."""
     return max((moment for moment in moments if moment is not None), default=None)
-
-
-class StoredStart(msgspec.Struct, omit_defaults=True):
-    """The start of a shard, as it is stored."""
-
-    type: PositionType
-    sequence: SequenceText | None = None
-    timestamp: Millis | None = None
-
-    def __post_init__(self) -> None:
-        needed = self.timestamp if self.type is PositionType.AT_TIMESTAMP else self.sequence
-        if needed is None and self.type not in (PositionType.TRIM_HORIZON, PositionType.LATEST):
-            raise ValueError(f"{self.type.value} needs a time or a sequence number")
-
-
-StoredStarts = Literal["TRIM_HORIZON", "LATEST"] | StoredStart
-
-
-class StoredState(msgspec.Struct, rename="camel"):
-    """The fields of a shard's state as they are stored, with checks of their types and ranges. `ShardState` is used everywhere else."""
-
-    start: StoredStarts
-    position: SequenceText | None = None
-    sub_sequence_number: Count | None = None
-    continuation: SequenceText | None = None
-    watermark: Millis | None = None
-    ended: bool = False
-    arrival_ms: Millis | None = None
-    tip_ms: Millis | None = None
-    parents: tuple[str, ...] = ()
-    waiting_for_parents: bool = False
-    seen_ms: Millis | None = None
-
-    @property
-    def state(self) -> ShardState:
-        """The `ShardState` with these fields."""
-        part = WHOLE_RECORD if self.sub_sequence_number is None else self.sub_sequence_number
-        position = None if self.position is None else SequenceNumber(self.position, part)
-        return ShardState(
-            start_of(self.start),
-            position,
-            self.continuation,
-            self.watermark,
-            self.ended,
-            self.arrival_ms,
-            self.tip_ms,
-            self.parents,
-            self.waiting_for_parents,
-            self.seen_ms,
-        )
-
-
-def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
-    """Return a starting position as JSON: a text, or an object if the position has a time or a sequence number."""
-    entry: str | dict[str, Any] = msgspec.to_builtins(stored_start(start))
-    return entry
-
-
-def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
-    """Return the starting position that `start_to_json` has written. Raises: StateError if the entry is malformed."""
-    return start_of(check_document(entry, StoredStarts, "a starting position"))  # type: ignore[arg-type]
-
-
-def stored_start(start: StartingPosition) -> StoredStarts:
-    """Return the form in which a starting position is stored."""
-    if start.type is PositionType.TRIM_HORIZON:
-        return "TRIM_HORIZON"
-    if start.type is PositionType.LATEST:
-        return "LATEST"
-    return StoredStart(start.type, start.sequence_number, start.timestamp_ms)
-
-
-def start_of(stored: StoredStarts) -> StartingPosition:
-    """Return the starting position that is stored in this form."""
-    if isinstance(stored, str):
-        return StartingPosition(PositionType(stored))
-    return StartingPosition(stored.type, stored.sequence, stored.timestamp)
-
-
-# IdlenessTimer decides whether a shard is idle from reads that returned nothing, never from elapsed time alone (W3).
-
-MAX_CREDIT_SECONDS = 6.0
-"""The longest time between two empty reads that counts as silence (seconds). A healthy subscription sends an empty event about every 5
-s.
-
-A longer pause means failed, throttled or delayed reads, or a process that was suspended, starved of CPU, or waiting for its sink. Of such a
-pause only this much counts.
-"""
-MIN_SECONDS_AFTER_SUSPENSION = 2.0
-"""How long a shard must be observed silent after a suspension of the process before it counts as idle again (seconds).
-
-The first responses after a suspension may have been sent before it: they were on the network or in the socket's buffer.
-"""
-
-
-class IdlenessTimer:
-    """Measures for how long a shard has had no records: it adds up the time over successful reads at the tip that returned no record.
-
-    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). That time does not
-    count as silence.
-    """
-
-    def __init__(self, intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD) -> None:
-        self._interval_ms = intervals.watermarks_ms
-        self._observed = 0.0
-        self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
-        self._last_read: float | None = None
-        self._lost_at_last_read = 0.0
-
-    @property
-    def observed_ms(self) -> int:
-        """How long the shard was observed without records (ms)."""
-        return round(self._observed * 1000)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the shard had no records for the whole idle interval, and was read since the last suspension of the process."""
-        was_read_since_suspension = self._since_suspension >= min(
-            MIN_SECONDS_AFTER_SUSPENSION, self._interval_ms / 1000
-        )
-        return is_idle(self.observed_ms, self._interval_ms) and was_read_since_suspension
-
-    def on_empty_read(self, now: float, lost: float = 0.0) -> None:
-        """Count a read at the tip that returned no record.
-
-        - `now`: the time in monotonic seconds.
-        - `lost`: the total time so far in which this process was suspended (seconds).
-        """
-        if self._last_read is not None:
-            seconds = now - self._last_read - (lost - self._lost_at_last_read)
-            credit = max(0.0, min(seconds, MAX_CREDIT_SECONDS))
-            self._observed += credit
-            self._since_suspension += credit
-        self._last_read, self._lost_at_last_read = now, lost
-
-    def on_record(self) -> None:
-        """Start again from zero, because a record arrived or a read was behind the tip (W4)."""
-        self._observed = 0.0
-        self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
-        self._last_read = None
-
-    def on_interruption(self) -> None:
-        """Do not count the time until the next read as silence, because reads have failed or were delayed (W3)."""
-        self._last_read = None
-
-    def on_suspension(self) -> None:
-        """Let the shard count as idle only after it was read again, because the process was suspended (W3). The silence so far is kept."""
-        self._last_read = None
-        self._since_suspension = 0.0
-
-
-# WatermarkStatus says how one shard counts for watermarks, in addition to its stage and idleness.
-
-
-class WatermarkStatus:
-    """Keeps why watermarks do not wait for a shard although it is open, or wait for it although it has ended.
-
-    - `is_straggler`: whether the shard is so far behind that watermarks do not wait for it (W12).
-    - `awaits_children`: whether the shard has ended, and a child has no reader yet (W5).
-    - `held_since`: since when alignment has been holding the shard back (monotonic seconds), or None.
-    - `held_seconds`: the total time for which alignment held the shard back before that.
-    """
-
-    def __init__(self) -> None:
-        self.is_straggler = self.awaits_children = False
-        self.held_since: float | None = None
-        self.held_seconds = 0.0
-
-    @property
-    def is_held(self) -> bool:
-        """Whether alignment holds the shard back now."""
-        return self.held_since is not None
-
-    def mark_straggler(self, is_straggler: bool) -> bool:
-        """Set `is_straggler`. Return whether that is a change."""
-        was, self.is_straggler = self.is_straggler, is_straggler
-        return was != is_straggler
-
-    def await_children(self, awaits: bool) -> bool:
-        """Set `awaits_children`. Return whether that is a change."""
-        awaited, self.awaits_children = self.awaits_children, awaits
-        return awaited != awaits
-
-    def set_held(self, is_held: bool, now: float) -> None:
-        """Set whether alignment holds the shard back. `now` is in monotonic seconds."""
-        if is_held and self.held_since is None:
-            self.held_since = now
-        elif not is_held and self.held_since is not None:
-            self.held_seconds += now - self.held_since
-            self.held_since = None

@@ -1,26 +1,26 @@
-"""ShardTable: the shards that a worker knows and reads, and the order in which parents and children are read (S2)."""
+"""Keeps the shards of a worker, and the order that reshards impose on them: which shards may start (S2)."""
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
-from typing import Protocol, overload
 
-from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
-from recordpublisher.publishers.log_fields import about
-from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_rules import inherited_watermark
-from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
-from .shard_reading import ShardState
+from .lineage import Children, parent_keys, parents_ended
+from .shard_entry import NO_LISTENER, ShardEntry, ShardListener
+from .shard_state import ShardState
 
-ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
-"""Called with a stream and its complete listing."""
+TOTALS: dict[str, Callable[[ShardEntry], int]] = {
+    "skipped_records": attrgetter("metrics.skipped_records"),
+    "dead_letters": attrgetter("metrics.dead_letters"),
+    "late_after_idle": attrgetter("emission.late_after_idle"),
+    "late_after_takeover": attrgetter("emission.late_after_takeover"),
+}
+"""The counters of a shard that are also summed over all shards since the worker's start."""
 
 
 class ShardTable:
@@ -126,8 +126,8 @@ class ShardTable:
         return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
 
     def may_start(self, entry: ShardEntry) -> bool:
-        """Return whether the shard waits for its parents and need not any longer, because they were read to their ends (S2)."""
-        return entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)
+        """Return whether the shard waits, and its parents are finished (after a merge: both) (S2)."""
+        return entry.is_waiting and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:
         """Return whether the last record of every parent was emitted.
@@ -168,8 +168,8 @@ class ShardTable:
         self._unlisted = (self._unlisted | missing) - now - young
         self._last_listing[stream] = now | young
         of_stream = [entry for entry in self if entry.shard.stream == stream]
-        ended = {entry.key for entry in of_stream if entry.stage is ShardStage.ENDED}
-        waiting = [entry.shard for entry in of_stream if entry.stage is ShardStage.WAITING and entry.key in now]
+        ended = {entry.key for entry in of_stream if entry.has_ended}
+        waiting = [entry.shard for entry in of_stream if entry.is_waiting and entry.key in now]
         awaited = {key for shard in waiting for key in parent_keys(shard)}
         return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
 
@@ -181,7 +181,7 @@ class ShardTable:
         - A shard of this worker that only the publisher has, because it reads an archive: when it has ended and its children have started,
           which proves to a restart that it was read. If such shards stayed, snapshots would grow with the age of the archive.
         """
-        awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
+        awaited = {key for entry in self if entry.is_waiting for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
         return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
 
@@ -193,7 +193,7 @@ class ShardTable:
         other sources, of a finite size, become exhausted.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
-        if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
+        if not all_closed or any(not entry.has_ended for entry in self):
             return False
         listed = {shard.stream for shard in self._listed.values()}
         return listed.issuperset(streams) and not any(map(self._is_endless, listed))
@@ -205,7 +205,7 @@ class ShardTable:
     def remove(self, key: str) -> None:
         """Remove a shard, whether this worker reads it or it is only listed."""
         if key in self._entries:
-            if self._entries[key].stage is ShardStage.ENDED:
+            if self._entries[key].has_ended:
                 self._finished_before.add(key)
             self._remove_entry(key)
         if key in self._listed:
@@ -249,414 +249,22 @@ class ShardTable:
 
     def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
         own = self._entries.get(key)
-        return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
+        return own is None or (own.has_ended and key not in awaited and self._is_expired(key))
 
     def _is_succeeded(self, entry: ShardEntry) -> bool:
         """Return whether a shard has ended and this worker reads each of its children. Other workers may not know yet that it has ended."""
         children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
-        are_read = [child is not None and child.stage is not ShardStage.WAITING for child in children]
-        return entry.stage is ShardStage.ENDED and bool(are_read) and all(are_read)
+        are_read = [child is not None and not child.is_waiting for child in children]
+        return entry.has_ended and bool(are_read) and all(are_read)
 
     def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
         if own is not None:
-            return own.stage is ShardStage.ENDED
+            return own.has_ended
         if key in self._finished_before or self._has_others:
             return True
         was_listed = child.key in self._last_listing.get(child.stream, ())
         return was_listed and key not in self._listed and self._is_expired(key)
 
 
-class ShardLister(Protocol):
-    """Lists a stream's shards. Raises StreamNotFoundError if the stream does not exist."""
-
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that is still listed, or the shards after the shard id `after`."""
-
-
-class ShardDiscovery:
-    """Lists the shards of the job's streams. Keeps which streams are read, and which of them are known to be deleted.
-
-    `streams` is a `StreamList`, which may change while the job runs (S10), or a sequence of names, which stay the same.
-    """
-
-    def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
-        self._lister = lister
-        self.streams = streams if isinstance(streams, StreamList) else StreamList(streams)
-        self._interval = interval_ms / 1000
-        self.deleted: set[str] = set()
-        self.opened = set(self.streams)
-        """The streams that are read. A stream of the list may be missing here: it does not exist yet, could not be listed, or was added
-        a moment ago.
-        """
-        self._has_listed = False
-        self.not_found: set[str] = set()
-        """Streams that the last listing of all streams did not find. One warning was logged for each."""
-
-    async def list_all(self) -> list[Shard]:
-        """Return every shard of every stream.
-
-        A stream that does not exist is left out, with one warning, if the list of streams may change, or if all streams of a fixed list
-        existed at an earlier call. Such a stream was deleted, and the job continues to read the others.
-
-        Raises: StreamNotFoundError if no stream exists, or a stream of a fixed list has never existed; any other error of a listing.
-        """
-        found: list[Shard] = []
-        missing: list[StreamNotFoundError] = []
-        for stream in self.streams:
-            try:
-                found += await self._lister.list_shards(stream)
-                self.opened.add(stream)
-                self.not_found.discard(stream)
-            except StreamNotFoundError as error:
-                missing.append(error)
-                is_needed = self.streams.is_fixed and not self._has_listed
-                if is_needed or len(missing) == len(self.streams):
-                    raise
-                if stream not in self.not_found:
-                    log.warning("%s; it is looked for again", error, extra=about(stream))
-                self.opened.discard(stream)
-                self.not_found.add(stream)
-        self._has_listed = True
-        return found
-
-    def on_deleted(self, stream: str) -> None:
-        """Mark a stream as deleted. It is read again when a stream of the same name exists."""
-        self.deleted.add(stream)
-        self.opened.discard(stream)
-
-    async def list_stream(self, stream: str) -> list[Shard]:
-        """Return every shard of one stream. Raises: StreamNotFoundError if the stream does not exist; KinesisError if the listing fails."""
-        return await self._lister.list_shards(stream)
-
-    @property
-    def all_deleted(self) -> bool:
-        """Whether every stream of a fixed list was deleted, so that no stream is left to read."""
-        return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
-
-    async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
-        """List the shards of every stream periodically. A failed listing never ends the job (S3). Return when the last stream was
-        deleted.
-
-        - `on_listing`: called with a stream and its shards.
-        - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. Streams of a list that may change
-          are looked for whenever the list is read again.
-        """
-        while not self.all_deleted:
-            if self._interval < 0:
-                return
-            await asyncio.sleep(self._interval)
-            for stream in tuple(self.streams):
-                if stream in self.opened:
-                    await self._list(stream, on_listing)
-                elif self.streams.is_fixed:
-                    await on_closed(stream)
-
-    async def _list(self, stream: str, on_listing: ListingHandler) -> None:
-        try:
-            await on_listing(stream, await self._lister.list_shards(stream))
-        except StreamNotFoundError:
-            log.warning(
-                "stream %s was deleted: it is read again if a stream of that name is created",
-                stream,
-                extra=about(stream),
-            )
-            self.on_deleted(stream)
-        except FatalKinesisError as error:
-            log.warning(
-                "shards of %s cannot be listed, so new shards are found only when the last read of their parent "
-                "names them (ChildShards): %s",
-                stream,
-                error,
-                extra=about(stream),
-            )
-        except RecordPublisherError as error:
-            line = "listing the shards of %s failed, next attempt in %g s: %s"
-            log.warning(line, stream, self._interval, error, extra=about(stream))
-
-
-# Functions that find parents, ancestors and children of shards.
-
-
-def parent_keys(shard: Shard) -> list[str]:
-    """Return `Shard.key` of each parent: one after a split, two after a merge."""
-    return [f"{shard.stream}/{parent}" for parent in shard.parents]
-
-
-def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
-    """Return whether a shard with these parents (`Shard.key`) may start (S2).
-
-    It may start when the last record of each parent was emitted (after a merge: of both). It follows that all ancestors of a shard that has
-    started were read to their ends (`finished_ancestors`). `is_ended` decides for one parent. What it returns for an unknown parent depends
-    on the caller:
-
-    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker says so.
-    - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
-    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past retention.
-    """
-    return all(map(is_ended, parents))
-
-
-def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """Return `Shard.key` of every ancestor of shards that have begun. Each ancestor was read to its end, otherwise they would wait (S2).
-
-    A shard that is not in `listed` has unknown parents, so its ancestors are missing. If a caller knows more of an ancestor, that takes
-    precedence.
-    """
-    parents = (parent for shard in begun for parent in parent_keys(shard))
-    return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
-
-
-def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
-    """Return `start`, and everything that can be reached from it by repeated steps of `following`.
-
-    Each key is visited once, and without recursion, because after n splits and merges 2^n paths lead to a shard.
-    """
-    visited: set[str] = set()
-    to_visit = [*start]
-    while to_visit:
-        key = to_visit.pop()
-        if key not in visited:
-            visited.add(key)
-            to_visit += following(key)
-    return visited
-
-
-class Children:
-    """The children of each parent, among the shards that were added. It saves each caller a search through all shards."""
-
-    def __init__(self, shards: Iterable[Shard] = ()) -> None:
-        self._by_parent: dict[str, dict[str, Shard]] = {}
-        for shard in shards:
-            self.add(shard)
-
-    def add(self, shard: Shard) -> None:
-        """Add a shard that is known from now on."""
-        for parent in parent_keys(shard):
-            self._by_parent.setdefault(parent, {})[shard.key] = shard
-
-    def remove(self, shard: Shard) -> None:
-        """Forget a shard."""
-        for parent in parent_keys(shard):
-            siblings = self._by_parent.get(parent, {})
-            siblings.pop(shard.key, None)
-            if not siblings:
-                self._by_parent.pop(parent, None)
-
-    def of(self, parent: str) -> list[Shard]:
-        """Return the known children of a parent (`Shard.key`)."""
-        return list(self._by_parent.get(parent, {}).values())
-
-
-# StreamList has the names of the streams that a job reads now. The names may be read again while the job runs (S10).
-
-Look = Callable[[], Awaitable[Iterable[str]]]
-"""Returns the names of the streams that should be read from now on. If they cannot be read, it returns the last names, and raises
-nothing.
-"""
-
-
-class StreamList(Sequence[str]):
-    """The names of the streams that are read now. Without `look` they stay the same; otherwise `look` returns them again at each
-    interval.
-    """
-
-    def __init__(self, names: Iterable[str], look: Look | None = None, interval_seconds: float = 60.0) -> None:
-        self._names = tuple(names)
-        self._look = look
-        self._interval = interval_seconds
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the streams stay the same."""
-        return self._look is None
-
-    async def run(self, on_look: Callable[[], Awaitable[None]]) -> None:
-        """Read the names again at each interval, until cancelled.
-
-        `on_look` is called each time, even if the names have not changed, so that steps that have failed are tried again.
-        """
-        while self._look is not None:
-            await asyncio.sleep(self._interval)
-            self._names = tuple(await self._look())
-            await on_look()
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __contains__(self, stream: object) -> bool:
-        return stream in self._names
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        return self._names[index]
-
-
-TOTALS: dict[str, Callable[[ShardEntry], int]] = {
-    "skipped_records": attrgetter("metrics.skipped_records"),
-    "dead_letters": attrgetter("metrics.dead_letters"),
-    "late_after_idle": attrgetter("emission.late_after_idle"),
-    "late_after_takeover": attrgetter("emission.late_after_takeover"),
-}
-"""The counters of a shard that are also summed over all shards since the worker's start."""
-
-
-# MissingShards finds out whether a shard that a listing lacks is past retention, or only missing in that listing (S2, S5).
-
-ShardExists = Callable[[Shard], Awaitable[bool | None]]
-"""Asks the source for one shard, and returns whether it still has the shard; None if the source cannot tell."""
-
-LISTINGS_UNTIL_EXPIRED = 3
-"""If the source cannot tell, a shard counts as past retention after this many listings in a row without it."""
-PARALLEL_CALLS = 8
-
 log = logging.getLogger("recordpublisher.discovery")
-
-
-class MissingShards:
-    """Decides which of the shards that a listing lacks are past retention.
-
-    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. So a shard
-    counts as past retention only when the service cannot find the shard itself. If that were decided too early, its children would be read
-    before it, and it would be read twice.
-    """
-
-    def __init__(self, exists: ShardExists | None = None) -> None:
-        self._exists = exists
-        self._missed: dict[str, int] = {}
-        """How many listings in a row lacked each shard."""
-        self._expired: set[str] = set()
-
-    def is_expired(self, key: str) -> bool:
-        """Return whether a shard that is not listed is past retention."""
-        return key in self._expired
-
-    async def check(self, missing: Collection[str], streams: Iterable[str]) -> None:
-        """Decide for the shards `missing` (`Shard.key`), which new listings of `streams` lack, whether they are past retention.
-
-        Shards that were already found to be past retention are not checked again.
-        """
-        checked = {f"{stream}/" for stream in streams}
-        self._expired = {key for key in self._expired if key in missing or _prefix(key) not in checked}
-        self._missed = {
-            key: count for key, count in self._missed.items() if key in missing or _prefix(key) not in checked
-        }
-        slots = asyncio.Semaphore(PARALLEL_CALLS)
-        await asyncio.gather(*(self._check(key, slots) for key in sorted(missing) if key not in self._expired))
-
-    async def _check(self, key: str, slots: asyncio.Semaphore) -> None:
-        exists = None
-        if self._exists is not None:
-            async with slots:
-                stream, _, shard_id = key.rpartition("/")
-                exists = await self._exists(Shard(stream, shard_id))
-        self._missed[key] = 0 if exists else self._missed.get(key, 0) + 1
-        if exists is False or self._missed[key] >= LISTINGS_UNTIL_EXPIRED:
-            del self._missed[key]
-            self._expired.add(key)
-            log.info("shard %s is no longer listed: it is past retention", key, extra=about(key))
-
-
-def _prefix(key: str) -> str:
-    return key[: key.rfind("/") + 1]
-
-
-# OwnedShards keeps the table up to date: it adds the new shards that this process reads, removes those that are gone, and keeps the states
-# of shards that are not read now (S3, S5).
-
-
-class OwnedShards:
-    """Adds the shards that this process reads to the table, and removes them.
-
-    It also keeps the states of shards that are not read now, because they may be read later: shards that a listing lacks, and shards of
-    streams that left the list of streams.
-    """
-
-    def __init__(
-        self,
-        table: ShardTable,
-        discovery: ShardDiscovery,
-        missing: MissingShards,
-        is_ours: Callable[[Shard], bool],
-        clock: Clock,
-    ) -> None:
-        self._table = table
-        self._discovery = discovery
-        self._missing = missing
-        self._unlisted_states: dict[str, ShardState] = {}
-        """The restored states of shards that the first listing lacked."""
-        self._kept_states: dict[str, ShardState] = {}
-        """The states of this worker's shards whose stream is no longer read (S10)."""
-        self._is_ours = is_ours
-        self._clock = clock
-
-    @property
-    def kept_states(self) -> dict[str, ShardState]:
-        """The states of shards that are not read now. Every snapshot contains them, because the shards may be read later (S5, S10)."""
-        unlisted = self._unlisted_states.items()
-        return {**{key: state for key, state in unlisted if not self._missing.is_expired(key)}, **self._kept_states}
-
-    def add_initial(
-        self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
-    ) -> None:
-        """Add the shards of a first listing, each with its state.
-
-        `unlisted`: the restored states of shards that the listing lacks. If the stream of such a shard is not read, its state is used when
-        the stream is added to the list of streams.
-        """
-        self._unlisted_states |= unlisted
-        opened = self._discovery.opened
-        self._table.mark_finished(key for key, state in unlisted.items() if state.ended and stream_of(key) in opened)
-        shards = self._table.add_listed(listed)
-        self._table.mark_finished(shard.key for shard in shards if states[shard.key].ended and not self._is_ours(shard))
-        for stream in {shard.stream for shard in shards}:
-            self._table.update_listing(stream, [shard for shard in shards if shard.stream == stream])
-        for shard in shards:
-            self._add_if_ours(shard, states[shard.key])
-
-    def add_new(self, shards: Iterable[Shard]) -> None:
-        """Add shards that were found while the job runs. They are read from TRIM_HORIZON (S3), unless they have restored state."""
-        fresh = ShardState(StartingPosition.trim_horizon())
-        for shard in self._table.add_listed(shards):
-            self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
-
-    def known_states(self, stream: str) -> dict[str, ShardState]:
-        """Return the kept states of the shards of a stream that is not read, by `Shard.key`."""
-        known = {**self._unlisted_states, **self._kept_states}
-        return {key: state for key, state in known.items() if stream_of(key) == stream}
-
-    def add_stream(
-        self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
-    ) -> None:
-        """Add the shards of a stream that is read from now on. The arguments are those of `add_initial`."""
-        gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
-        self._kept_states = {key: state for key, state in self._kept_states.items() if key not in gone}
-        self.add_initial(listed, states, unlisted)
-
-    def remove_stream(self, stream: str) -> None:
-        """Remove every shard of a stream that is no longer read. Keep the states of this worker's shards, unless the stream was deleted."""
-        states = self._table.remove_stream(stream)
-        if stream not in self._discovery.deleted:
-            self._kept_states |= states
-            return
-        self._discovery.deleted.discard(stream)
-        self._table.forget_finished(stream)
-        for key in self.known_states(stream):
-            self._unlisted_states.pop(key, None)
-            self._kept_states.pop(key, None)
-
-    async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
-        """Apply a complete listing of a stream: add new shards, and remove shards that are past retention (S5)."""
-        self.add_new(listed)
-        await self._missing.check(self._table.update_listing(stream, listed), (stream,))
-        for key in self._table.removable():
-            self._table.remove(key)
-
-    def _add_if_ours(self, shard: Shard, state: ShardState) -> None:
-        if shard.key not in self._table and self._is_ours(shard):
-            self._table.add(shard, state, owned_since_ms=self._clock.now_ms())

@@ -8,8 +8,8 @@ import msgspec
 
 from .. import requests
 from ..account import Account
+from ..errors import ApiError, invalid_argument, invalid_input
 from ..queues import DEFAULT_SETTINGS, Delivery, Queue, ReceiptHandle, record_id
-from ..requests import ApiError, invalid_argument, invalid_input
 from ..shard import start_counter
 from ..stream import HOUR_MS, Stream
 from .streams import page_by_name
@@ -70,17 +70,17 @@ def delete_queue(account: Account, request: requests.QueueRequest) -> None:
     queue.notify()
 
 
-def receive_queue_records(account: Account, request: requests.Receive) -> bytes:
+def receive_queue_records(account: Account, request: requests.ReceiveRequest) -> bytes:
     """Receive the records that are visible now. The dispatcher repeats the call until the wait is over."""
     return _receive(account, request, dead=False)
 
 
-def receive_dead_letter_queue_records(account: Account, request: requests.Receive) -> bytes:
+def receive_dead_letter_queue_records(account: Account, request: requests.ReceiveRequest) -> bytes:
     """Receive the dead letters that are visible now. The dispatcher repeats the call until the wait is over."""
     return _receive(account, request, dead=True)
 
 
-def acknowledge_queue_records(account: Account, request: requests.OfReceipts) -> object:
+def acknowledge_queue_records(account: Account, request: requests.ReceiptsRequest) -> object:
     """Acknowledge records, which are then no longer delivered.
 
     The fault `redeliver` makes a queue deliver a record again, although the response says that it was acknowledged.
@@ -95,7 +95,7 @@ def acknowledge_queue_records(account: Account, request: requests.OfReceipts) ->
     return _each("AcknowledgeQueueRecords", account, request, act, dead=False)
 
 
-def acknowledge_dead_letter_queue_records(account: Account, request: requests.OfReceipts) -> object:
+def acknowledge_dead_letter_queue_records(account: Account, request: requests.ReceiptsRequest) -> object:
     """Discard dead letters."""
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
@@ -104,8 +104,8 @@ def acknowledge_dead_letter_queue_records(account: Account, request: requests.Of
     return _each("AcknowledgeDeadLetterQueueRecords", account, request, act, dead=True)
 
 
-def restore_dead_letter_queue_records(account: Account, request: requests.OfReceipts) -> object:
-    """Turn dead letters into records again. Their receive count is 0, as that of a new record."""
+def restore_dead_letter_queue_records(account: Account, request: requests.ReceiptsRequest) -> object:
+    """Let dead letters be received again as records, with a receive count of 0, as that of a new record."""
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
         queue.deliveries.release(delivery, account.clock.now_ms(), 0)
@@ -127,7 +127,7 @@ def _hide(account: Account, queue: Queue, delivery: Delivery, entry: requests.Vi
     queue.deliveries.hide(delivery, account.clock.now_ms() + entry.visibility_timeout_seconds * 1000)
 
 
-def _receive(account: Account, request: requests.Receive, *, dead: bool) -> bytes:
+def _receive(account: Account, request: requests.ReceiveRequest, *, dead: bool) -> bytes:
     queue = account.queues.find(request.queue_arn, refused=WITHOUT_DELIVERY)
     seconds, now = request.visibility_timeout_seconds, account.clock.now_ms()
     visible_ms = now + (queue.visibility_seconds if seconds is None else seconds) * 1000

@@ -10,20 +10,9 @@ from recordpublisher.publishers.service_limits import GET_RECORDS_BYTES, PUT_REC
 
 from .. import requests
 from ..account import Account
+from ..errors import ApiError, check_dry_run, in_use, invalid_argument, invalid_input, not_found, throughput_exceeded
 from ..faults import FaultKind
-from ..requests import (
-    ApiError,
-    GetRecords,
-    GetShardIterator,
-    SubscribeToShard,
-    check_dry_run,
-    in_use,
-    invalid_argument,
-    invalid_input,
-    not_found,
-    throughput_exceeded,
-    violation,
-)
+from ..requests import GetRecords, GetShardIterator, SubscribeToShard, violation
 from ..shard import Shard, ShardIterator, explicit_hash, hash_of, start_counter
 from ..stream import Stream
 from ..subscriptions import Subscription, millis_behind
@@ -31,7 +20,7 @@ from ..subscriptions import Subscription, millis_behind
 
 def put_record(account: Account, request: requests.PutRecord) -> object:
     """Store one record."""
-    entry = requests.Entry(request.data, request.partition_key, request.explicit_hash_key)
+    entry = requests.PutRecordsEntry(request.data, request.partition_key, request.explicit_hash_key)
     data_size = _data_size(entry)
     stream = account.find_usable(request.stream_name, request.stream_arn)
     size = _size(entry, data_size, stream)
@@ -138,7 +127,7 @@ def _key_facts(partition_key: str | None) -> tuple[int, str | None, int]:
     return hash_of(partition_key), msgspec.json.encode(partition_key).decode(), len(partition_key.encode())
 
 
-def _data_size(entry: requests.Entry) -> int:
+def _data_size(entry: requests.PutRecordsEntry) -> int:
     """Return the size of the data (bytes). Raises: SerializationException if the data is not base64."""
     try:
         data = a2b_base64(entry.data, strict_mode=True)
@@ -150,7 +139,7 @@ def _data_size(entry: requests.Entry) -> int:
     return len(data)
 
 
-def _size(entry: requests.Entry, data_size: int, stream: Stream, place: int | None = None) -> int:
+def _size(entry: requests.PutRecordsEntry, data_size: int, stream: Stream, place: int | None = None) -> int:
     """Return the record's size (bytes). `place` is the record's place in PutRecords, from 1.
 
     Raises: ValidationException if the key is missing or the record is too big.
@@ -181,7 +170,7 @@ def _check_minimum(stream: Stream, number: str | None) -> None:
         )
 
 
-def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str | None]:
+def _target(stream: Stream, entry: requests.PutRecordsEntry) -> tuple[Shard, str | None]:
     key_hash, key_json, _ = _key_facts(entry.partition_key)
     explicit = (
         entry.explicit_hash_key if stream.distribution != "AUTO" else None

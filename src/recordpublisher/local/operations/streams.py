@@ -11,9 +11,10 @@ from recordpublisher.publishers.service_limits import NEXT_TOKEN_SECONDS
 
 from .. import requests
 from ..account import Account
+from ..errors import ApiError, in_use, invalid_argument, not_found
 from ..faults import FaultKind
 from ..queues import Queue
-from ..requests import ApiError, Request, StreamRequest, in_use, invalid_argument, not_found
+from ..requests import Request, StreamRequest
 from ..shard import Shard, to_ms
 from ..stream import DEFAULT_RETENTION_HOURS, Consumer, Stream, TagSet, consumer_not_found, filter_shards, merge, split
 from ..stream import update_shard_count as change_shard_count

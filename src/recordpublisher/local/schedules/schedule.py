@@ -133,25 +133,18 @@ def _reshard(stream: Stream, kind: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A record that a client has read and written down.
-
-    - `number`: the record's number.
-    - `put`: when it was put (epoch seconds).
-    - `seen`: when the client had it (epoch seconds).
-    """
+class SeenRecord:
+    """A record that a client has written down: its number, when it was put, and when it was seen, in seconds since the epoch."""
 
     number: int
     put: float
     at: float
 
 
-def seen_in(line: str, now: float) -> Seen | None:
-    """Return the record that a line of a client's output shows: `NUMBER PUT` (the data), perhaps with a word before it, and perhaps with
-    the time at which it was seen after it.
-    """
+def seen_record_in(line: str, now: float) -> SeenRecord | None:
+    """Return the record in a line: `NUMBER PUT` (the data), perhaps with a word before it and the time at which it was seen after it."""
     found = _LINE.fullmatch(line)
-    return found and Seen(int(found["number"]), float(found["put"]), float(found["seen"] or now))
+    return found and SeenRecord(int(found["number"]), float(found["put"]), float(found["seen"] or now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +161,14 @@ class Score:
     recovered: float | None
 
 
-def score(records: int, lines: Iterable[Seen], keys: int, began: float = -inf, killed: float = inf) -> Score:
-    """Judge the lines of a client, in the order in which they were written. The records have the numbers 0 to `records` - 1.
+def score(records: int, lines: Iterable[SeenRecord], keys: int, began: float = -inf, killed: float = inf) -> Score:
+    """Judge the lines in the order in which they were written. The records have the numbers 0 to `records` - 1.
 
     Records of the same key are put in order, and a key moves from a shard to its child. So a number is out of order if it comes for the
     first time after a higher number of its key. `slowest` is the longest time from put to seen, over the records that were put after the
     schedule began and more than five seconds before the kill.
     """
-    first: dict[int, Seen] = {}
+    first: dict[int, SeenRecord] = {}
     highest: dict[int, int] = {}
     count = out_of_order = 0
     for seen in lines:

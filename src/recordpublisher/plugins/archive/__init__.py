@@ -1,1 +1,1 @@
-"""The publisher ARCHIVE: reads what file sinks wrote, shard by shard, then goes over to the live stream at the exact next record."""
+"""The publisher ARCHIVE: reads the records that file sinks wrote, shard by shard, and then the live stream from the exact next record."""

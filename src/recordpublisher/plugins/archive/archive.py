@@ -1,4 +1,4 @@
-"""Holds the parts that the readers of all shards of an archive share: its files and documents, and the live stream."""
+"""Keeps what the readers of all shards of an archive share: its files and documents (`FileCatalogue`), and the live stream."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import msgspec
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.conditional_store import ConditionalStore, read_document
-from recordpublisher.fetcher.leases.group_store import PositionPart
+from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
+from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -29,28 +30,17 @@ from recordpublisher.publishers.shards import OldestRecord, Shard, shard_from_js
 from ..sinks.archived_shards import HIDDEN, RANGES, SHARDS, ShardDocument
 from ..sinks.files.staged_files import ENTRIES
 from ..stores.by_location import OBJECT_STORES, back_end_of, conditional_store_of
-from ..stores.folder_store import FolderStore, path_of
-from .rows import (
-    ArchivedRows,
-    DecodeBuffer,
-    JsonRows,
-    MergedFiles,
-    NoRows,
-    OrderedFile,
-    OrderOf,
-    ParquetRows,
-    Place,
-    RangeFile,
-    place_of,
-    ranges_of,
-)
+from ..stores.durable_files import path_of
+from ..stores.folder_store import FolderStore
+from .next_step import OrderOf, Place, RangeFile, place_of, ranges_of
+from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
-"""How long the documents are kept before they are read again. At the end of a shard's files they are always read again."""
+"""For how long documents are used before they are read again (seconds). At the end of a shard's files they are always read again."""
 
 
 class Archive:
-    """Owns the last listing of the stream, and the documents that were read last.
+    """Owns the last listing of the stream, and the documents of its shards that were read last.
 
     - `live`, `lister`: the factory of the live publishers, and the lister of the stream; None if the read ends with the archive.
     - `accepts_loss`: whether the job continues without records that are lost.
@@ -82,7 +72,7 @@ class Archive:
         self._has_late_beginning = False
 
     async def catch_up(self, stream: str) -> None:
-        """List the stream if that was not done yet."""
+        """List the stream if it was not listed yet."""
         if self._lister is not None and stream not in self._listed:
             self.on_listed(stream, await self._lister.list_shards(stream))
 
@@ -115,7 +105,7 @@ class Archive:
         """Return every shard that is archived or listed, by id. A shard that only the archive has is closed and unlisted."""
         documents, listed = await self._load(stream, DOCUMENT_SECONDS), self._listed.get(stream, {})
         archived = {name: _shard(document) for name, document in documents.items()}
-        # A listing may have forgotten the parents of a shard.
+        # A listing may lack the parents of a shard, because they have expired. The archive knows them.
         known = {
             name: each if each.parents or name not in archived else replace(each, parents=archived[name].parents)
             for name, each in listed.items()
@@ -138,9 +128,9 @@ class Archive:
         return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
 
     async def tip_ms(self, shard: Shard, place: Place | None, *, again: bool) -> int | None:
-        """Return until when the job that writes the archive saw no record after a place (epoch ms); None if that is not known.
+        """Return the latest time at which the writing job saw no record after a place in the shard (epoch ms); None if it is not known.
 
-        The time that is stored with a position holds for this position only. An earlier time remains true for the same place.
+        The job stores this time with its position, so it is known only for the place of that position.
         """
         at = self.clock.monotonic()
         if again or self._committed is None or at - self._committed[0] >= DOCUMENT_SECONDS:
@@ -155,7 +145,7 @@ class Archive:
         return None if self._lister is None else await self._lister.oldest_record(shard)
 
     def is_first_late_beginning(self) -> bool:
-        """Return whether this is the first shard of the job of which the older files are missing. Later calls return False."""
+        """Return True at the first call, so that a job warns once of shards whose older files are missing."""
         is_first, self._has_late_beginning = not self._has_late_beginning, True
         return is_first
 
@@ -181,7 +171,9 @@ class Archive:
                 f"the files of {stream}/{shard_id} in {self.catalogue.place} were written without {ARCHIVE.key}, so nothing says which "
                 "shards come after it, and records between its files may be missing"
             )
-            raise ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read them nevertheless", reason=reason)
+            raise ConfigurationError(
+                ARCHIVE_UNPROVEN.key, "false", "true, to read them although records may be missing", reason=reason
+            )
 
 
 class LiveLister(Protocol):
@@ -232,7 +224,7 @@ class Catalogue(Protocol):
         """
 
     async def committed(self) -> Sequence[tuple[str, ShardState]]:
-        """Return the positions that jobs which write the archive have stored with it, each with its `Shard.key`."""
+        """Return the positions that the writing jobs have stored with the archive, each with its `Shard.key`."""
 
     async def open(self, file: RangeFile) -> ArchivedRows:
         """Open the files of a range. Raises: FileNotFoundError if they are gone; StateError if they cannot be read."""
@@ -248,7 +240,7 @@ class Files(Protocol):
     """The location in words."""
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
-        """Return the store of the documents, and that of the entries if it is next to the files."""
+        """Return the store of the documents, and the store of the sink's positions if it is next to the files."""
 
     async def paths(self, prefix: str) -> list[str]:
         """Return the paths of all files below a folder."""
@@ -264,7 +256,7 @@ def files_at(uri: str, properties: Properties, order_of: OrderOf) -> Files:
 
 
 class FileCatalogue:
-    """The archive that a sink wrote. Owns the last listing of its files. Their names alone show what to read."""
+    """An archive of files. Owns their last listing. The names of files show which records they have."""
 
     def __init__(self, files: Files, order_of: OrderOf) -> None:
         self._order_of, self._files = order_of, files
@@ -276,14 +268,14 @@ class FileCatalogue:
         self._listing = asyncio.Lock()
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Read the documents of the stream's shards."""
+        """Return the documents of the stream's shards, read from the store."""
         shards, _ = await self._stores()
         stored, place = await shards.list(f"{stream}/"), shards.place
         found = [read_document(each.value, ShardDocument, f"{name} in {place}", 1) for name, each in stored.items()]
         return {document.id: document for document in found}
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Read the document of a shard."""
+        """Return the document of a shard, read from the store."""
         shards, _ = await self._stores()
         if (stored := await shards.get(shard.key)) is None:
             return None
@@ -318,7 +310,7 @@ class FileCatalogue:
             return ranges_of(listed.get((shard.stream, shard.shard_id), ()), self._order_of)
 
     async def committed(self) -> Sequence[tuple[str, ShardState]]:
-        """Read the positions that the sink has stored with its files: those of each worker that the job has had.
+        """Read the positions that the sink has stored with its files, for each worker that the job has had.
 
         A job that writes to Iceberg stores them elsewhere.
         """
@@ -344,7 +336,7 @@ class FileCatalogue:
 
 
 def _by_shard(paths: Sequence[str]) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Return the files of each shard: paths, with the names without suffix. An empty range has no path."""
+    """Return the files of each shard, each as its path and its name without the suffix. The path of an empty range is empty."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for path in paths:
         parts = path.split("/")
@@ -359,7 +351,7 @@ def _by_shard(paths: Sequence[str]) -> dict[tuple[str, str], list[tuple[str, str
 
 
 def _is_table(uri: str, names: Iterable[str]) -> ConfigurationError | None:
-    """Return the error for a location that has a table, from the names in its folder."""
+    """Return an error if the names in a folder show that it is a table; else None."""
     if {"_delta_log", "metadata"}.isdisjoint(found := {*names}):
         return None
     form = f"{DELTA}{uri}" if "_delta_log" in found else f"{ICEBERG}namespace.table"
@@ -377,7 +369,7 @@ class _Folder:
             raise error
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore]:
-        """Return the store of the documents, and that of the entries."""
+        """Return the store of the documents, and the store of the sink's positions (entries)."""
         return FolderStore(self._root / SHARDS, None), FolderStore(self._root / HIDDEN / ENTRIES, None)
 
     async def paths(self, prefix: str) -> list[str]:
@@ -401,8 +393,9 @@ class _Folder:
 
 class _Objects:
     def __init__(self, uri: str, properties: Properties, order_of: OrderOf) -> None:
-        from recordpublisher.plugins.stores.aws_stores import SCHEMES
         from recordpublisher.plugins.stores.object_storage import ObjectLocation
+
+        from ..stores.s3_store import SCHEMES
 
         self.place = uri.rstrip("/")
         self._properties, self._order_of = properties, order_of
@@ -412,7 +405,7 @@ class _Objects:
         self._slots = asyncio.Semaphore(GETS_AT_ONCE)
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore]:
-        """Return the store of the documents, and that of the entries."""
+        """Return the store of the documents, and the store of the sink's positions (entries)."""
         key, properties = ARCHIVE_URI.key, self._properties
         shards = conditional_store_of(f"{self.place}/{SHARDS}", key, properties)
         return shards, conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)

@@ -1,4 +1,7 @@
-"""Makes the publishers of an archive, and wraps the factory of the live stream (`flink.stream.recordpublisher=ARCHIVE`)."""
+"""Makes the publishers of an archive, and wraps the factory of the live stream (`flink.stream.recordpublisher=ARCHIVE`).
+
+It also says whether an archive can be read back, and from when, for `recordpublisher doctor`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap
+from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -24,8 +27,8 @@ from recordpublisher.publishers.shards import Shard
 from ..host.manager import publisher_class
 from ..runtime.stream_lister import StreamLister, stream_names
 from .archive import DELTA, ICEBERG, Archive, Catalogue, FileCatalogue, LiveLister, files_at
-from .publisher import ArchivePublisher, arrived, text_of_early_end, text_of_missing_shard
-from .rows import OrderOf, Place, RangeFile, is_complete
+from .next_step import OrderOf, Place, RangeFile, is_complete
+from .publisher import ArchivePublisher, arrival_text, text_of_early_end, text_of_missing_shard
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis import KinesisClient
@@ -64,7 +67,7 @@ class ArchiveFactory(RecordPublisherFactory):
         if lister is None and self._live is not None:
             lister = self._own_lister = StreamLister(self._live, given, self._names, self._clock)
         is_default = self._live is None or type(self._live).order_of is RecordPublisherFactory.order_of
-        # Rows can be compared as texts if the sequence numbers have the order of Kinesis.
+        # With the order of Kinesis, sequence numbers are compared as numbers, and decoders may compare their texts.
         order_of = int if is_default else self.order_of
         catalogue = catalogue or _catalogue(_uri(given), given, order_of)
         self._archive = Archive(
@@ -123,7 +126,7 @@ class ArchiveFactory(RecordPublisherFactory):
             self._live.keep_shared()
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards of the archive if the job ends with it, or those of a live publisher with a source of its own."""
+        """List the shards of the archive if the job ends with it, otherwise those that the live publisher lists itself, if any."""
         if self._live is not None:
             return await self._live.discover(stream, after)
         shards = sorted((await self._archive.shards(stream)).items())
@@ -158,7 +161,7 @@ class ArchiveFactory(RecordPublisherFactory):
         self._names[name] = given
 
         async def archive() -> str:
-            return await examine(self._archive, name)
+            return await examine_archive(self._archive, name)
 
         return {"archive": archive, **({} if self._live is None else self._live.checks(name))}
 
@@ -184,7 +187,7 @@ def _uri(properties: Properties) -> str:
             ARCHIVE_URI.key,
             None,
             "a folder, s3://bucket/prefix, gs://, abfss://, delta:LOCATION or iceberg:namespace.table",
-            reason="it is what ARCHIVE reads",
+            reason="the publisher ARCHIVE reads it",
         )
     return uri
 
@@ -209,11 +212,11 @@ def _live_class(properties: Properties) -> type[RecordPublisherFactory] | None:
 # Says whether an archive can be read back, and from when, for `recordpublisher doctor`.
 
 _MOST_NAMED = 5
-"""How many shards that begin later than others are named."""
+"""Most shards that are named because they begin later than others."""
 
 
-async def examine(archive: Archive, stream: str) -> str:
-    """Return how much the archive has of a stream, and from when on all of its shards.
+async def examine_archive(archive: Archive, stream: str) -> str:
+    """Return in words how much the archive has of a stream, and from when on it has all shards.
 
     Raises: StateError if files are missing between others, at the beginning of a shard whose parents were archived, at the end of a
     shard, or between the last file and the live stream; ConfigurationError if files have no ranges; the errors of the catalogue.
@@ -247,7 +250,10 @@ async def examine(archive: Archive, stream: str) -> str:
 
 
 async def _unlisted(archive: Archive, stream: str) -> str:
-    """List the stream. If that fails, return so in words: other checks report the error, and the archive alone is examined."""
+    """List the stream.
+
+    Return an empty text, or say that it cannot be listed. Other checks report that error, and the archive alone is examined.
+    """
     try:
         await archive.catch_up(stream)
     except RecordPublisherError as error:
@@ -264,16 +270,16 @@ async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequen
     last = max(files, key=lambda file: file.through)
     if not await archive.is_live_now(shard):
         raise StateError(text_of_missing_shard(shard, str(last.end)))
-    if await archive.retention.gap_after(shard, last.end, UNKNOWN_MS) is not Gap.LOST:
+    if await archive.retention.gap_after(shard, last.end, UNKNOWN_MS) is not RetentionGap.LOST:
         return
-    # The oldest record of the stream is a later one. No record came in between if the last archived one is younger than the
-    # retention, or if the job that wrote the archive has seen the end of the shard since.
+    # The oldest record of the stream is after the last archived one. Nothing is missing between them if the last archived record is
+    # younger than the retention, or if the writing job has since seen that no record followed it.
     arrival_ms = await _arrival_ms(archive, max((file for file in files if file.paths), key=_through, default=last), -1)
     seen_ms = latest(arrival_ms, await archive.tip_ms(shard, place, again=False))
-    if seen_ms is not None and await archive.retention.gap_after(shard, last.end, seen_ms) is not Gap.LOST:
+    if seen_ms is not None and await archive.retention.gap_after(shard, last.end, seen_ms) is not RetentionGap.LOST:
         return
     oldest = await archive.oldest_record(shard)
-    raise StateError(text_of_early_end(shard, f"{last.end}{arrived(arrival_ms)}", oldest))
+    raise StateError(text_of_early_end(shard, f"{last.end}{arrival_text(arrival_ms)}", oldest))
 
 
 async def _since(archive: Archive, shards: Mapping[str, Shard], files: Mapping[str, Sequence[RangeFile]]) -> str:
@@ -303,7 +309,7 @@ def _through(file: RangeFile) -> Place:
 
 
 def _reached(files: Sequence[RangeFile]) -> tuple[Place | None, RangeFile | None]:
-    """Return how far the ranges reach without a hole, and the first range after a hole."""
+    """Return the place up to which the ranges have no hole, and the first range after the hole, if there is one."""
     place: Place | None = None
     for file in files:
         if place is not None and not file.follows(place):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from recordpublisher.fetcher.pipeline.process_suspension import GAP_SECONDS
-from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, may_have_gap
+from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, may_have_gap
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
@@ -21,14 +21,11 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
 from .archive import Archive
-from .rows import (
-    ArchivedRows,
-    DecodedRows,
+from .next_step import (
     Place,
     RangeFile,
     Seam,
     Step,
-    first_behind,
     is_complete,
     next_step,
     place_before,
@@ -36,19 +33,20 @@ from .rows import (
     position_from,
     starting_place,
 )
+from .rows import ArchivedRows, DecodedRows, first_row_after
 
 log = logging.getLogger("recordpublisher.archive")
 MOST_RECORDS = 10_000
-"""Records of a batch: what one response of Kinesis has at most."""
+"""Most records of a batch, as in one response of Kinesis."""
 _HOW_TO_CONTINUE = f"Set {ON_DATA_LOSS.key}=CONTINUE to continue without them"
 
 
 class ArchivePublisher(RecordPublisher):
     """Owns the position of one shard, and whether its files or the live stream are read.
 
-    A position is that of the live stream, so a job may be restarted with another publisher. The live publisher is made where the
-    files end. Each live read is followed by a check whether records between the last archived and the first live one have
-    expired: before the read, a record may still expire.
+    Positions are positions of the live stream, so a job may be restarted with another publisher. The live publisher is made where the files
+    end. After each live read the publisher checks whether records between the last archived and the first live one have expired. A check
+    before the read would not be enough, because a record may expire in between.
     """
 
     def __init__(self, archive: Archive, shard: Shard, start: StartingPosition, metrics: ShardMetrics) -> None:
@@ -69,7 +67,7 @@ class ArchivePublisher(RecordPublisher):
         self._lost_seconds = 0.0
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Give no more records at once than fit into `held_bytes` from now on, but at least one."""
+        """Publish batches of at most `held_bytes` from now on, but of at least one record."""
         self._budget = held_bytes
         if self._live is not None:
             self._live.set_read_budget(held_bytes)
@@ -109,7 +107,7 @@ class ArchivePublisher(RecordPublisher):
     # --- what comes next --------------------------------------------------------------------------------------------------------
 
     async def _next_step(self) -> tuple[Step, RangeFile | None]:
-        """Return the next step, and the file that it needs. The files are listed again before any counts as missing."""
+        """Return the next step, and the file that it needs. Before a file counts as missing, the files are listed again."""
         archive, shard = self._archive, self._shard
         if self._files is None:
             await archive.catch_up(shard.stream)
@@ -148,7 +146,7 @@ class ArchivePublisher(RecordPublisher):
         self._files, self._next = files, 0
 
     def _next_file(self) -> RangeFile | None:
-        """Return the first file that reaches past the place."""
+        """Return the first file with records after the current place."""
         files, place = self._files or (), self._place
         while self._next < len(files) and place is not None and files[self._next].through <= place:
             self._next += 1
@@ -161,11 +159,16 @@ class ArchivePublisher(RecordPublisher):
                 f"{old.paths[0]} in {self._archive.catalogue.place} was written without flink.sink.archive, so its name has no range, and "
                 "records between it and other files may be missing"
             )
-            raise ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
+            raise ConfigurationError(
+                ARCHIVE_UNPROVEN.key, "false", "true, to read it although records may be missing", reason=reason
+            )
         return files
 
     async def _follows_open_parents(self) -> bool:
-        """Return whether the shard was never read and has archived parents: then it began after its parents were last known to be open."""
+        """Return whether the shard was never read and has archived parents.
+
+        Then all of its records must be there, because it began after its parents.
+        """
         if self._position.type is not PositionType.TRIM_HORIZON or not self._shard.parents:
             return False
         open_ms = await self._archive.parents_open_ms(self._shard)
@@ -173,7 +176,7 @@ class ArchivePublisher(RecordPublisher):
         return open_ms is not None
 
     async def _starts_live(self) -> bool:
-        """Return whether the files cannot have the beginning of the read: LATEST, or a time that the stream still has."""
+        """Return whether the read starts in the live stream: at LATEST, or at a time that the stream still has."""
         if self._position.type is PositionType.LATEST:
             return True
         if self._since_ms is None or self._archive.retention is None:
@@ -182,7 +185,7 @@ class ArchivePublisher(RecordPublisher):
         return oldest_ms is not None and self._since_ms >= oldest_ms
 
     async def _find_start(self) -> None:
-        """Leave out the files before a start by time, by bisection over the first arrival of each file."""
+        """Move past the files before a start by time. Bisection over the first arrival of each file finds the place."""
         files = [file for file in self._files or () if file.paths]
         if self._since_ms is None or not files:
             return
@@ -216,7 +219,10 @@ class ArchivePublisher(RecordPublisher):
             log.warning(text, place, self._shard.key, upto, extra=about(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
-        """Return whether the stream still has all records from the place to a file, or, unless `is_owed`, a record before the file's."""
+        """Return whether the stream still has all records between the place and a file.
+
+        Unless `is_owed`, one record before the file is enough.
+        """
         archive, retention = self._archive, self._archive.retention
         assert retention is not None
         if is_owed:
@@ -224,7 +230,7 @@ class ArchivePublisher(RecordPublisher):
             gap = await retention.gap_after(
                 self._shard, position, UNKNOWN_MS if self._seen_ms is None else self._seen_ms
             )
-            return gap is Gap.NONE
+            return gap is RetentionGap.NONE
         oldest = await archive.oldest_record(self._shard)
         if oldest is None or oldest.sequence is None or file.after is None:
             return False
@@ -246,7 +252,9 @@ class ArchivePublisher(RecordPublisher):
             opened = await self._archive.catalogue.open(file)
         except FileNotFoundError:
             log.info(
-                "a file of %s has gone, the archive is listed again", self._shard.key, extra=about(self._shard.key)
+                "a file of %s has disappeared, so the archive is listed again",
+                self._shard.key,
+                extra=about(self._shard.key),
             )
             self._use(await self._listed(again=True))
             return
@@ -273,7 +281,7 @@ class ArchivePublisher(RecordPublisher):
                     buffer.add(held)
                 rows = held.columns
                 assert rows is not None
-                start = self._first_since(rows, first_behind(rows, self._place, order_of))
+                start = self._first_since(rows, first_row_after(rows, self._place, order_of))
                 if start >= len(rows):
                     return True
                 buffer.use(held)
@@ -402,7 +410,7 @@ class ArchivePublisher(RecordPublisher):
 
     @property
     def _read_ms(self) -> int:
-        """The latest time at which a batch can have been read (epoch ms). The time of a suspension of the process does not count."""
+        """The latest time at which a batch can have been read (epoch ms). Time in which the process was suspended does not count."""
         suspended = self._archive.suspension.lost_seconds - self._lost_seconds
         return self._archive.clock.now_ms() - round(suspended * 1000)
 
@@ -422,27 +430,30 @@ class ArchivePublisher(RecordPublisher):
         assert seen_ms is not None
         if await self._was_read_before_suspension(batch):
             return
-        if await self._gap(batch, seen_ms) is Gap.NONE:
+        if await self._gap(batch, seen_ms) is RetentionGap.NONE:
             return
         self._use(await self._listed(again=True))
         file = self._next_file()
         if file is not None and file.follows(self._place):
             raise _BackToFilesError
         tip_ms = await archive.tip_ms(shard, self._place, again=True)
-        gap = Gap.LOST if tip_ms is None else await self._gap(batch, max(seen_ms, tip_ms))
-        if gap is Gap.LOST and not (len(batch) or batch.raw_count):
-            gap = Gap.NOT_CHECKED
-        if gap is Gap.LOST:
+        gap = RetentionGap.LOST if tip_ms is None else await self._gap(batch, max(seen_ms, tip_ms))
+        if gap is RetentionGap.LOST and not (len(batch) or batch.raw_count):
+            gap = RetentionGap.NOT_CHECKED
+        if gap is RetentionGap.LOST:
             self._lose(await self._early_end())
             self._has_gap = True
-        elif gap is Gap.NOT_CHECKED:
+        elif gap is RetentionGap.NOT_CHECKED:
             self._metrics.add("retention_not_checked")
-            text = "the stream shows no record of %s behind %s, which is older than it keeps records: whether some came is not known"
+            text = (
+                "the stream shows no record of %s behind %s, which is older than the stream's retention: it is "
+                "not known whether records in between were lost"
+            )
             log.warning(text, shard.key, await self._last(), extra=about(shard.key))
-        if gap is not Gap.NONE:
+        if gap is not RetentionGap.NONE:
             self._told_ms = archive.clock.now_ms()
 
-    async def _gap(self, batch: RecordBatch, seen_ms: int) -> Gap:
+    async def _gap(self, batch: RecordBatch, seen_ms: int) -> RetentionGap:
         assert self._archive.retention is not None
         next_ms = batch.arrival_millis[0] if len(batch) else self._archive.clock.now_ms()
         return await self._archive.retention.gap_after(self._shard, self._last_position, seen_ms, next_ms)
@@ -461,7 +472,7 @@ class ArchivePublisher(RecordPublisher):
         return batch.arrival_millis[0] < (self._read_ms if oldest_ms is None else oldest_ms)
 
     async def _compare_beginnings(self, batch: RecordBatch) -> None:
-        """Compare the first record of the stream with that of the archive, which may have been written after the search for the shard."""
+        """Compare the first record of the stream with the archive's first one, which may have been written after the search for files."""
         if self._is_live_compared:
             return
         self._is_live_compared = True
@@ -506,7 +517,7 @@ class ArchivePublisher(RecordPublisher):
         place, upto = self._archive.catalogue.place, _shown(file.after_text)
         text = f"records of {self._shard.key} after {await self._last()} up to {upto} are in no file of {place}"
         if not self._archive.is_live(self._shard):
-            return f"{text}, and the stream has the shard no more"
+            return f"{text}, and the stream no longer has the shard"
         return (
             f"{text}, and the stream has nothing before {_shown_record(await self._archive.oldest_record(self._shard))}"
         )
@@ -515,7 +526,7 @@ class ArchivePublisher(RecordPublisher):
         return text_of_early_end(self._shard, await self._last(), await self._archive.oldest_record(self._shard))
 
     async def _last(self) -> str:
-        return f"{self._last_position or 'its start'}{arrived(self._last_arrival_ms or self._seen_ms or None)}"
+        return f"{self._last_position or 'its start'}{arrival_text(self._last_arrival_ms or self._seen_ms or None)}"
 
     @property
     def _last_position(self) -> SequenceNumber | None:
@@ -530,16 +541,18 @@ class _BackToFilesError(Exception):
 
 
 def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:
-    """Return the text for an archive that ends (after `last`) before the oldest record that the stream has."""
-    return f"the archive of {shard.key} ends after {last}, the stream begins at {_shown_record(oldest)}: what came between is lost"
+    """Return the message for an archive that ends (after `last`) before the oldest record that the stream has."""
+    return f"the archive of {shard.key} ends after {last}, the stream begins at {_shown_record(oldest)}: the records in between are lost"
 
 
 def text_of_missing_shard(shard: Shard, last: str) -> str:
-    """Return the text for an archive that ends (after `last`) before the end of a shard that no longer exists."""
-    return f"the archive of {shard.key} ends after {last} without the shard's end, and the stream has the shard no more"
+    """Return the message for an archive that ends (after `last`) before the end of a shard that no longer exists."""
+    return (
+        f"the archive of {shard.key} ends after {last} without the shard's end, and the stream no longer has the shard"
+    )
 
 
-def arrived(at_ms: int | None) -> str:
+def arrival_text(at_ms: int | None) -> str:
     """Return a time of arrival (epoch ms) in words, or an empty text if it is not known."""
     return (
         ""
@@ -549,7 +562,7 @@ def arrived(at_ms: int | None) -> str:
 
 
 def _position_after(rows: RecordColumns, stop: int) -> SequenceNumber:
-    """Return the position after the first `stop` rows. At the end of a group, the next group may have the rest of an aggregate."""
+    """Return the position after the first `stop` rows. It is inside an aggregate if its rest may be in the next group of rows."""
     number, part = rows.sequence_numbers[stop - 1], rows.sub_sequence_numbers[stop - 1]
     if stop < len(rows) and rows.sequence_numbers[stop] != number:
         return SequenceNumber(number)
@@ -565,5 +578,5 @@ def _shown_record(record: OldestRecord | None) -> str:
     return (
         "what it has now"
         if record is None or record.sequence is None
-        else f"{record.sequence}{arrived(record.arrival_ms)}"
+        else f"{record.sequence}{arrival_text(record.arrival_ms)}"
     )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from enum import Enum
 from itertools import chain, islice
 from math import inf
 from operator import itemgetter, lt
@@ -19,26 +16,27 @@ import msgspec
 
 from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.positions import WHOLE_RECORD
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE, PARQUET_COLUMNS
 from recordpublisher.publishers.records import RecordColumns
 
-from ..sinks.archived_shards import AT, BEGIN, COLUMNS
+from ..sinks.archived_shards import COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+from .next_step import OrderOf, Place
 
 InThread = Callable[..., Awaitable[Any]]
 """Calls a function in a thread, as `asyncio.to_thread` does."""
 _PIECE_BYTES = 4 * 2**20
-"""How many bytes of JSON lines are decoded together."""
+"""Bytes of JSON lines that are decoded together."""
 _RECORD_BYTES = 250
 """Memory of a decoded record in addition to its data: the objects of its columns."""
 
 
 class ArchivedRows(Protocol):
-    """The rows of one range, in groups."""
+    """The rows of one range (the files with all records of a shard between two positions), in groups such as row groups."""
 
     groups: int
 
@@ -50,7 +48,9 @@ class ArchivedRows(Protocol):
 
 
 class DecodeBuffer:
-    """Owns the list of decoded groups of rows in memory. If they need more than `limit` bytes, those unused for longest are dropped.
+    """Owns the list of decoded groups of rows in memory.
+
+    If they need more than `limit` bytes, the groups that were unused for longest are dropped.
 
     A group that was dropped is decoded again when it is needed. So shards that wait for others, because their watermark is too
     far ahead, never keep the memory that the shard with the lowest watermark needs.
@@ -92,7 +92,7 @@ class DecodedRows:
         self.columns = None
 
 
-def first_behind(rows: RecordColumns, place: Place | None, order_of: OrderOf) -> int:
+def first_row_after(rows: RecordColumns, place: Place | None, order_of: OrderOf) -> int:
     """Return the index of the first row after a place."""
     if place is None:
         return 0
@@ -105,10 +105,13 @@ def first_behind(rows: RecordColumns, place: Place | None, order_of: OrderOf) ->
     return bisect_right(range(len(numbers)), place, key=key)
 
 
-def in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
-    """Return the rows in the order of their sequence numbers, each once. Sinks write them in it unless `flink.sink.parquet.sort` is set."""
+def rows_in_order(rows: RecordColumns, order_of: OrderOf) -> RecordColumns:
+    """Return the rows in the order of their sequence numbers, each once.
+
+    Files have this order already unless `flink.sink.parquet.sort` was set.
+    """
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
-    # Texts of decimal numbers of one length sort as the numbers.
+    # Decimal numbers with equally many digits have the same order as their texts, and comparing texts is faster.
     is_text_enough = order_of is int and len(set(map(len, numbers))) <= 1
     keys: Sequence[Any] = numbers if is_text_enough else list(map(order_of, numbers))
     if all(map(lt, keys, islice(keys, 1, None))):
@@ -156,7 +159,7 @@ class OrderedFile:
 
     async def rows(self, group: int) -> RecordColumns:
         """Decode a group."""
-        rows: RecordColumns = await self._in_thread(in_order, await self._file.rows(group), self._order_of)
+        rows: RecordColumns = await self._in_thread(rows_in_order, await self._file.rows(group), self._order_of)
         if len(rows):
             begin, self._ends[group] = self._place(rows, 0), self._place(rows, -1)
             before = self._ends.get(group - 1)
@@ -188,7 +191,7 @@ class MergedFiles:
     async def rows(self, group: int) -> RecordColumns:
         """Decode all files, and sort their rows."""
         parts = [await file.rows(index) for file in self._files for index in range(file.groups)]
-        rows: RecordColumns = await self._in_thread(lambda: in_order(joined(parts), self._order_of))
+        rows: RecordColumns = await self._in_thread(lambda: rows_in_order(joined(parts), self._order_of))
         return rows
 
     def close(self) -> None:
@@ -214,7 +217,7 @@ class ParquetRows:
     """A Parquet file.
 
     - `source`: its path, its content, or an open file.
-    - `part`: only this row group is read, and of it the rows of the shard with this `Shard.key`.
+    - `part`: if given, only this row group is read, and only the rows of the shard with this `Shard.key`.
     """
 
     def __init__(self, source: Any, name: str, in_thread: InThread, part: tuple[int, str] | None = None) -> None:
@@ -319,7 +322,7 @@ class JsonRows:
         self._decoder = msgspec.json.Decoder(_Line)
 
     async def rows(self, group: int) -> RecordColumns:
-        """Decode some lines."""
+        """Decode the lines of a group."""
         rows: RecordColumns = await self._in_thread(self._decode, group)
         return rows
 
@@ -355,173 +358,3 @@ def _pieces(content: bytes) -> list[memoryview]:
         pieces.append(view[start:stop])
         start = stop
     return pieces
-
-
-# Decides what the reader of an archived shard does next, from the ranges of the shard's files (`next_step`).
-
-Place = tuple[Any, float]
-"""A position that can be compared: the order of a sequence number, and the last sub-record that is done, `inf` for the whole record."""
-OrderOf = Callable[[str], Any]
-_POSITION = r"[A-Za-z0-9.-]+?\.(?:-1|\d+)"
-_RANGE = re.compile(
-    rf"(?P<after>{BEGIN}|(?P<at>{AT}-)?(?P<first>{_POSITION}))_(?P<through>{_POSITION})"
-    r"(?:\.(?P<part>\d+)of(?P<parts>\d+))?(?:\.[0-9a-f]{12})?"
-)
-_WITHOUT_RANGE = re.compile(rf"(?P<first>{_POSITION})-(?P<through>{_POSITION})(?:\.[0-9a-f]{{12}})?")
-
-
-class Step(Enum):
-    """The possible steps of a reader at its place.
-
-    - READ: read the next file. LIVE: read the stream after the place. END: the shard is complete.
-    - SKIP: start at the next file, because no record before it must be read.
-    - LOST: the next records are in no file, and the stream does not have them.
-    """
-
-    READ = "read"
-    LIVE = "live"
-    END = "end"
-    SKIP = "skip"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class RangeFile:
-    """Files that together have every record of one shard after the position `after`, up to `through`.
-
-    - `paths`: one file, or one for each partition; none if no record of the range could be written.
-    - `after`: None if the shard has no record before; `after_text` is its name.
-    - `end`: `through` as a position.
-    - `is_proven`: False for a file whose name has no range. Then records before it may be missing.
-    """
-
-    paths: tuple[str, ...]
-    after: Place | None
-    through: Place
-    end: SequenceNumber
-    after_text: str
-    is_proven: bool = True
-
-    @property
-    def is_continuation(self) -> bool:
-        """Whether the range begins where an earlier one ended. Before the first files of a shard no file has the earlier records."""
-        return self.after is not None and not self.after_text.startswith(f"{AT}-")
-
-    def follows(self, place: Place | None) -> bool:
-        """Return whether no record between the place and the first one of these files is missing."""
-        return self.after is None or not self.is_proven or (place is not None and self.after <= place)
-
-
-@dataclass(frozen=True, slots=True)
-class Seam:
-    """The facts at the place where the files of a shard end, or where a range is missing.
-
-    - `file`: the next file that reaches past the place.
-    - `is_complete`: whether the shard's end is at or before the place.
-    - `is_owed`: whether records after the place must not be left out; False at the first start of a shard.
-    - `is_live`: whether the stream lists the shard, and is read.
-    - `is_bounded`: whether the read ends with the archive.
-    - `stream_has_following`: whether the stream still has the records between the place and `file`.
-    """
-
-    place: Place | None
-    file: RangeFile | None
-    is_complete: bool
-    is_owed: bool
-    is_live: bool
-    is_bounded: bool
-    stream_has_following: bool = False
-
-
-def next_step(at: Seam) -> Step:
-    """Return the next step of the reader of a shard."""
-    if at.file is not None and at.file.follows(at.place):
-        return Step.READ
-    if at.file is None:
-        if at.is_complete or at.is_bounded:
-            return Step.END
-        return Step.LIVE if at.is_live else Step.LOST
-    if at.is_live and at.stream_has_following:
-        return Step.LIVE
-    return Step.LOST if at.is_owed else Step.SKIP
-
-
-def place_of(position: SequenceNumber, order_of: OrderOf) -> Place:
-    """Return the place of a position."""
-    part = position.sub_sequence
-    return order_of(position.sequence), inf if part == WHOLE_RECORD else part
-
-
-def starting_place(start: StartingPosition, order_of: OrderOf) -> Place | None:
-    """Return the place after which a read starts, or None if it does not start at a sequence number."""
-    if start.skip_through is not None:
-        return place_of(start.skip_through, order_of)
-    if start.sequence_number is None:
-        return None
-    position = SequenceNumber(start.sequence_number)
-    is_included = start.type is PositionType.AT_SEQUENCE_NUMBER
-    return place_before(position, order_of) if is_included else place_of(position, order_of)
-
-
-def position_from(text: str) -> SequenceNumber:
-    """Return the position that `position_text` has written."""
-    number, _, part = text.rpartition(".")
-    return SequenceNumber(number, int(part))
-
-
-def place_before(first: SequenceNumber, order_of: OrderOf) -> Place:
-    """Return the place just before a record."""
-    order, part = order_of(first.sequence), first.sub_sequence
-    return order, -1.0 if part == WHOLE_RECORD else part - 0.5
-
-
-def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
-    """Return whether the archived end of a shard is at or before the place.
-
-    - `through`: BEGIN if the shard has no records; AT if the archiving job read none, because it started later.
-    - `is_owed`: whether records in no file may be missing. Then the shard is complete only if its files reach the end.
-    """
-    if through == BEGIN:
-        return True
-    if through == AT or place is None:
-        return not is_owed
-    return place >= place_of(position_from(through), order_of)
-
-
-def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[RangeFile]:
-    """Return the ranges of a shard's files, in the order in which they are read.
-
-    `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
-    exist. If several files have the same range, each is complete.
-    """
-    whole: dict[tuple[str, str], RangeFile] = {}
-    parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
-    for path, name in files:
-        parsed = _RANGE.fullmatch(name)
-        is_proven = parsed is not None
-        parsed = parsed or _WITHOUT_RANGE.fullmatch(name)
-        if parsed is None:
-            continue
-        of = parsed.groupdict()
-        key = (of.get("after") or f"{AT}-{of['first']}", of["through"])
-        if of.get("parts"):
-            parts.setdefault(key, {}).setdefault(of["parts"], {}).setdefault(of["part"], []).append(path)
-        elif is_proven or key not in whole:
-            whole[key] = _range_file(key, (path,) if path else (), order_of, is_proven)
-    for key, by_count in parts.items():
-        for count, found in by_count.items():
-            if len(found) == int(count) and key not in whole:
-                whole[key] = _range_file(key, tuple(path for paths in found.values() for path in paths), order_of, True)
-    first = (-inf,)
-    return sorted(whole.values(), key=lambda file: (first if file.after is None else (0, *file.after), file.through))
-
-
-def _range_file(key: tuple[str, str], paths: tuple[str, ...], order_of: OrderOf, is_proven: bool) -> RangeFile:
-    after, through = key
-    end = position_from(through)
-    found = RangeFile(paths, None, place_of(end, order_of), end, after, is_proven)
-    if after == BEGIN:
-        return found
-    if not after.startswith(f"{AT}-"):
-        return replace(found, after=place_of(position_from(after), order_of))
-    return replace(found, after=place_before(position_from(after.removeprefix(f"{AT}-")), order_of))

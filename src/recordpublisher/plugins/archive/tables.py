@@ -1,4 +1,4 @@
-"""Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined them."""
+"""Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
+from recordpublisher.fetcher.conditional_store import ConditionalStore, pause_after_conflict
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
@@ -25,10 +25,12 @@ from recordpublisher.publishers.properties.sink_properties import DELTA_STORAGE
 
 from ..sinks.archived_shards import RANGES, SHARDS, position_text
 from ..sinks.tables.staged_data_files import RangeProof, file_id
-from ..sinks.tables.table import LakeTable, NoTableError, TableFolder
+from ..sinks.tables.table import LakeTable, NoTableError
+from ..sinks.tables.table_folder import TableFolder
 from ..stores.by_location import conditional_store_of
 from .archive import DELTA, GETS_AT_ONCE, Files
-from .rows import ArchivedRows, MergedFiles, OrderedFile, OrderOf, ParquetRows, Place, RangeFile, ranges_of
+from .next_step import OrderOf, Place, RangeFile, ranges_of
+from .rows import ArchivedRows, MergedFiles, OrderedFile, ParquetRows
 
 log = logging.getLogger("recordpublisher.archive")
 T = TypeVar("T")
@@ -43,7 +45,10 @@ _KEYS = {
     "sequenceNumber": pa.string(),
     "subSequenceNumber": pa.int64(),
 }
-"""The columns that say which rows a file has. Other programs may have written views of texts, which pyarrow cannot filter."""
+"""The columns that say which rows a file has, with the types in which they are read.
+
+Other programs may have written views of texts, which pyarrow cannot filter.
+"""
 
 
 def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
@@ -51,7 +56,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
     kind, _, name = uri.partition(":")
     if f"{kind}:" == DELTA:
         from ..sinks.tables.delta import ENTRIES, DeltaLakeTable
-        from ..sinks.tables.staged_data_files import TableStorage
+        from ..sinks.tables.table_storage import TableStorage
 
         storage = TableStorage(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
         delta = DeltaLakeTable(storage, "FIXED")
@@ -62,8 +67,8 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
     return _TableFiles(iceberg, f"Iceberg table {iceberg.place}", properties, order_of, None)
 
 
-class Piece(NamedTuple):
-    """The rows of one shard in a row group of a file that no proof names."""
+class RowPiece(NamedTuple):
+    """The rows of one shard in a row group of a file without a proof (the record in the table of what a file contains)."""
 
     path: str
     group: int
@@ -72,18 +77,18 @@ class Piece(NamedTuple):
     last: tuple[Place, str]
 
 
-class Found(NamedTuple):
-    """A file of `ranges_of` that is made of pieces: its name, and the pieces; `is_proven` if no row between them is missing."""
+class FileOfPieces(NamedTuple):
+    """A group of pieces under a name that `ranges_of` accepts as a file. `is_proven`: whether no row between the pieces is missing."""
 
     name: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[RowPiece]
     is_proven: bool
 
 
 class _TableFiles:
     """The files of a table, under names that `ranges_of` accepts.
 
-    Owns which files of the table stand for each name, and which rows were found in files without a proof, which never change.
+    Owns which of the table's files each name stands for, and which rows were found in files without a proof. Such a file never changes.
     """
 
     def __init__(
@@ -93,29 +98,31 @@ class _TableFiles:
         self._table, self._properties, self._order_of, self._entries = table, properties, order_of, entries
         self._lock = threading.Lock()
         self._slots = asyncio.Semaphore(GETS_AT_ONCE)
-        self._sources: dict[str, str | Sequence[Piece]] = {}
-        self._pieces: dict[str, Mapping[str, Sequence[Piece]]] = {}
+        self._sources: dict[str, str | Sequence[RowPiece]] = {}
+        self._pieces: dict[str, Mapping[str, Sequence[RowPiece]]] = {}
         self._unproven: set[str] = set()
         self._newest: tuple[float, TableFolder] | None = None
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
-        """Return the store of the documents, and that of the entries if it is next to the table."""
+        """Return the store of the documents, and the store of the sink's positions if it is next to the table."""
         location = await self._called(self._table.location)
         places = [f"{location}/{name}" for name in (SHARDS, self._entries) if name is not None]
         shards, *entries = [conditional_store_of(place, ARCHIVE_URI.key, self._properties) for place in places]
         return shards, entries[0] if entries else None
 
     async def paths(self, prefix: str) -> list[str]:
-        """Return the files of all shards, or those of the shard `prefix`, of the newest version of the table."""
+        """Return the files of all shards, or only of the shard `prefix`, in the newest version of the table."""
         if prefix.startswith(RANGES):
             return []  # The names of empty ranges come with the files.
         for attempt in range(_MOST_LISTINGS):
             try:
                 return await self._called(lambda: self._list(prefix.rstrip("/")))
             except FileNotFoundError as error:
-                log.info("a file of %s has gone, the table is loaded again: %s", self.place, error)
-            await pause(attempt)
-        raise StoreUnavailableError(f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it")
+                log.info("a file of %s has disappeared, so the table is loaded again: %s", self.place, error)
+            await pause_after_conflict(attempt)
+        raise StoreUnavailableError(
+            f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it; try again"
+        )
 
     async def opened(self, path: str) -> ArchivedRows:
         """Open a file, or the row groups of the files that stand for it."""
@@ -135,7 +142,10 @@ class _TableFiles:
             return MergedFiles(parts, self._order_of)
 
     async def _folder(self) -> TableFolder:
-        """Return the folder with credentials that are valid now. A catalogue that gives them is not asked for each file."""
+        """Return the folder with valid credentials.
+
+        Credentials from a catalogue are kept while they are valid, so that it is not asked for each file.
+        """
         now = asyncio.get_running_loop().time()
         if self._newest is None or now - self._newest[0] >= _FOLDER_SECONDS:
             self._newest = now, await self._called(self._table.folder)
@@ -147,7 +157,7 @@ class _TableFiles:
         rows = ParquetRows(folder.source(path, whole=True), f"{self.place}/{path}", asyncio.to_thread)
         return OrderedFile(rows, f"{self.place}/{path}", self._order_of)
 
-    def _opened_piece(self, folder: TableFolder, piece: Piece, path: str) -> ArchivedRows:
+    def _opened_piece(self, folder: TableFolder, piece: RowPiece, path: str) -> ArchivedRows:
         source = folder.source(piece.path, whole=False)
         shard = "/".join(path.split("/")[:2])
         return ParquetRows(source, f"{self.place}/{piece.path}", asyncio.to_thread, (piece.group, shard))
@@ -213,9 +223,9 @@ class _TableFiles:
         by_id: Mapping[str | None, str],
         names: Sequence[str],
         foreign: Sequence[str],
-    ) -> dict[str, str | Sequence[Piece]]:
+    ) -> dict[str, str | Sequence[RowPiece]]:
         """Return the files of a shard, by path: a file of the table, or pieces of files that another program wrote."""
-        found: dict[str, str | Sequence[Piece]] = {}
+        found: dict[str, str | Sequence[RowPiece]] = {}
         there: dict[str, dict[int, RangeProof]] = {}
         for proof in proofs:
             text = f"{proof.covered}.{proof.part}of{proof.parts}.{proof.file[:12]}"
@@ -225,7 +235,7 @@ class _TableFiles:
         pieces = [piece for path in foreign for piece in self._pieces[path].get(shard, ())]
         if not pieces:
             return found
-        # The rows of the other files of a range may have been joined with those of other ranges.
+        # A range counts only if all of its files are there: the rows of the others may have been joined with rows of other ranges.
         is_whole = {name for name, parts in there.items() if len(parts) == next(iter(parts.values())).parts}
         for name, parts in there.items():
             for proof in () if name in is_whole else parts.values():
@@ -241,7 +251,7 @@ class _TableFiles:
             found[f"{shard}/{each.name}.parquet"] = each.pieces
         return found
 
-    def _is_unproven(self, shard: str, found: Found, expected: Mapping[str, int]) -> ConfigurationError:
+    def _is_unproven(self, shard: str, found: FileOfPieces, expected: Mapping[str, int]) -> ConfigurationError:
         rows = counted(sum(piece.rows for piece in found.pieces), "row")
         promised = f"the ranges of the archive promise {sum(expected.values())}" if expected else "no range is known"
         reason = (
@@ -251,7 +261,7 @@ class _TableFiles:
         return ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
 
     def _scan(self, folder: TableFolder, path: str) -> None:
-        """Find out which rows a file has if no proof names it. This reads four of its columns."""
+        """Find out which rows a file without a proof has, by reading four of its columns."""
         if path in self._pieces:
             return
         file = pq.ParquetFile(folder.source(path, whole=False))
@@ -259,7 +269,7 @@ class _TableFiles:
             raise StateError(
                 f"{path} of {self.place} has no column {missing[0]!r}, so an archive cannot be read from it after it was rewritten"
             )
-        by_shard: dict[str, list[Piece]] = {}
+        by_shard: dict[str, list[RowPiece]] = {}
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=list(_KEYS), use_threads=False)
             table = pa.table({name: table[name].cast(kind) for name, kind in _KEYS.items()})
@@ -271,11 +281,11 @@ class _TableFiles:
                 places = list(zip(map(self._order_of, numbers), ends, strict=True))
                 at = [places.index(place) for place in (min(places), max(places))]
                 first, last = ((places[i], position_text(SequenceNumber(numbers[i], parts[i]))) for i in at)
-                by_shard.setdefault(key, []).append(Piece(path, group, len(places), first, last))
+                by_shard.setdefault(key, []).append(RowPiece(path, group, len(places), first, last))
         self._pieces[path] = by_shard
 
 
-def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of: OrderOf) -> list[Found]:
+def joined_pieces(pieces: Iterable[RowPiece], expected: Mapping[str, int], order_of: OrderOf) -> list[FileOfPieces]:
     """Return pieces whose numbers overlap together, in order, each with a name for `ranges_of`.
 
     - `expected`: the number of rows of each range of which no file of its own exists, by the text of the `Range`. Pieces are
@@ -286,7 +296,7 @@ def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of
     known = [
         each for each in ranges_of(((name, name) for name in expected), order_of) if each.through >= waiting[0].first[0]
     ]
-    found: list[Found] = []
+    found: list[FileOfPieces] = []
     for ranges in _without_gaps(known):
         after, through = ranges[0].after, ranges[-1].through
         inside = [piece for piece in waiting if (after is None or piece.first[0] > after) and piece.last[0] <= through]
@@ -297,18 +307,18 @@ def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of
         begin, groups = ranges[0].after_text, _overlapping(inside)
         ends = [*(max(piece.last for piece in group)[1] for group in groups[:-1]), position_text(ranges[-1].end)]
         for group, end in zip(groups, ends, strict=True):
-            found.append(Found(f"{begin}_{end}", group, True))
+            found.append(FileOfPieces(f"{begin}_{end}", group, True))
             begin = end
     for group in _overlapping(waiting):
         first, (last, text) = min(piece.first for piece in group)[1], max(piece.last for piece in group)
-        # The next range may begin after the last row: after the rest of an aggregate, or after records of which none could be
-        # written.
+        # Between the last row and the next range there may be records without a row: the rest of an aggregate, or records that could
+        # not be written.
         ends = [
             position_text(each.end)
             for each in known
             if (each.after is None or each.after < last) and last <= each.through
         ]
-        found.append(Found(f"{first}-{(*ends, text)[0]}", group, False))
+        found.append(FileOfPieces(f"{first}-{(*ends, text)[0]}", group, False))
     return found
 
 
@@ -321,8 +331,8 @@ def _without_gaps(ranges: Sequence[RangeFile]) -> list[list[RangeFile]]:
     return chains
 
 
-def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    groups: list[list[Piece]] = []
+def _overlapping(pieces: Sequence[RowPiece]) -> list[list[RowPiece]]:
+    groups: list[list[RowPiece]] = []
     last = None
     for piece in pieces:
         if last is None or piece.first > last:

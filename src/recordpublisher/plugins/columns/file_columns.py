@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import inspect
 
-from recordpublisher.consumer.deserialization import Json, fields_of, plain_value
+from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
+from recordpublisher.fetcher.sink import RejectedRecord
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
-from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.sink_properties import PARQUET_COMPRESSION, PARQUET_ROW_GROUP, PARQUET_SORT
+from recordpublisher.publishers.log_fields import text_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import describe_error
 
 from ..deserializers.schemas import (
-    LARGE,
     Shape,
     columns_text,
     grow_shape,
@@ -32,11 +29,10 @@ from ..deserializers.schemas import (
     with_kinds,
     with_valid_names,
 )
-from .record_columns import RECORD_SCHEMA, arrow_columns, frame_columns, text_column
-from .record_fields import DATA, RECORD_FIELDS
+from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
+from .record_fields import DATA
+from .typed_columns import frame_columns
 
-Rejected = list[tuple[RecordBatch, str]]
-"""Records that cannot be written, each as a batch of one, with the reason."""
 _VALUE = pa.field("value", pa.string())
 _METADATA = pa.schema([field for field in RECORD_SCHEMA if field.name != DATA])
 _NAMES = {
@@ -47,7 +43,7 @@ _NAMES = {
 }  # fmt: skip
 
 log = logging.getLogger("recordpublisher.columns")
-"""`recordpublisher run` shows its INFO lines: each is a change of a table that others read."""
+"""`recordpublisher run` shows the INFO lines of this logger, because each tells of a change of a table that others read."""
 
 
 class FileColumns:
@@ -72,7 +68,7 @@ class FileColumns:
         check_names(self._columns.schema)
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
-    def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:
+    def rows(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> list[pa.RecordBatch]:
         """Return the records as few Arrow batches, and add each record that does not fit the columns to `rejected`.
 
         A batch that does not fit is halved until each bad record is alone, so a good batch costs one conversion.
@@ -84,7 +80,7 @@ class FileColumns:
                 return [rows for batch in batches for rows in self.rows([batch], rejected)]
             (batch,) = batches
             if len(batch) == 1:
-                rejected.append((batch, str(error.__cause__ or f"{type(error).__name__}: {error}")))
+                rejected.append((batch, text_of(error.__cause__) if error.__cause__ else describe_error(error)))
                 return []
             middle = len(batch) // 2
             halves = batch.slice(0, middle), batch.slice(middle, len(batch))
@@ -92,7 +88,7 @@ class FileColumns:
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
         """Return several batches as one. Raises: DeserializationError, which names the record, if one does not fit."""
-        rejected: Rejected = []
+        rejected: list[RejectedRecord] = []
         rows = self.rows(batches, rejected)
         for record, reason in rejected:
             raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason)
@@ -138,7 +134,7 @@ class InferredColumns(FileColumns):
         self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
         self._reserved = {*reserved, *(_METADATA.names if has_metadata else ())}
         shapes = {field.name: shape_of_type(field.type) for field in there if field.name not in self._reserved}
-        # JSON values cannot be written into a column of such a type, so a field of its name is rejected.
+        # A column of a type without a shape cannot hold JSON values, so a field with its name is rejected.
         self._reserved |= {name for name, each in shapes.items() if each is None}
         self.shape = {name: each for name, each in shapes.items() if each is not None} if shape is None else shape
         self._decode: Any = None
@@ -151,26 +147,29 @@ class InferredColumns(FileColumns):
 
     @property
     def kept(self) -> pa.Schema:
-        """The columns from which those of the next start follow: without the metadata if a field may have the name of one."""
+        """The columns to store, from which the next start derives its columns.
+
+        The metadata are left out if a field may have the name of one.
+        """
         if self._has_metadata:
             return self.schema
         return pa.schema([field for field in self.schema if field.name in self.shape])
 
     def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
-        """Return the shape of the records if they have fields that could be columns and are not yet; else None."""
+        """Return the shape of the records if they have fields that could be columns but are not columns yet; else None."""
         seen = _seen(batches)
         return seen if batches and self._grow_shape(seen) != self.shape else None
 
     def grown_by(self, seen: Mapping[str, Shape] | None, there: pa.Schema) -> InferredColumns:
-        """Return the columns of a table with the columns `there`, and the columns of `seen` that this table lacks.
+        """Return the columns for a table that has the columns `there`: these, and one for each field of `seen` that the table lacks.
 
-        With None for `seen` they are the columns of the table, even if it lacks a field that must be a column.
+        If `seen` is None, none is added, even for a field that must be a column.
         """
         start = self._made(there)
         return start if seen is None else start._made(there, start._grow_shape(seen))
 
     def complete(self) -> InferredColumns:
-        """Return these columns with those that must be there, which have their usual types until values show others."""
+        """Return these columns and the columns that must exist (`kinds`). The latter have their usual types until values show others."""
         return self._made(self.kept, self._grow_shape({}))
 
     def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:
@@ -182,10 +181,10 @@ class InferredColumns(FileColumns):
         shape: dict[str, Shape] = grow_shape(self.shape, named)
         return shape
 
-    def fitting(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Iterator[RecordBatch]:
+    def fitting(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> Iterator[RecordBatch]:
         """Yield the records that fit the columns, in their order, and add the others to `rejected`."""
         for batch in batches:
-            misfits: Rejected = []
+            misfits: list[RejectedRecord] = []
             self.rows([batch], misfits)
             if not misfits:
                 yield batch
@@ -223,7 +222,7 @@ class InferredColumns(FileColumns):
         try:
             typed = [batch.with_columns(values=list(self._decode.values(batch) or ())) for batch in batches]
         except (msgspec.MsgspecError, ValueError) as error:
-            # With its cause, the message of the cause would be shown, which says less.
+            # `from None`, because otherwise the message of the cause would be shown, which says less.
             raise ValueError(str(error)) from None
         return super()._together(typed)
 
@@ -305,112 +304,3 @@ def _texts(batch: RecordBatch) -> pa.Array:
 
 def _json_texts(values: Sequence[Any]) -> list[str]:
     return [json.dumps(value, default=plain_value, allow_nan=False) for value in values]
-
-
-# Writes rows into a Parquet file, one row group after the other, so that at most one row group waits in memory.
-
-_ALL_DIFFERENT = {"value", *(field.name for field in RECORD_FIELDS if field.is_distinct)}
-"""Columns without a dictionary: nearly every value differs, and a dictionary would take a quarter of the encoding time."""
-
-
-class ParquetEncoder:
-    """Owns the rows of the next row group, and the writer of the file, which is opened with its first row group."""
-
-    def __init__(self, open_target: Callable[[], Any], schema: pa.Schema, options: ParquetOptions) -> None:
-        """Prepare a file that is not opened yet. `open_target` returns a path, or a binary file, which the encoder does not close."""
-        self._open_target = open_target
-        self._schema, self._options = schema, options
-        self._order = [(name, "ascending") for name in options.sorted_by]
-        self._waiting: list[pa.RecordBatch] = []
-        self._writer: pq.ParquetWriter | None = None
-        self.held_bytes = 0
-
-    @property
-    def is_opened(self) -> bool:
-        """Whether the file was opened, which happens with its first row group or in `close`."""
-        return self._writer is not None
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows to the row group, and write it if it has reached `row_group_bytes`."""
-        self._waiting.append(rows)
-        self.held_bytes += rows.nbytes
-        if self.held_bytes >= self._options.row_group_bytes:
-            self.write_row_group()
-
-    def write_row_group(self) -> None:
-        """Write the waiting rows as a row group, even if it is not full, because the caller needs the memory."""
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting, self._schema)
-            self._waiting, self.held_bytes = [], 0
-            table = table.sort_by(self._order) if self._order else table
-            self._open_writer().write_table(table, row_group_size=len(table))
-
-    def close(self) -> Any:
-        """Write the waiting rows and the file's footer. Return the footer (`pyarrow.parquet.FileMetaData`)."""
-        self.write_row_group()
-        writer = self._open_writer()
-        writer.close()
-        return writer.writer.metadata
-
-    def abandon(self) -> None:
-        """Close the file without the waiting rows.
-
-        It is closed here because pyarrow would otherwise write its footer when the writer is garbage-collected.
-        """
-        self._waiting, self.held_bytes = [], 0
-        if self._writer is not None:
-            self._writer.close()
-
-    def _open_writer(self) -> pq.ParquetWriter:
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._open_target(),
-                self._schema,
-                compression=self._options.compression,
-                use_dictionary=[path for path, _ in _leaves(self._schema) if path not in _ALL_DIFFERENT],
-                # No reader uses statistics of bytes to skip row groups.
-                write_statistics=[path for path, kind in _leaves(self._schema) if not pa.types.is_binary(kind)],
-                sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
-            )
-        return self._writer
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetOptions:
-    """Options of Parquet files, from the properties `flink.sink.parquet.*`."""
-
-    compression: str = of_property(PARQUET_COMPRESSION)
-    row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
-    sorted_by: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, properties: Properties) -> ParquetOptions:
-        """Return the options that the properties name. Raises: ConfigurationError if a property has an invalid value."""
-        names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
-        return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
-
-    def kinds(self) -> dict[str, Sequence[str]]:
-        """Return the types that inferred fields may have by which files are sorted. The first one is the usual one."""
-        return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE))
-
-    def check(self, schema: pa.Schema) -> None:
-        """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""
-        for name in self.sorted_by:
-            if name not in schema.names or pa.types.is_nested(schema.field(name).type):
-                valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
-                raise ConfigurationError(PARQUET_SORT.key, name, f"some of the columns {valid}")
-
-
-def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path in Parquet and the type of each column of plain values, including the fields inside objects, lists and maps."""
-    for field in fields:
-        path, kind = inside + field.name, field.type
-        if pa.types.is_struct(kind):
-            yield from _leaves([kind.field(index) for index in range(kind.num_fields)], f"{path}.")
-        elif pa.types.is_list(kind):
-            yield from _leaves([pa.field("element", kind.value_type)], f"{path}.list.")
-        elif pa.types.is_map(kind):
-            parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
-            yield from _leaves(parts, f"{path}.key_value.")
-        else:
-            yield path, kind

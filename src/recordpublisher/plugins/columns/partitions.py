@@ -21,10 +21,10 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _PART = re.compile(r"(?P<name>[A-Za-z_]\w*)=\{(?P<column>\w+(\.\w+)*)(:(?P<form>(%[YmdHj]|[-_. ])+))?\}")
 _VALID = "folders such as dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}"
 _UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
-"""The unit of time that a part of a format needs, the smallest first."""
+"""The unit of time that each directive of a time format needs, the smallest unit first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (pa.scalar(time.replace(tzinfo=UTC)) for time in (datetime.min, datetime.max))
-"""Python has no datetime outside of these times, so a row with such a time is in the partition of rows without a value."""
+"""The first and the last time that a datetime of Python can have. A row with a time outside is in the partition of rows without a value."""
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """Characters that are escaped in names of folders. Hive and Spark escape the same ones.
 
@@ -33,10 +33,13 @@ An umlaut is not escaped, because Spark would read each of its escaped bytes as 
 
 
 class Partitions:
-    """The parts of a pattern. Times are truncated to their unit in UTC."""
+    """The parts of the pattern `flink.sink.partitions`, which decide the partition of each row.
+
+    Times are truncated to their unit in UTC.
+    """
 
     def __init__(self, pattern: str | None) -> None:
-        """Read a pattern. Raises: ConfigurationError if a part is malformed or renames a field, or if two parts have the same name."""
+        """Parse the pattern. Raises: ConfigurationError if a part is malformed or renames a field, or if two parts have the same name."""
         self.parts: list[PartitionPart] = []
         for text in pattern.split("/") if pattern else ():
             found = _PART.fullmatch(text)
@@ -80,7 +83,7 @@ class Partitions:
 
     @property
     def derived_names(self) -> list[str]:
-        """The names of parts whose values no column of the rows has."""
+        """The names of the parts whose values are derived from a column of the rows, and are not a column themselves."""
         return [part.name for part in self.parts if part.is_derived]
 
     def kinds(self) -> dict[str, Sequence[str]]:
@@ -107,7 +110,7 @@ class Partitions:
         columns = [_column_at(rows, part.column) for part in self.parts]
         texts = [column for column in columns if pa.types.is_string(column.type)]
         sizes = (pc.max(pc.binary_length(text)).as_py() or 0 for text in texts)
-        # Escaping makes a text three times as long at most, so most rows need not be split to be checked.
+        # Escaping makes a text at most three times as long. So most rows pass this estimate, and are not checked one by one.
         if not texts or 3 * sum(sizes) + sum(len(name) + 40 for name in self.names) <= min(longest, together):
             return
         for folder in {partition.folder for partition in self.split(rows)}:

@@ -16,7 +16,7 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 
-from ..lag.job_state import HistoryPoint, SnapshotSource, point_of
+from ..lag.job_snapshot import HistoryPoint, SnapshotSource, point_of
 from ..metrics.http_pages import HttpPages, Page
 
 log = logging.getLogger("recordpublisher.metrics")

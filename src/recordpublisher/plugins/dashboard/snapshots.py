@@ -21,7 +21,7 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.shards import stream_name
 
-from ..lag.job_state import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, WorkerSnapshot
+from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, WorkerSnapshot
 from ..lag.probe import LagProbe
 from .server import SNAPSHOT_PATH, UNAVAILABLE, DashboardServer, History, Unavailable
 
@@ -174,7 +174,7 @@ def _lowest_shard(workers: Sequence[WorkerMetrics]) -> tuple[int, str, Mapping[s
 
 
 def _counting_watermark(shard: Mapping[str, Any]) -> float:
-    """Return the value with which the shard counts for the global watermark. A shard without a watermark holds all others back."""
+    """Return the value with which the shard counts for the global watermark. A shard without a watermark counts as lowest."""
     watermark = shard["watermark"] if shard["nextWatermark"] is None else shard["nextWatermark"]
     return float("-inf") if watermark is None else watermark
 
@@ -266,7 +266,10 @@ def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool
 
 
 def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
-    """Join snapshots. The lowest watermark is the global one, with the sentence of its stream; the time is the oldest one."""
+    """Join the snapshots of a job's streams.
+
+    The global watermark is the lowest one, with its stream's sentence; the time is the oldest one.
+    """
     marked = [snapshot for snapshot in snapshots if snapshot.global_watermark is not None]
     # Streams of one job share a global watermark, so the lowest one counts.
     lowest = min(marked, key=lambda snapshot: snapshot.global_watermark or 0, default=None)
@@ -280,10 +283,7 @@ def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
 
 
 def _newest(readers: Iterable[WorkerSnapshot]) -> list[WorkerSnapshot] | None:
-    """Return each worker once, with its newest checkpoint; None if none is known.
-
-    Whether a worker is still running is not known.
-    """
+    """Return each worker once, with its newest checkpoint, or None if no worker is known. The workers may no longer be running."""
     newest: dict[tuple[str, int], WorkerSnapshot] = {}
     for reader in readers:
         key = (reader.worker or "", reader.process or 0)

@@ -1,4 +1,4 @@
-"""The dead letters of a job: read from the files, the stream or the queue in which its dead-letter sink has written them."""
+"""Reads the dead letters of a job from the files or the stream into which its dead-letter sink has written them."""
 
 from __future__ import annotations
 
@@ -13,50 +13,44 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recordpublisher.fetcher.conditional_store import unreadable
+from recordpublisher.fetcher.conditional_store import unreadable_error
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.job_properties import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import QUEUE_CREATION
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
-from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shards import Shard, written_hash_key
+from recordpublisher.publishers.shards import written_hash_key
 
 from ..host.build_from_properties import build_store
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader
-from ..runtime.stream_lister import StreamNames, streams_argument
 from ..runtime.streaming import stream
 from ..sinks.archived_shards import HIDDEN
 from ..sinks.files.jsonl import lines_of, write_lines
 from ..sinks.files.sink import FileSink
 from ..sinks.kinesis import KinesisSink
 from ..stores.by_location import back_end_of, missing_folder
-from ..stores.folder_store import make_folder, path_of, sync
+from ..stores.durable_files import make_folder, path_of, sync
 
 log = logging.getLogger(__name__)
-
-
 T = TypeVar("T")
 
 
 MOST_LOGGED = 20
-"""Number of unreadable letters that are logged with a line of their own."""
+"""Most unreadable dead letters that are logged with a line of their own."""
 
 
 Failures = Mapping[tuple[str, str, int], str]
-"""Why letters failed, by `DeadLetter.key`."""
+"""The reason why each dead letter failed, by `DeadLetter.key`."""
 
 
 CHUNK = 1000
-"""Number of letters that are replayed together. A kill may repeat this many."""
+"""Number of dead letters that are replayed together. After a kill, at most this many are replayed twice."""
 
 
 class StoredLetters(ABC):
-    """A place with dead letters. Owns its connections.
+    """A place with dead letters (here called letters). Owns its connections.
 
     Letters that cannot be read are kept, and counted in `unreadable`.
     """
@@ -85,7 +79,7 @@ class StoredLetters(ABC):
                 letters.append(letter_of(each, index))
             except StateError as error:
                 if self.unreadable < MOST_LOGGED:
-                    log.warning("a dead letter cannot be read and is kept: %s", error)
+                    log.warning("a dead letter cannot be read, so it is not replayed, and is kept: %s", error)
                 self.unreadable += 1
         return letters
 
@@ -94,7 +88,7 @@ class StoredLetters(ABC):
 
 
 async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
-    """Put the original records to the tip of a stream, with their keys. Raises: SinkError if a record cannot be put."""
+    """Put the original records of dead letters into a stream, with their keys. Raises: SinkError if a record cannot be put."""
     for letter in letters:
         record = letter.record
         hash_key = written_hash_key(record.explicit_hash_key)
@@ -180,7 +174,7 @@ def parquet_rows(path: Path) -> Stored:
     try:
         table = parquet.read_table(path, partitioning=None)
     except ValueError as error:  # ArrowInvalid is a ValueError.
-        raise unreadable(str(path), error) from error
+        raise unreadable_error(str(path), error) from error
 
     def write(rewritten: Path, left: Sequence[int]) -> None:
         parquet.write_table(table.take(list(left)), rewritten)
@@ -190,7 +184,7 @@ def parquet_rows(path: Path) -> Stored:
         try:
             row = table.slice(index, 1).to_pylist()[0]
         except (ValueError, OverflowError) as error:  # For example, a time of the year 10,000 cannot be converted.
-            raise unreadable(name, error) from error
+            raise unreadable_error(name, error) from error
         return letter_of_row(row, name, index)
 
     return range(table.num_rows), letter, write
@@ -241,63 +235,3 @@ class StreamLetters(StoredLetters):
             return [*await JobStateReader(store).load()] or None
         finally:
             await store.close()
-
-
-# Reads the dead letters of the queue that a job reads. A replay puts them back, with a receive count of 0.
-
-HIDDEN_SECONDS = 120
-"""How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""
-
-
-class QueueLetters(StoredLetters):
-    """Letters of the queue that a job reads. A replay puts them back with a receive count of 0, or discards them.
-
-    Letters are received until none is left. Those that are neither restored nor discarded become visible again.
-
-    - `restores`: whether replayed letters go back into the queue. If not, they are discarded.
-
-    Raises: ConfigurationError if the queue's properties are invalid.
-    """
-
-    def __init__(self, properties: Properties, *, restores: bool) -> None:
-        streams = list(StreamNames(streams_argument(properties)).given.values())
-        KinesisQueue.check(properties, streams)
-        # A command that looks at a queue must not create one.
-        self._queue = KinesisQueue(properties.merged({QUEUE_CREATION.key: "NONE"}))
-        self._queue.prepare(streams)
-        self._api = "RestoreDeadLetterQueueRecords" if restores else "AcknowledgeDeadLetterQueueRecords"
-        self._stream = streams[0]
-
-    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield ten letters at a time."""
-        arn, client = await self._queue.queue_arn(), self._queue.client()
-        self._held: set[str] = set()
-        try:
-            while received := await client.receive(arn, 1, HIDDEN_SECONDS, are_dead=True):
-                self._held.update(letter.handle for letter in received)
-                yield [
-                    DeadLetter(
-                        Shard(self._stream, "queue"),
-                        UserRecord(letter.data, letter.record_id, letter.arrival, letter.partition_key),
-                        "received too often",
-                        letter.handle,
-                    )
-                    for letter in received
-                ]
-        finally:
-            # Letters that were only shown, or that failed, would otherwise stay hidden for two minutes.
-            await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
-
-    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return those for which that call failed.
-
-        Letters that failed become visible only at the end, so they are not received again before.
-        """
-        handles = [letter.place for letter in succeeded]
-        codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)
-        self._held.difference_update(set(handles) - codes.keys())
-        return {letter.key: f"{self._api}: {codes[letter.place]}" for letter in succeeded if letter.place in codes}
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self._queue.close()

@@ -10,7 +10,7 @@ from typing import Self
 import msgspec
 
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
-from recordpublisher.fetcher.sink import Rejected, SinkContext
+from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
@@ -36,7 +36,7 @@ async def replay_letters(
 ) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
     """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
 
-    - `only`: the numbers of the letters to replay; empty for all. The others are kept; those of a stream are put to its tip
+    - `only`: the numbers of the letters to replay; empty for all. Other letters are kept; letters of a stream are put into the stream
       again.
     - `payloads`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter
       that fails is kept with its old payload.
@@ -63,7 +63,7 @@ def _with_payload(letter: DeadLetter, payloads: Mapping[tuple[str, str], bytes])
 
 
 def stored_letters_of(properties: Properties) -> StoredLetters:
-    """Return the place where a job's dead-letter sink has written. The modules of a place are imported only if the job uses it.
+    """Return the dead letters in the place where the job's dead-letter sink writes. Its modules are imported only here.
 
     Raises: ConfigurationError if the letters of its sink cannot be read.
     """
@@ -110,7 +110,7 @@ class JobTarget:
             sink, self._decorator_for, self._value_type = program.handling(given)
         sink = build_sink(registry, given) if sink is None else sink
         if isinstance(sink, MemorySink):
-            reason = "its letters would be lost at the end of this command"
+            reason = "the replayed records would be lost at the end of this command"
             valid = "another sink, for example -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
             raise ConfigurationError(SINK.key, "memory", valid, reason=reason)
         self._sink = sink.for_dead_letters() if isinstance(sink, MapSink) else sink
@@ -130,7 +130,7 @@ class JobTarget:
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Replay the letters and return the failures.
 
-        A handler is called for each letter, with the concurrency of the job. To another sink the letters are written and flushed.
+        A handler is called for each letter, with the concurrency of the job. Any other sink gets the letters by `write`, and is flushed.
         """
         self._failed = {}
         # Sorted, because a handler with ordering expects the records of a shard in their order.
@@ -151,7 +151,7 @@ class JobTarget:
     async def _reject_one(self, record: RecordBatch, reason: str) -> None:
         await self._reject([(record, reason)], False)
 
-    async def _reject(self, rejected: Rejected, is_logged: bool) -> None:
+    async def _reject(self, rejected: Sequence[RejectedRecord], is_logged: bool) -> None:
         for batch, reason in rejected:
             self._fail(batch, batch.sequence_numbers[0], batch.sub_sequence_numbers[0], reason)
 
@@ -197,8 +197,8 @@ def _order(letter: DeadLetter) -> tuple[str, int, str, int]:
 
 
 class DropTarget(AsyncExitStack):
-    """Drops the letters. Each counts as replayed."""
+    """Drops the letters: each counts as replayed, so it is removed."""
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Return no failures."""
+        """Return no failures, so that each letter counts as replayed."""
         return {}

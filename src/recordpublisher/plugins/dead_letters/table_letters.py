@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, delete, select, tuple_
 from sqlalchemy.exc import DataError
 
-from recordpublisher.fetcher.conditional_store import unreadable
+from recordpublisher.fetcher.conditional_store import unreadable_error
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_row
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -23,7 +23,7 @@ from .letters import CHUNK, StoredLetters
 # Dead letters in a table of the sql sink. A row is deleted when its letter was replayed.
 
 UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
-"""Errors of the conversion of a column, for example of a time that SQLite stores as text."""
+"""Errors while a column is converted, for example a time that SQLite stores as text."""
 
 
 _StoredRow = tuple[Any, Any]
@@ -80,7 +80,7 @@ class TableLetters(StoredLetters):
         place, row = stored
         name = f"the row {place} of the table {self._name}"
         if isinstance(row, Exception):
-            raise unreadable(name, getattr(row, "orig", row)) from row
+            raise unreadable_error(name, getattr(row, "orig", row)) from row
         return letter_of_row(dict(row), name, place)
 
     def _delete(self, connection: Connection, letters: Sequence[DeadLetter]) -> None:

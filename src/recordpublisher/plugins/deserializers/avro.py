@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, Generic, Literal
 from uuid import UUID
 
-from recordpublisher.consumer.deserialization import converter_into
+from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA
@@ -81,10 +81,10 @@ class AvroDeserializer(Avro[Any]):
 
 _VALID = "an Avro schema as JSON, or the path of a file with one"
 _BEGIN_OF_JSON = ("{", "[", '"')
-"""A schema is an object, a list or a text in JSON; no path of a schema file begins so."""
+"""A schema is an object, a list or a text in JSON; so a text that begins differently is the path of a schema file."""
 
 
-def schema_of(properties: Properties) -> Schema | None:
+def schema_of(properties: Properties) -> AvroSchema | None:
     """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid."""
     given = properties.value(AVRO_SCHEMA)
     if given is None:
@@ -100,18 +100,18 @@ def schema_text(given: str) -> str:
     return given if given.lstrip().startswith(_BEGIN_OF_JSON) else Path(given).read_text(encoding="utf-8")
 
 
-def parse_schema(text: str | None) -> Schema:
+def parse_schema(text: str | None) -> AvroSchema:
     """Return a schema from its JSON.
 
     Raises: ValueError if it is not a valid schema, or if a small record could decode to a value of any size or of too great a depth.
     """
     try:
-        return Schema(fastavro.parse_schema(json.loads(text or "")))
+        return AvroSchema(fastavro.parse_schema(json.loads(text or "")))
     except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> Any:
+def decode(data: bytes, schema: AvroSchema, reader_schema: AvroSchema | None = None) -> Any:
     """Return the value that was written with `schema`, resolved to `reader_schema` if one is given.
 
     Raises: ValueError if the bytes do not fit the schema, or if bytes are left after the value.
@@ -138,7 +138,7 @@ def _check_index(data: bytes) -> None:
         raise IndexError("a negative index")
 
 
-class Schema:
+class AvroSchema:
     """A parsed schema with which untrusted bytes can be decoded safely.
 
     fastavro's reader in C recurses without a limit, reads a negative index as one from the end of the list, and makes as many empty
@@ -166,7 +166,7 @@ class Schema:
         self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
 
     def _kept(self, checked: Any) -> Any:
-        """Return the schema with the types that it names, and marked as parsed, because otherwise fastavro would copy it at each call."""
+        """Return the schema with the types that it names, and marked as parsed. Otherwise fastavro would copy it at each call."""
         return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:
@@ -201,7 +201,7 @@ class Schema:
         for part in ("items", "values"):
             if part in schema:
                 schema[part] = self._checked(schema[part], depth + 1)
-        # A block of such items has a count and no bytes, so a few bytes could demand any amount of memory.
+        # A block of items without bytes is only a count, so a few bytes of a record could demand any amount of memory.
         if kind == "array" and self._may_be_empty(schema["items"], 0):
             raise ValueError(
                 "an array whose items have no bytes may have any number of them; such a schema is not accepted"
@@ -229,7 +229,7 @@ class Schema:
 class _Indexed(list[Any]):
     """A list that refuses negative indexes, for a union's branches or an enum's symbols.
 
-    Its length is 0, because the reader in C adds the length to a negative index before it gets the item.
+    It states 0 as its length, because the reader in C adds the length to a negative index, which would hide that it was negative.
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -345,6 +345,6 @@ class _RowTypes:
     def _union(self, schema: list[Any], place: str, inside: tuple[str, ...]) -> Any:
         kinds = [kind for kind in schema if kind != "null"]
         if len(kinds) != 1:
-            raise ValueError(f"{place} is one of several types, for which no column exists")
+            raise ValueError(f"{place} is a union of several types, which no column can hold")
         of = self.type_of(kinds[0], place, inside)
         return of | None if len(kinds) < len(schema) else of

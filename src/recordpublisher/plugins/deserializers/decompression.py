@@ -13,7 +13,10 @@ from recordpublisher.publishers.properties.properties import Properties
 GZIP_WINDOW = zlib.MAX_WBITS | 16
 """The window size for zlib, with the flag for a gzip header and trailer around the data."""
 MAX_GZIP_MEMBERS = 100
-"""Most members of a payload. zlib copies the rest of the payload after each, so a payload of many empty members would take minutes."""
+"""Most gzip members of a payload.
+
+After each member zlib copies the rest of the payload, so a payload of many empty members would take minutes.
+"""
 
 
 def decompressor_for(properties: Properties) -> BoundedDecompressor | None:

@@ -42,9 +42,12 @@ _VERSION = slice(2, HEADER_BYTES)
 MAX_SCHEMAS = 1_000
 """Most schemas that are kept. Above this number, the oldest that no batch needs are forgotten, and fetched again when they are needed."""
 MOST_UNKNOWN, PAUSE_SECONDS = 100, 1.0
-"""If more versions than this do not exist, each call waits for this pause (s), so that a producer cannot use up the account's calls."""
+"""If records name more than this many versions that do not exist, each call to the registry waits for this pause (s).
+
+Otherwise a producer could use up the account's calls.
+"""
 REFUSED_SECONDS = 60.0
-"""A version that the registry did not have is requested again after this time, because it may have been registered since."""
+"""After this time a version that the registry did not have is requested again, because it may have been registered since."""
 RETRIES = RetryPolicy(max_retries=10, base_ms=200, max_ms=5_000, exponent=1.5)
 _UNKNOWN = ("EntityNotFoundException", "InvalidInputException")
 MAX_COMPILE_SECONDS = 60
@@ -92,7 +95,8 @@ class GlueDeserializer:
                 f"it does not begin with the header of the Glue Schema Registry: {data[:HEADER_BYTES].hex()}"
             )
         decode = self._schemas.decoder(data[_VERSION])
-        # If the job's memory allowed it, the payload is decompressed already, and its header says so.
+        # The job has decompressed the payload before, if its memory allowed that. Then its header says that it is not compressed, and
+        # stays as it is here.
         return decode(self.decompressor.decompress([data])[0][HEADER_BYTES:])
 
     async def _decoder_for(self, data_format: str, definition: str) -> Decode:
@@ -160,8 +164,7 @@ class GlueSchemas:
     async def fetch(self, versions: Collection[bytes], batch: object) -> None:
         """Fetch the versions that are not known. For a minute, a version that does not exist has a decoder that raises ValueError.
 
-        The versions stay known for as long as `batch` exists, because it may be decoded in parts, while other shards fetch
-        versions in between.
+        The versions stay known for as long as `batch` exists. It may be decoded in parts, and other shards fetch versions in between.
 
         Raises: FatalKinesisError if the registry refuses the call, for example because a permission is missing; RetriesExhaustedError if
         calls keep failing; ConfigurationError if the extra `glue` is missing.
@@ -213,7 +216,8 @@ class GlueSchemas:
             self._refused_at[key] = asyncio.get_running_loop().time()
             if len(self._refused_at) == MOST_UNKNOWN + 1:
                 log.warning(
-                    "records name %d schema versions that the registry does not have; from now on each call for an unknown version waits",
+                    "records name %d schema versions that the registry does not have; from now on each call to the "
+                    "registry for an unknown version waits, so that the account's calls are not used up",
                     len(self._refused_at),
                 )
             return _refusing(f"the schema version {version} is not in the registry: {error}")
@@ -282,7 +286,7 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
 
 
 def _with_nested(messages: Iterable[Any]) -> Iterator[Any]:
-    """Yield messages at every depth, including those of maps, because the Java serialiser counts them all, sorted by full name."""
+    """Yield messages at every depth, including the entries of maps, because the Java serialiser counts them all, sorted by full name."""
     for message in messages:
         yield message
         yield from _with_nested(message.nested_types)
@@ -312,7 +316,7 @@ def _compile(definition: str) -> bytes:
         to = Path(folder, "descriptors")
         options = ["--proto_path=.", "--include_imports", f"--descriptor_set_out={to}", _FILE]
         try:
-            # `-m grpc_tools.protoc` itself adds the path of google/protobuf/*.proto.
+            # Run as `-m grpc_tools.protoc`, which itself adds the path of google/protobuf/*.proto.
             subprocess.run(
                 [sys.executable, "-m", "grpc_tools.protoc", *options],
                 cwd=folder,

@@ -1,4 +1,4 @@
-"""The Python types of rows: built from columns as SQL writes them, or from a JSON Schema."""
+"""Builds the Python types of rows, from a list of columns as in SQL, or from a JSON Schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import COLUMN, decimal_digits, exact_decimal_converter
+from recordpublisher.consumer.typed_values import COLUMN, decimal_digits, exact_decimal_converter
 
 ROW = "row of the schema"
 """The name of the type in messages about values that do not fit it."""
@@ -47,7 +47,7 @@ PLAIN: dict[str, Any] = {
     "TIME": time,
     "UUID": UUID,
 }
-"""The types without parts, by their names in Spark. TIME and UUID are names in databases."""
+"""The types without parameters, by their names in Spark. TIME and UUID, which Spark does not have, are named as in databases."""
 _OTHER_NAMES = {
     "BOOL": "BOOLEAN",
     **dict.fromkeys(("BYTE", "INT1"), "TINYINT"),
@@ -171,7 +171,7 @@ class _Parser:
         return self._tokens[min(self._place, len(self._tokens)) - 1]
 
     def _error(self, expected: str) -> ValueError:
-        """Return an error which says that `expected` was expected instead of the last token."""
+        """Return an error that says what was expected instead of the last token."""
         before, found = (
             " ".join(self._tokens[: self._place - 1][-8:]),
             self._tokens[min(self._place, len(self._tokens)) - 1],
@@ -234,7 +234,7 @@ class _JsonSchemaTypes:
     def _only(self, choices: list[Any], place: str, level: int) -> Any:
         kinds = [choice for choice in choices if choice.get("type") != "null"]
         if len(kinds) != 1:
-            raise ValueError(f"{place} is one of several types, for which no column exists")
+            raise ValueError(f"{place} may have several types, which no column can hold")
         of = self.type_of(kinds[0], place, level + 1)
         return of | None if len(kinds) < len(choices) else of
 

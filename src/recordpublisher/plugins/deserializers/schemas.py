@@ -18,12 +18,8 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import (
-    Deserializer,
-    JsonDeserializer,
-    PreparedDeserializer,
-    converter_into,
-)
+from recordpublisher.consumer.deserialization import Deserializer, JsonDeserializer, PreparedDeserializer
+from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA, SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
@@ -49,7 +45,7 @@ _MOST_LEVELS = 32
 def schema_type(properties: Properties) -> Any:
     """Return the type of the schema, or None if none is set. Raises: ConfigurationError, which names the place, if it is wrong."""
     if is_inferred(properties):
-        return InferredRow
+        return InferColumns
     if (given := properties.value(SCHEMA)) is None:
         return None
     try:
@@ -129,14 +125,14 @@ class ConvertedValues:
             await self._values.prepare(batch)
 
 
-class InferredRow(dict[str, Any]):
+class InferColumns(dict[str, Any]):
     """The type that tells a sink to infer its columns from the data. The values themselves are dicts."""
 
 
 class InferredJson(JsonDeserializer):
     """Decodes JSON objects, from which a sink infers its columns."""
 
-    makes = InferredRow
+    makes = InferColumns
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the objects. Raises: ValueError if a document is not an object."""
@@ -170,29 +166,29 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merge_shapes(first: Shape, second: Shape) -> Shape:
-    """Return a shape that holds the values of both. If no type holds both, return the first of them that is not None."""
+    """Return a shape that holds the values of both shapes. If no type holds both, return the first one that is not None."""
     if first is None or second is None or first == second:
         return second if first is None else first
-    # A field that one of them lacks keeps the type of the other.
+    # A field that only one of the objects has keeps its type.
     if isinstance(first, dict) and isinstance(second, dict):
         return {name: merge_shapes(first.get(name), second.get(name)) for name in (first | second)}
     if isinstance(first, list) and isinstance(second, list):
         return [merge_shapes(first[0], second[0])]
     if isinstance(first, str) and isinstance(second, str):
         return _WIDER.get(frozenset({first, second}), first)
-    return first if known_part(first) is not None else second
+    return first if known_shape(first) is not None else second
 
 
 def grow_shape(there: Shape, seen: Shape) -> Shape:
     """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
     if there is None:
-        return known_part(seen)
+        return known_shape(seen)
     if isinstance(there, dict) and isinstance(seen, dict):
         of_names = {name: grow_shape(there.get(name), seen.get(name)) for name in (there | seen)}
         return {name: shape for name, shape in of_names.items() if shape is not None}
     if isinstance(there, list) and isinstance(seen, list):
         return [grow_shape(there[0], seen[0])]
-    # The fields of an object are keys of a map, if the table has a map there.
+    # If the table has a map where the values have an object, the object's fields are keys of that map.
     if isinstance(there, tuple) and isinstance(seen, dict):
         item = there[1]
         for shape in seen.values():
@@ -201,22 +197,22 @@ def grow_shape(there: Shape, seen: Shape) -> Shape:
     return there
 
 
-def known_part(seen: Shape) -> Shape:
+def known_shape(seen: Shape) -> Shape:
     """Return the shape without its unknown parts.
 
     Nulls, empty lists and empty objects have no column until a value shows its type.
     """
     if isinstance(seen, dict):
-        return {name: shape for name, each in seen.items() if (shape := known_part(each)) is not None} or None
+        return {name: shape for name, each in seen.items() if (shape := known_shape(each)) is not None} or None
     if isinstance(seen, list):
-        return None if (items := known_part(seen[0])) is None else [items]
+        return None if (items := known_shape(seen[0])) is None else [items]
     return seen
 
 
 def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
     """Yield the paths of known parts of `seen` that have no column in `there`.
 
-    A value of another type than its column is not reported here, because decoding refuses it.
+    A value that has another type than its column is not reported here, because decoding refuses it.
     """
     if isinstance(seen, dict) and (isinstance(there, dict) or there is None):
         for name, shape in seen.items():
@@ -226,15 +222,12 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
     elif isinstance(seen, dict) and isinstance(there, tuple):
         for name, shape in seen.items():
             yield from paths_without_column(shape, there[1], f"{path}.{name}")
-    elif there is None and known_part(seen) is not None:
+    elif there is None and known_shape(seen) is not None:
         yield path
 
 
 def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape with only the fields that can be columns.
-
-    The name of such a field is printable, and differs from every other name in more than case.
-    """
+    """Return the shape without the fields that cannot be columns: whose name is not printable, or differs from another in case only."""
     if isinstance(seen, list):
         return [with_valid_names(seen[0], there[0] if isinstance(there, list) else None)]
     if not isinstance(seen, dict) or isinstance(there, tuple):
@@ -251,7 +244,8 @@ def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) 
 def with_kinds(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
     """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
 
-    - `kinds`: the types that a field may have, by its path. Its type is the first of them unless the values show another one of them.
+    - `kinds`: the types that a field may have, by its path. The field gets the first of these types, unless its values show that it has
+      another one of them.
     """
     for path, possible in kinds.items():
         seen = _with_kind(seen, path.split("."), possible)

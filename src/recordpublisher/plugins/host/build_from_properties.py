@@ -6,11 +6,12 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, Json, deserializer_of
+from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
 from recordpublisher.consumer.event_time import WatermarkStrategy
+from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, of_dead_letter_sink
+from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, dead_letter_sink_error
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
@@ -31,7 +32,7 @@ from recordpublisher.publishers.properties.properties import Properties, unknown
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 
-from ..deserializers.schemas import ConvertedValues, InferredJson, InferredRow, schema_type
+from ..deserializers.schemas import ConvertedValues, InferColumns, InferredJson, schema_type
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -39,7 +40,7 @@ from .registry import Registry
 def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
 
-    Raises: ConfigurationError if a value is invalid, or if a key is nearly that of a property.
+    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
     """
     registry.import_chosen(properties)
     properties.check()
@@ -61,7 +62,7 @@ def why_kinesis_cannot_be_asked(
 ) -> str:
     """Return why Kinesis does not know the streams of the job, or an empty text if it does or if the publisher is not installed.
 
-    - `limit`: the end of the returned text, which says what needs streams of Kinesis.
+    - `limit`: a clause at the end of the returned text, which says what needs streams of Kinesis.
     """
     kind = "lists its streams itself" if lists_its_streams(properties) else ""
     kind = "reads a queue that is not in Kinesis" if _reads_own_queue(properties) else kind
@@ -146,7 +147,7 @@ def checked_publisher_class(
 
 
 def build_source(registry: Registry, properties: Properties, made: type[S], name: str | None = None) -> S:
-    """Return an object of the class `made`, that of the publisher `name`, by default of `flink.stream.recordpublisher`.
+    """Return an object of the class `made`, which is the class of the publisher `name` (default: of `flink.stream.recordpublisher`).
 
     Raises: ConfigurationError if a property of the publisher is invalid; PluginError if a plugin's class raises another error.
     """
@@ -183,13 +184,13 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     )  # An error about the name is raised as it is, unlike the errors of the sink.
     own = dead_letter_properties(properties)
     if own.value(ARCHIVE):
-        reason = "dead letters are not all records of a shard"
+        reason = "an archive must have all records of a shard, and dead letters are only some"
         raise ConfigurationError(ARCHIVE.key.replace("flink.sink", "flink.deadletter"), "true", "false", reason=reason)
     try:
         return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)
     except ConfigurationError as error:
         typo = unknown_key_near(error.key, own) if error.value is None else ""
-        raise of_dead_letter_sink(error, typo) from None
+        raise dead_letter_sink_error(error, typo) from None
 
 
 def dead_letter_properties(properties: Properties) -> Properties:
@@ -231,7 +232,7 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
     name = properties.value(DESERIALIZER) or ""
     if (rows := schema_type(properties)) is not None:
         return _with_schema(registry, properties, rows)
-    # A dot without a colon is a path with a mistake, unless a plugin registered such a name.
+    # A name with a dot but without a colon is a mistyped `module:name`, unless a plugin registered such a name.
     if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
         try:
@@ -246,8 +247,8 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:
     name = (properties.value(DESERIALIZER) or "").lower() if properties.is_set(DESERIALIZER) else "json"
     if name == "json":
-        return InferredJson(properties) if rows is InferredRow else Json(rows)
-    if rows is InferredRow:
+        return InferredJson(properties) if rows is InferColumns else Json(rows)
+    if rows is InferColumns:
         reason = "columns can only be inferred from JSON; name the columns"
         raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", value="INFER", reason=reason)
     if name in ("bytes", "text", "protobuf") or ":" in name:

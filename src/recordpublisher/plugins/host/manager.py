@@ -18,10 +18,10 @@ import pluggy
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.user_code import exits_as_errors
+from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
-from . import hookspecs
-from .registry import Claim, NameTable, Owner, PluginStatus, Registry, hidden_by_folder
+from . import built_ins, hookspecs
+from .registry import NameClaim, NameOwner, NameTable, PluginStatus, Registry, hidden_by_folder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -34,12 +34,12 @@ _log = logging.getLogger(__name__)
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
-    A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the
-    plugin failed. A name that two plugins claim is an error where it is used.
+    A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the plugin failed.
+    A name that two plugins register is an error where it is used.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
     for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
-        # Either name may be blocked, because users see both in messages.
+        # A plugin may be blocked by either of its names, because messages show both.
         if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
@@ -59,7 +59,7 @@ def publisher_class(name: str) -> type[RecordPublisherFactory]:
 
 
 def warn_of_broken_plugins(registry: Registry) -> None:
-    """Log once which plugins were not loaded and which names two plugins claim, for a job that uses none of them."""
+    """Log once which plugins were not loaded, and which names two plugins have registered. A job that uses none of them still runs."""
     failed = [str(plugin) for plugin in registry.plugins if plugin.state == "failed"]
     clashes = [clash for table in registry.tables().values() for clash in table.clashes()]
     for message in [*failed, *clashes]:
@@ -79,7 +79,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
         with exits_as_errors():
             claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}{hidden_by_folder(error)}"
+        reason = f"{describe_error(error)}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
     for table, claim in claims:  # Registered only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)
@@ -88,14 +88,14 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
 
 def _collect_claims(
     candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry
-) -> list[tuple[NameTable[Any], Claim[Any]]]:
-    """Call the hooks of this plugin only, and return the names that it claims."""
+) -> list[tuple[NameTable[Any], NameClaim[Any]]]:
+    """Call the hooks of this plugin only, and return the names that it registers."""
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
     # Each plugin has its own call, so that an error names its plugin.
     others = [other for other in manager.get_plugins() if other is not plugin]
-    claims: list[tuple[NameTable[Any], Claim[Any]]] = []
+    claims: list[tuple[NameTable[Any], NameClaim[Any]]] = []
     for kind, table in registry.tables().items():
         manager.subset_hook_caller(hookspecs.REGISTER + kind, others)(
             registry=_Collector(candidate.owner, table, claims)
@@ -106,25 +106,25 @@ def _collect_claims(
 class _Candidate(msgspec.Struct, frozen=True):
     """A plugin before it is loaded."""
 
-    owner: Owner
+    owner: NameOwner
     load: Callable[[], object]
 
 
 class _Collector(msgspec.Struct):
     """The registrar that a hook receives. It collects the names of one plugin."""
 
-    owner: Owner
+    owner: NameOwner
     table: NameTable[Any]
-    claims: list[tuple[NameTable[Any], Claim[Any]]]
+    claims: list[tuple[NameTable[Any], NameClaim[Any]]]
 
     def add(self, name: str, provided: type[Any] | str) -> None:
-        """Claim a name for a class, or for `"package.module:Class"`.
+        """Register a name for a class, or for `"package.module:Class"`.
 
         Raises: PluginError if the name is empty, or if the class is of another kind.
         """
         if not isinstance(name, str) or not name.strip():
             raise PluginError(f"a name must be a non-empty string, not {name!r}")
-        claim = Claim(name.strip(), provided, self.owner)
+        claim = NameClaim(name.strip(), provided, self.owner)
         self.table.check(claim)
         self.claims.append((self.table, claim))
 
@@ -168,7 +168,7 @@ def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
 
     The result is cached, because searching a few hundred distributions takes milliseconds.
     """
-    built_in = _Candidate(Owner("builtins", hookspecs.PROJECT), lambda: hookspecs.plugin)
+    built_in = _Candidate(NameOwner("builtins", hookspecs.PROJECT), lambda: built_ins.plugin)
     has_other_finders = any(
         hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder
     )
@@ -198,11 +198,13 @@ def _may_have_plugins(place: str) -> bool:
 
 
 def _installed_candidate(point: EntryPoint) -> _Candidate:
-    return _Candidate(Owner(point.name, _distribution_of(point)), point.load)
+    return _Candidate(NameOwner(point.name, _distribution_of(point)), point.load)
 
 
 def _given_candidate(plugin: object) -> _Candidate:
-    return _Candidate(Owner(getattr(plugin, "__name__", type(plugin).__name__), "passed as argument"), lambda: plugin)
+    return _Candidate(
+        NameOwner(getattr(plugin, "__name__", type(plugin).__name__), "passed as argument"), lambda: plugin
+    )
 
 
 def _distribution_of(point: EntryPoint) -> str:

@@ -17,6 +17,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from recordpublisher.publishers.log_fields import repr_of, text_of
 from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
 T = TypeVar("T")
@@ -69,12 +70,12 @@ class NameTable(Generic[T]):
         self.kind = kind
         self._plugins = plugins
         self._base = base
-        self._claims: dict[str, Claim[T]] = {}
+        self._claims: dict[str, NameClaim[T]] = {}
         self._clashes: dict[str, str] = {}
-        """The messages about names that two plugins claim, by the name in lower case."""
+        """The messages about names that two plugins have registered, by the name in lower case."""
 
-    def claim(self, claim: Claim[T]) -> None:
-        """Register a name. If another plugin has claimed it, `get` refuses the name, because it is not known which class was meant."""
+    def claim(self, claim: NameClaim[T]) -> None:
+        """Register a name. If another plugin has registered it, `get` refuses the name, because it is not known which class was meant."""
         known = self._claims.setdefault(claim.name.lower(), claim)
         if known is not claim:
             self._clashes[claim.name.lower()] = (
@@ -84,14 +85,14 @@ class NameTable(Generic[T]):
 
     @property
     def clashing(self) -> set[str]:
-        """The names, in lower case, that two plugins claim."""
+        """The names, in lower case, that two plugins have registered."""
         return set(self._clashes)
 
     def clashes(self) -> list[str]:
-        """Return a message for each name that two plugins claim."""
+        """Return a message for each name that two plugins have registered."""
         return list(self._clashes.values())
 
-    def check(self, claim: Claim[T]) -> None:
+    def check(self, claim: NameClaim[T]) -> None:
         """Check that the class is of the right kind. A class given by its path is checked at its first use.
 
         Raises: PluginError if it is of another kind.
@@ -103,7 +104,7 @@ class NameTable(Generic[T]):
         """Return the class registered under `name`, the value of the property `key`.
 
         Raises: ConfigurationError, which lists the registered names and the plugins that were not loaded, if the name is unknown;
-        PluginError if the class cannot be imported, or if two plugins claim the name.
+        PluginError if the class cannot be imported, or if two plugins have registered the name.
         """
         if clash := self._clashes.get(name.strip().lower()):
             raise PluginError(clash)
@@ -136,8 +137,8 @@ class NameTable(Generic[T]):
         """Return the names in their plugins' spelling, sorted."""
         return sorted(claim.name for claim in self._claims.values())
 
-    def claims(self) -> list[Claim[T]]:
-        """Return every claim, sorted by name."""
+    def claims(self) -> list[NameClaim[T]]:
+        """Return every registered name with its plugin and class, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
     def why_absent(self) -> str:
@@ -153,7 +154,7 @@ class NameTable(Generic[T]):
         """Return the plugins that were found and are blocked or failed."""
         return [plugin for plugin in self._plugins if plugin.state != "loaded"]
 
-    def _check_class(self, claim: Claim[T], provided: Any) -> type[T]:
+    def _check_class(self, claim: NameClaim[T], provided: Any) -> type[T]:
         fits = (
             callable(provided)
             if self._base is None
@@ -161,7 +162,9 @@ class NameTable(Generic[T]):
         )
         if not fits:
             wanted = "callable" if self._base is None else f"a subclass of {self._base.__name__}"
-            raise PluginError(f"the {self.kind} '{claim.name}' of {claim.owner} is {provided!r}, which is not {wanted}")
+            raise PluginError(
+                f"the {self.kind} '{claim.name}' of {claim.owner} is {repr_of(provided)}, which is not {wanted}"
+            )
         return cast("type[T]", provided)
 
 
@@ -172,22 +175,22 @@ class Registrar(Protocol[T_contra]):
         """Register a class under `name` (case-insensitive). A class given as `"package.module:Class"` is imported at its first use."""
 
 
-class Claim(msgspec.Struct, Generic[T], frozen=True):
-    """One name that a plugin registers."""
+class NameClaim(msgspec.Struct, Generic[T], frozen=True):
+    """One name that a plugin registers (a claim), the plugin, and the class."""
 
     name: str
     provided: type[T] | str
-    owner: Owner
+    owner: NameOwner
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """The plugin that claims a name: its entry-point name and its distribution."""
+class NameOwner(msgspec.Struct, frozen=True):
+    """The plugin that registers a name: its entry-point name and its distribution."""
 
     plugin: str
     distribution: str
 
     def __str__(self) -> str:
-        """Return the distribution, with its version if it is installed. A plugin given as an argument, or a checkout, may not be."""
+        """Return the distribution, with its version if it is installed. A plugin that is given as an argument may not be installed."""
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -203,7 +206,7 @@ class PluginStatus(msgspec.Struct, frozen=True):
     - `reason`: why it was not loaded.
     """
 
-    owner: Owner
+    owner: NameOwner
     state: str
     reason: str = ""
 
@@ -211,7 +214,7 @@ class PluginStatus(msgspec.Struct, frozen=True):
         return f"plugin '{self.owner.plugin}' of {self.owner} was not loaded: {self.reason}"
 
 
-def _import_class(claim: Claim[T], kind: str) -> Any:
+def _import_class(claim: NameClaim[T], kind: str) -> Any:
     if not isinstance(claim.provided, str):
         return claim.provided
     module, _, name = claim.provided.partition(":")
@@ -220,7 +223,8 @@ def _import_class(claim: Claim[T], kind: str) -> Any:
             return getattr(importlib.import_module(module), name)
     except Exception as error:
         raise PluginError(
-            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}{hidden_by_folder(error)}"
+            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: "
+            f"{text_of(error)}{hidden_by_folder(error)}"
         ) from error
 
 

@@ -1,22 +1,26 @@
-"""Reads what a job has stored: the state of each shard, and the worker that stored it."""
+"""Reads the state of each shard that a job has stored, and which worker stored it."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
-
-import msgspec
 
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.group_store import GroupStore, Positions, WorkerRecord, alone_states, states_of
+from recordpublisher.fetcher.leases.group_store import (
+    GroupStore,
+    alone_states,
+    read_alone_part,
+    read_positions,
+    states_of,
+)
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.position_store import read_alone_part, read_positions
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.position_documents import Positions
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.pipeline.sink_errors import naming_sink, states_of_sink
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
@@ -74,8 +78,8 @@ class JobState:
 class JobStateReader:
     """Reads the positions that a job has stored, while the job may run. It writes nothing, and never opens the sink.
 
-    The lease table is in the state store or, without one, in the entries that the sink stores with its rows. The positions are in the
-    same store, or in those entries. A sink of another package may store its own positions; they take precedence.
+    The lease table is in the state store or, without one, in the store that the sink keeps next to its rows. The positions are in the same
+    place. A sink of another package may store positions by itself; they take precedence.
 
     - `store`: the state store, or None.
     - `sink`: the job's sink if it keeps positions, else None.
@@ -102,12 +106,11 @@ class JobStateReader:
         return None if place is None else GroupStore(place)
 
     async def load(self) -> Sequence[State]:
-        """Return a snapshot for each worker that has shards, and what a sink of another package stores.
+        """Return a snapshot for each worker that has shards, and the one that a sink of another package has stored.
 
         Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
         """
-        own = [] if self._sink is None or self._entries is not None else await self._sink.stored_positions() or []
-        return own or await self.load_in_store()
+        return await snapshots_in_sink(self._sink) or await self.load_in_store()
 
     async def load_in_store(self) -> Sequence[State]:
         """Return a snapshot for each worker that has shards. Raises: the errors of `load`."""
@@ -148,8 +151,8 @@ async def snapshots_of_workers(
 ) -> list[State] | None:
     """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a lease table.
 
-    Each snapshot has the name of its worker, or None, as `worker`. Raises: StateError if the position of an owned shard is not stored where
-    it must be.
+    The field `worker` of a snapshot is the name of its worker, or None. Raises: StateError if the position of an owned shard is not stored
+    where it must be.
     """
     missing: list[str] = []
     for _ in range(ATTEMPTS):
@@ -168,7 +171,9 @@ async def snapshots_of_workers(
         if not missing:
             return _snapshots(table.document, states, records)
     if not missing:
-        raise StateError(f"the job that runs alone was started again {ATTEMPTS} times while its positions were read")
+        raise StateError(
+            f"the job that runs alone was started again {ATTEMPTS} times while its positions were read; try again"
+        )
     raise StateError(
         f"the worker that holds the leases of {', '.join(missing)} has stored no positions of these shards"
     )
@@ -193,167 +198,13 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
     ]
 
 
-# The state of a job at one moment, as `lag`, the dashboard and their JSON show it. Unknown values are None.
+async def snapshots_in_sink(sink: Sink | None) -> list[State]:
+    """Return the snapshots that a sink of another package stores itself; none for another sink, or without one.
 
-
-class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One shard. Times are in ms.
-
-    - `process`: the number of the worker that reads the shard. `worker`: its name in a group, if it is known.
-    - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
-    - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged
-      into it.
-    - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint
-      covers. `unread`: whether there is such a record. `position`: the stored position.
-    - `loss_ms`: time until a record that is not finished may be past retention.
-    - `watermark`: watermark after the last record written (epoch ms). `is_held`, `is_excluded`: whether alignment holds or
-      excludes the shard.
-    - `is_idle`: whether no record arrived for `IdleIntervals.shown_ms`. `idle_ms`: time since the last record.
-    - `records_per_second`, `bytes_per_second`: records finished and bytes written lately; without stored positions, those that
-      arrive.
-    - `tip`, `tip_age_ms`: without stored positions the sequence number of the newest record, and its age.
-    - `skipped_records`, `dead_letters`: their numbers since the worker has the shard. `in_flight`: records of a queue that are
-      not acknowledged.
-    - `has_alarm`: whether the shard needs attention; None if this was not checked. `alarm`: why it does.
+    Raises: PluginError if `stored_positions` returns something else; StateError if a snapshot cannot be read; the errors of the sink.
     """
-
-    stream: str
-    shard: str
-    process: int | None = None
-    worker: str | None = None
-    stage: str | None = None
-    position: str | None = None
-    unread: bool | None = None
-    lag_ms: int | None = None
-    records_per_second: float | None = None
-    bytes_per_second: float | None = None
-    watermark: int | None = None
-    is_idle: bool | None = None
-    idle_ms: int | None = None
-    is_held: bool | None = None
-    is_excluded: bool | None = None
-    loss_ms: int | None = None
-    skipped_records: int | None = None
-    dead_letters: int | None = None
-    in_flight: int | None = None
-    has_alarm: bool | None = None
-    alarm: str | None = None
-    parents: list[str] | None = None
-    tip: str | None = None
-    tip_age_ms: int | None = None
-    checkpoint_age_ms: int | None = None
-
-
-class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """The last commit of a sink.
-
-    - `files`, `bytes`: how many were committed; 0 for rows of a database.
-    - `age_ms`: how long ago the commit was (ms), or None before the first commit.
-    - `waiting_records`: records that wait for the next commit.
-    """
-
-    files: int
-    bytes: int
-    age_ms: int | None
-    waiting_records: int
-
-
-class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """One worker: its number `process`, or in a group its name `worker`.
-
-    - `responds`: whether its event loop responds. `not_ready`: why it is not ready; empty if it is ready.
-    - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
-    - `commit`: the last commit, if the worker is running and its sink commits.
-    - `alarms`: number of active alarms.
-    - `skipped_records`, `dead_letters`: their numbers since it started, in all shards that it had.
-    """
-
-    process: int | None = None
-    responds: bool | None = None
-    not_ready: list[str] | None = None
-    checkpoint_age_ms: int | None = None
-    worker: str | None = None
-    commit: CommitSnapshot | None = None
-    alarms: int | None = None
-    skipped_records: int | None = None
-    dead_letters: int | None = None
-
-
-class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The job `job` at `time_ms` (epoch ms).
-
-    - `alignment`: which shard alignment waits for and why, in one sentence.
-    """
-
-    job: str | None = None
-    time_ms: int
-    shards: list[ShardSnapshot]
-    workers: list[WorkerSnapshot] | None = None
-    global_watermark: int | None = None
-    alignment: str | None = None
-
-    @property
-    def records_per_second(self) -> float | None:
-        """Records per second, summed over the shards whose rate is known."""
-        rates = [shard.records_per_second for shard in self.shards if shard.records_per_second is not None]
-        return sum(rates) if rates else None
-
-    @property
-    def lag_ms(self) -> int | None:
-        """Largest known lag of a shard (ms)."""
-        return max((shard.lag_ms for shard in self.shards if shard.lag_ms is not None), default=None)
-
-
-class SnapshotSource(Protocol):
-    """An object that returns snapshots of a job."""
-
-    async def snapshot(self) -> JobSnapshot:
-        """Return the current state of the job. Raises: RecordPublisherError if it cannot be read."""
-
-
-class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
-    """The totals at one moment (epoch ms): records written per second, and the largest lag (ms). Unknown values are None."""
-
-    time_ms: int
-    records_per_second: float | None = None
-    lag_ms: int | None = None
-
-
-def point_of(snapshot: JobSnapshot) -> HistoryPoint:
-    """Return the totals of a snapshot."""
-    return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)
-
-
-# Computes rates per second from counters at two moments.
-
-WINDOW_SECONDS = 10.0
-Counters = Mapping[str, tuple[int, int]]
-"""Records and bytes written so far, by shard."""
-
-
-class Rates:
-    """Owns the counters of the last seconds: the newest ones, and older ones back to the beginning of the window."""
-
-    def __init__(self) -> None:
-        self._samples: deque[tuple[float, Counters]] = deque()
-
-    def add(self, now: float, counters: Counters) -> None:
-        """Keep the counters at `now` (seconds of a monotonic clock). Called about once a second."""
-        self._samples.append((now, counters))
-        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW_SECONDS:
-            self._samples.popleft()
-
-    def per_second(self, shard: str) -> tuple[float, float] | None:
-        """Return records and bytes per second, or None if they are not known.
-
-        They are not known if, for example, another process has taken over the shard, so that its counters begin again at 0.
-        """
-        if len(self._samples) < 2:
-            return None
-        (then, before), (now, after) = self._samples[0], self._samples[-1]
-        if shard not in before or now <= then:
-            return None
-        (records, size), (records_now, size_now) = before[shard], after[shard]
-        if records_now < records:
-            return None
-        return (records_now - records) / (now - then), (size_now - size) / (now - then)
+    if sink is None or entry_store_of(sink) is not None:
+        return []
+    with naming_sink(sink, "stored_positions"):
+        found = await sink.stored_positions()
+    return states_of_sink(sink, "stored_positions", found)

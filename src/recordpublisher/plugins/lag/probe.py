@@ -1,4 +1,7 @@
-"""Reads how far each shard of a job is behind, or without positions what arrives in it, with at most two reads for each shard."""
+"""Reads how far each shard of a job is behind, with at most two reads for each shard.
+
+Without stored positions it measures what arrives in a shard, near its tip.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec.structs import replace
 
 from recordpublisher.fetcher.monitoring.stuck_shards import LineageProgress
 from recordpublisher.fetcher.settings import IdleIntervals
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_rules import is_idle
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
@@ -31,18 +34,22 @@ from recordpublisher.publishers.records import UserRecord, to_millis
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 
-from .job_state import JobState, JobStateReader, ShardSnapshot
+from .job_snapshot import ShardSnapshot
+from .job_state import JobState, JobStateReader
 
 
 @dataclass(frozen=True, slots=True)
 class LagProbe:
     """Probes one stream, and compares it with the positions that a job has stored if a store is given.
 
+    - `tips`: reads the records near the tip of a shard. None for a publisher that lists its streams itself: then only the positions are
+      known.
     - `alarm_interval_ms`: age from which an unread record may be an alarm.
     - `start`: the initial position of shards without a stored state.
     """
 
-    service: Service
+    service: ListedService
+    tips: PollingPort | None
     stream: str
     store: JobStateReader | None
     start: StartingPosition
@@ -51,13 +58,21 @@ class LagProbe:
     policy: RetryPolicy
 
     @classmethod
-    def of(cls, properties: Properties, service: Service, stream: str, store: JobStateReader | None) -> LagProbe:
+    def of(
+        cls,
+        properties: Properties,
+        service: ListedService,
+        tips: PollingPort | None,
+        stream: str,
+        store: JobStateReader | None,
+    ) -> LagProbe:
         """Return a probe with the intervals, start and retries of a job's properties. Raises: ConfigurationError if one is invalid."""
         # Imported here because it loads the AWS SDK.
-        from recordpublisher.publishers.initial_position import initial_position
+        from recordpublisher.publishers.start_from_properties import initial_position
 
         return cls(
             service,
+            tips,
             stream,
             store,
             start=initial_position(properties),
@@ -75,7 +90,7 @@ class LagProbe:
         return await self._probe_all(listed, await self._load_job(listed))
 
     async def read_with_alarms(self, grace_seconds: float) -> list[ShardSnapshot]:
-        """Return the same shards, with alarms.
+        """Read the shards as `read` does, and set their alarms.
 
         A shard has an alarm if its oldest unread record is older than the interval, and if its position does not move within
         `grace_seconds`.
@@ -134,16 +149,18 @@ class LagProbe:
             return None
 
     async def _probe(self, shard: Shard, job: JobState, now_ms: int) -> ShardProbe:
-        if self.store is None:
+        if self.store is None and self.tips is not None:
             activity = await self._retried(
-                functools.partial(measure_activity, self.service, shard, now_ms, self.idle_intervals.shown_ms)
+                functools.partial(measure_activity, self.tips, shard, now_ms, self.idle_intervals.shown_ms)
             )
             return ShardProbe(shard, activity=activity)
         state = job.states.get(shard.key)
-        tip = None if state is None else await self._tip(shard, state.starting_position(False))
-        recent = None
-        if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
-            recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.idle_intervals.shown_ms))
+        tip = recent = None
+        if self.tips is not None:
+            tip = None if state is None else await self._tip(self.tips, shard, state.starting_position(False))
+            if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
+                since = StartingPosition.at_timestamp(now_ms - self.idle_intervals.shown_ms)
+                recent = await self._tip(self.tips, shard, since)
         return ShardProbe(
             shard,
             state,
@@ -153,8 +170,8 @@ class LagProbe:
             taken_ms=job.taken_ms.get(shard.key),
         )
 
-    async def _tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
-        return await self._retried(functools.partial(measure_tip_distance, self.service, shard, position))
+    async def _tip(self, tips: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
+        return await self._retried(functools.partial(measure_tip_distance, tips, shard, position))
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, self.policy, min_pause=retry_pause_seconds)
@@ -166,7 +183,7 @@ class ShardProbe:
 
     - `state`: the stored state, or None if none is stored.
     - `tip`: the unread records after the state. `recent`: the records that arrived lately.
-    - `activity`: replaces these results if no positions are stored.
+    - `activity`: what arrives in the shard; set instead of `tip` and `recent` if no positions are stored.
     - `taken_ms`: when the state was stored (epoch ms).
     """
 
@@ -250,20 +267,13 @@ SHARDS_AT_ONCE = 8
 """Number of shards that are probed concurrently."""
 
 
-class Service(PollingPort, ListingPort, Protocol):
-    """The calls of the service that the probe needs."""
-
-    async def retention_ms(self, stream: str) -> int:
-        """Return how long the stream keeps its records (ms)."""
-
-
 # Measures what arrives in a shard with one or two reads near its tip. No stored position is needed.
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 SHORT_MS = 2_000
-"""A shard takes 1 MB a second, so the records of this time are at most the 2 MB that a shard returns each second."""
+"""The first window (ms). A shard accepts 1 MB a second, so a window has at most the 2 MB that a shard returns each second."""
 LONGER_MS = 20_000
-"""The records of this time are read if none arrived in the last two seconds, because then they came in a burst."""
+"""The second window, which is read if no record arrived in the first one (ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,3 +356,10 @@ def _between(records: Sequence[UserRecord]) -> ShardActivity:
         return ShardActivity()
     size = sum(len(record.data) for record in records[1:])
     return ShardActivity((len(records) - 1) / seconds, size / seconds)
+
+
+class ListedService(ListingPort, Protocol):
+    """The calls of the service that the probe needs, besides those that read records."""
+
+    async def retention_ms(self, stream: str) -> int | None:
+        """Return how long the stream keeps its records (ms), or None if that is not known."""

@@ -6,13 +6,14 @@ CloudWatch makes metrics of such lines when they reach CloudWatch Logs: from Lam
 import asyncio
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import HistogramValue, Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
@@ -33,7 +34,7 @@ _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 class CloudWatchExporter(PeriodicExporter):
     """Writes a line for each worker, and with `flink.metrics.cloudwatch.shards` a line for each shard, whose metrics are billed.
 
-    Owns the last value of each counter. CloudWatch adds values up, so a line has the difference to the line before.
+    Owns the last value of each counter and histogram. CloudWatch adds values up, so a line has the difference to the line before.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -43,12 +44,12 @@ class CloudWatchExporter(PeriodicExporter):
         self._with_shards = properties.value(CLOUDWATCH_SHARDS)
         self._job = properties.value(JOB_NAME) or "recordpublisher"
         self._clock = clock or SystemClock()
-        self._counted: dict[tuple[str, ...], int] = {}
+        self._counted: dict[tuple[str, ...], Any] = {}
 
     async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.
 
-        Raises: OSError if they cannot be written, in which case the next lines have the difference to the last lines that were
+        Raises: OSError if they cannot be written. No count is lost then: the next lines have the difference to the last lines that were
         written.
         """
         before = dict(
@@ -76,23 +77,29 @@ class CloudWatchExporter(PeriodicExporter):
         self, dimensions: dict[str, str], table: Iterable[Metric[Any] | SinkMetric], values: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return one log line: metrics with their units, and texts as plain fields."""
-        known = [metric for metric in table if is_known(metric.name, values.get(metric.name))]
+        found = [
+            (metric, values.get(metric.name)) for metric in table if is_known(metric.name, values.get(metric.name))
+        ]
+        fields = {metric.name: self._field(metric, value, dimensions) for metric, value in found}
+        known = [metric for metric, _ in found if fields[metric.name] is not None]
         numbers = [metric for metric in known if metric.type is not MetricType.TEXT]
         directive = {
             "Namespace": self._namespace,
             "Dimensions": [list(dimensions)],
             "Metrics": [{"Name": one.name, "Unit": _UNITS.get(one.unit, "Count")} for one in numbers],
         }
-        fields = {metric.name: self._field(metric, values[metric.name], dimensions) for metric in known}
-        return {"_aws": {"Timestamp": self._clock.now_ms(), "CloudWatchMetrics": [directive]}, **dimensions, **fields}
+        line = {metric.name: fields[metric.name] for metric in known}
+        return {"_aws": {"Timestamp": self._clock.now_ms(), "CloudWatchMetrics": [directive]}, **dimensions, **line}
 
     def _field(self, metric: Metric[Any] | SinkMetric, value: Any, dimensions: dict[str, str]) -> Any:
         if metric.type is MetricType.TEXT:
             return value
-        if metric.type is not MetricType.COUNTER:
+        if metric.type not in (MetricType.COUNTER, MetricType.HISTOGRAM):
             return int(value)
         key = (*dimensions.values(), metric.name)
         before, self._counted[key] = self._counted.get(key, 0), value
+        if metric.type is MetricType.HISTOGRAM:
+            return _values_and_counts(value, before or None)
         # The counters of a shard that comes back to this worker begin at 0.
         return value - before if value >= before else value
 
@@ -103,6 +110,29 @@ class CloudWatchExporter(PeriodicExporter):
         else:  # The file is opened each time, because another program may have rotated it.
             with Path(self._file).open("ab") as file:
                 file.write(lines)
+
+
+def _values_and_counts(value: HistogramValue, before: HistogramValue | None) -> dict[str, Any] | None:
+    """Return what a histogram has counted since the line before, or None if that is nothing.
+
+    A value of a bucket stands in its middle, and above the last bound at that bound: CloudWatch computes percentiles from these.
+    """
+    if before is None or sum(value["counts"]) < sum(before["counts"]):  # The counts begin at 0 with each start.
+        before = {**value, "counts": [0] * len(value["counts"]), "sum": 0.0}
+    bounds = [0.0, *value["bounds"], value["bounds"][-1]]
+    middles = [(low + high) / 2 for low, high in pairwise(bounds)]
+    counts = [now - then for now, then in zip(value["counts"], before["counts"], strict=True)]
+    counted = {middle: count for middle, count in zip(middles, counts, strict=True) if count}
+    if not counted:
+        return None
+    return {
+        "Values": list(counted),
+        "Counts": list(counted.values()),
+        "Max": max(counted),
+        "Min": min(counted),
+        "Count": sum(counts),
+        "Sum": value["sum"] - before["sum"],
+    }
 
 
 def _sink_name(metric: SinkMetric) -> str:

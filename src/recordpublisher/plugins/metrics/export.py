@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import HistogramValue, Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -26,6 +26,7 @@ from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import describe_error
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
@@ -43,7 +44,7 @@ _STEMS = {
     "numBytesOut": "written",
     "numRecordsOutErrors": "failed_records",
 }
-"""The stems of metrics whose own name contains a unit or a verb, which a stem leaves out."""
+"""The stems (names without unit) of metrics whose own name contains a unit or a verb."""
 _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 
 
@@ -54,21 +55,21 @@ async def export_metrics(
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
     - `properties`: `flink.metrics.exporters` says where to export.
-    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. A producer or sink counts as a worker. Its number
-      follows those of the fetchers, in the order of the arguments.
+    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. A producer or sink counts as a worker. It is
+      numbered after the fetchers, in the order of the arguments.
 
     `recordpublisher run` calls this itself.
 
     Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersHere(as_fetchers(sources))):
+    async with exporters_opened(exporters, FetchersOfProcess(as_fetchers(sources))):
         yield
 
 
 @runtime_checkable
 class MeasuredFetcher(Protocol):
-    """The exported part of a `DataFetcher`."""
+    """The methods that exporters need of a `DataFetcher`."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the current metrics."""
@@ -82,7 +83,7 @@ class MeasuredFetcher(Protocol):
 
 @runtime_checkable
 class MeasuredProducer(Protocol):
-    """The exported part of a `Producer`, or of a `KinesisSink` that is used without a job."""
+    """The methods that exporters need of a `Producer`, or of a `KinesisSink` without a job."""
 
     @property
     def stream(self) -> str:
@@ -121,7 +122,7 @@ def _name(fetcher: MeasuredFetcher) -> str:
 
 
 class _ProducerAsFetcher:
-    """A fetcher that reads no shard and has the name and metrics of a producer."""
+    """Makes a producer look like a fetcher that reads no shard."""
 
     def __init__(self, name: str, producer: MeasuredProducer) -> None:
         self.producer = name
@@ -133,10 +134,10 @@ class _ProducerAsFetcher:
         return {"worker": {}, "shards": {}}
 
 
-class FetchersHere:
+class FetchersOfProcess:
     """The fetchers of this process, numbered from 0, as a MetricsSource.
 
-    The event loop makes the calls, so an answer shows that it responds.
+    The calls run on the event loop, so an answer shows that the loop is not blocked.
     """
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
@@ -212,7 +213,7 @@ class PeriodicExporter(MetricsExporter):
         try:
             await self.send(await self._source.metrics())
         except Exception as error:  # A monitoring system that does not respond must not end the job.
-            log.warning("metrics were not sent; the next interval tries again: %s: %s", type(error).__name__, error)
+            log.warning("metrics were not sent; the next interval tries again: %s", describe_error(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,7 @@ class ExportedMetric:
     def prometheus_name(self) -> str:
         """The name by Prometheus's conventions, with unit and `_total`. The name of a text ends in `_info`."""
         parts = ["recordpublisher", self.scope, self.stem]
-        # `committed_bytes` already ends in its unit.
+        # The unit is not added to a stem that ends in it, as `committed_bytes` does.
         if self.unit and not self.stem.endswith(self.unit):
             parts.append(self.unit)
         endings = {MetricType.COUNTER: ["total"], MetricType.TEXT: ["info"]}
@@ -266,6 +267,13 @@ class ExportedMetric:
             return None
         return int(value) if self.divisor == 1 else value / self.divisor
 
+    def histogram(self, value: HistogramValue | None) -> HistogramValue | None:
+        """Return a histogram in the exported unit, or None if it is not known."""
+        if value is None:
+            return None
+        bounds = [bound / self.divisor for bound in value["bounds"]]
+        return {"bounds": bounds, "counts": value["counts"], "sum": value["sum"] / self.divisor}
+
 
 def is_known(name: str, value: Any) -> bool:
     """Return whether a value of `fetcher.metrics()` is known. As in Flink, `millisBehindLatest` is -1 before the first read."""
@@ -284,7 +292,7 @@ EXPORTED_WORKER_METRICS = tuple(_export_metric("worker", metric) for metric in W
 EXPORTED_SHARD_METRICS = tuple(_export_metric("shard", metric) for metric in SHARD_METRICS)
 
 
-class Origin(NamedTuple):
+class MetricOrigin(NamedTuple):
     """The origin of values: a worker and its sink, a shard that the worker reads (if `shard` is not empty), or a producer."""
 
     process: int
@@ -293,7 +301,7 @@ class Origin(NamedTuple):
     producer: str = ""
 
 
-Row = tuple[Origin, dict[str, Any]]
+Row = tuple[MetricOrigin, dict[str, Any]]
 """The values of one origin, by the names of its metrics."""
 
 
@@ -301,23 +309,24 @@ def shard_rows(worker: WorkerMetrics) -> Iterator[Row]:
     """Return the rows of the shards of a worker."""
     for key, values in worker.shards.items():
         stream, _, shard = key.rpartition("/")
-        yield Origin(worker.process, stream, shard), values
+        yield MetricOrigin(worker.process, stream, shard), values
 
 
 def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
     """Return the metrics of workers, of their sinks (each metric once), and of shards, with the rows of each table.
 
-    A program that only produces has only those of sinks.
+    A program that only produces has only the table of sinks.
     """
     jobs = [each for each in workers if not each.producer]
     of_sinks = {metric.name: _export_metric("sink", metric) for each in workers for metric in each.sink}
     in_sinks = [
-        (Origin(each.process, producer=each.producer), {one.name: one.value for one in each.sink}) for each in workers
+        (MetricOrigin(each.process, producer=each.producer), {one.name: one.value for one in each.sink})
+        for each in workers
     ]
     if workers and not jobs:
         return [(of_sinks.values(), in_sinks)]
     return [
-        (EXPORTED_WORKER_METRICS, [(Origin(each.process), each.values) for each in jobs]),
+        (EXPORTED_WORKER_METRICS, [(MetricOrigin(each.process), each.values) for each in jobs]),
         (of_sinks.values(), in_sinks),
         (EXPORTED_SHARD_METRICS, [row for each in jobs for row in shard_rows(each)]),
     ]

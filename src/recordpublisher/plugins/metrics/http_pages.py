@@ -81,7 +81,7 @@ class HttpPages:
             made = await page()
         except Exception:
             # The client gets no details, because a page may be public.
-            log.exception("the page %s cannot be made", request.path)
+            log.exception("the page %s cannot be made, so the client gets status 500", request.path)
             return web.Response(status=500, text="the page cannot be made; see the log of the job\n")
         headers = {**(BROWSER_HEADERS if self._is_local else {}), **made.headers, "Content-Type": made.content_type}
         return web.Response(body=made.body, status=made.status, headers=headers)
@@ -108,7 +108,7 @@ def _name_of(host: str) -> str:
 
 
 class _BoundedServer(web.Server):
-    """Owns the open connections, the oldest first, and knows which of them are being answered."""
+    """Owns the open connections, the oldest first, and the set of connections that are being answered."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)

@@ -2,22 +2,24 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.metric_types import HistogramValue, MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, WorkerMetrics
 from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
-from .export import ExportedMetric, Origin, PeriodicExporter, exported_tables
+from .export import ExportedMetric, MetricOrigin, PeriodicExporter, exported_tables
 
 try:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics.export import (
         AggregationTemporality,
         Gauge,
+        Histogram,
+        HistogramDataPoint,
         Metric,
         MetricExportResult,
         MetricsData,
@@ -55,7 +57,7 @@ class OpenTelemetryExporter(PeriodicExporter):
         self._clock = clock or SystemClock()
 
     async def open(self, source: MetricsSource) -> None:
-        """Start to send. Counters count from now on."""
+        """Start to send. The time of this call is reported as the start of all counters."""
         self._started_ms = self._clock.now_ms()
         await super().open(source)
 
@@ -66,7 +68,7 @@ class OpenTelemetryExporter(PeriodicExporter):
             workers
             and await asyncio.to_thread(self._exporter.export, self._data(workers)) is not MetricExportResult.SUCCESS
         ):
-            raise ConnectionError("the collector did not accept them; the log of opentelemetry says why")
+            raise ConnectionError("the collector did not accept the metrics; log lines of opentelemetry say why")
 
     async def close(self) -> None:
         """Send a last time, then close the connection."""
@@ -83,6 +85,10 @@ class OpenTelemetryExporter(PeriodicExporter):
 
     def _metric(self, metric: ExportedMetric, rows: list[Row]) -> Metric:
         now = self._clock.now_ms() * 1_000_000
+        if metric.type is MetricType.HISTOGRAM:
+            found = [(attributes, metric.histogram(values.get(metric.source))) for attributes, values in rows]
+            histograms = [self._histogram(attributes, now, value) for attributes, value in found if value is not None]
+            return self._named(metric, Histogram(histograms, AggregationTemporality.CUMULATIVE))
         points = [
             NumberDataPoint(attributes, self._started_ms * 1_000_000, now, value)
             for attributes, value in _values(metric, rows)
@@ -91,11 +97,25 @@ class OpenTelemetryExporter(PeriodicExporter):
             return self._named(metric, Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True))
         return self._named(metric, Gauge(points))
 
-    def _named(self, metric: ExportedMetric, data: Sum | Gauge) -> Metric:
+    def _histogram(self, attributes: dict[str, str | int], now: int, value: HistogramValue) -> HistogramDataPoint:
+        counts, unknown = value["counts"], cast("float", None)  # The protocol leaves the lowest and highest value out.
+        return HistogramDataPoint(
+            attributes,
+            self._started_ms * 1_000_000,
+            now,
+            sum(counts),
+            value["sum"],
+            counts,
+            value["bounds"],
+            min=unknown,
+            max=unknown,
+        )
+
+    def _named(self, metric: ExportedMetric, data: Sum | Gauge | Histogram) -> Metric:
         return Metric(metric.opentelemetry_name, metric.description, metric.opentelemetry_unit, data)
 
 
-def _attributes(origin: Origin) -> dict[str, str | int]:
+def _attributes(origin: MetricOrigin) -> dict[str, str | int]:
     if origin.producer:
         return {"messaging.system": SYSTEM, "messaging.operation.name": "send", "messaging.client.id": origin.producer}
     if not origin.shard:
@@ -110,7 +130,7 @@ def _attributes(origin: Origin) -> dict[str, str | int]:
 
 
 def _values(metric: ExportedMetric, rows: list[Row]) -> Iterator[tuple[dict[str, str | int], int | float]]:
-    """Yield the attributes and value of each known value. A text becomes an attribute of the value 1."""
+    """Yield the attributes and value of each known value. A text becomes an attribute, with 1 as the value."""
     for attributes, values in rows:
         value = values.get(metric.source)
         if metric.type is MetricType.TEXT:

@@ -6,19 +6,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
-from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.owned_leases import seal_worker
-from recordpublisher.fetcher.leases.position_store import seal_part, seal_parts
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.sink import entry_store_of, stores_positions
+from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent, seal_part, seal_parts, seal_worker
+from recordpublisher.fetcher.pipeline.sink_errors import naming_sink, states_of_sink
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, SINK, STATE_URI
@@ -32,15 +30,15 @@ from ..host.build_from_properties import (
     checked_publisher_class,
 )
 from ..host.manager import load_registry
-from ..lag.job_state import JobStateReader
-from ..runtime.stream_lister import StreamLister, stream_names, streams_of
+from ..lag.job_state import JobStateReader, snapshots_in_sink
+from ..runtime.stream_lister import GivenStreams, StreamLister, stream_names, streams_of
 from ..stores.by_location import missing_folder
 
 
 class JobPositions:
     """Reads a job's positions while the job may run, without a change. Writes the first positions of a job that is not running.
 
-    Owns the connections of its sink, which is never opened, and of its state store, which is opened by the first call that needs
+    Owns the connections of its sink, which only `store_over` opens, and of its state store, which is opened by the first call that needs
     it.
 
     Raises: ConfigurationError if a property is invalid, or if the job stores its positions nowhere.
@@ -64,19 +62,24 @@ class JobPositions:
         return self._sink is not None
 
     @property
+    def are_stored_by_the_sink(self) -> bool:
+        """Whether the sink, of another package, stores whole snapshots itself (`stored_positions`)."""
+        return self._sink is not None and entry_store_of(self._sink) is None
+
+    @property
     def place(self) -> str:
         """Where positions are written."""
         if self._entries is not None:
             return self._entries.place
+        if self._sink is not None and self.are_stored_by_the_sink:
+            return self._sink.destination()
         return mask_passwords(str(self._properties.value(STATE_URI)))
 
     async def load(self) -> StoredPositions:
         """Return the positions that are stored now. Nothing is created. Raises: StateError if they cannot be read."""
         reader = JobStateReader(self._existing_store(), self._sink)
         in_store = merge_snapshots(await reader.load_in_store())
-        if self._sink is None or entry_store_of(self._sink) is not None:
-            return StoredPositions(RestoredState(), in_store)
-        return StoredPositions(merge_snapshots(await self._sink.stored_positions() or []), in_store)
+        return StoredPositions(merge_snapshots(await snapshots_in_sink(self._sink)), in_store)
 
     async def heartbeats(self) -> Mapping[str, int]:
         """Return the number of the last heartbeat of each worker of the job's group that was not declared dead (sealed).
@@ -97,11 +100,11 @@ class JobPositions:
     def check_writable(self) -> None:
         """Check that positions can be written. Raises: ConfigurationError if there is no state store to write to."""
         if self._entries is None and self._properties.value(STATE_URI) is None:
-            reason = "the sink stores positions only together with its rows, so the first ones must be in a state store"
+            reason = "the sink stores positions only together with its rows, so the imported ones must be written to a state store"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as the first positions of the job, or instead of those of a job that runs alone, whose later writes then fail.
+        """Store states as the first positions of the job. They replace positions of a job that runs alone, whose later writes then fail.
 
         Raises: ConfigurationError if there is no state store; StateError if a group has positions, or if the states cannot be written.
         """
@@ -116,8 +119,14 @@ class JobPositions:
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
         """Replace the positions of the job. For a group, first wait until no worker is left; silent workers are declared dead.
 
-        Raises: StateError if a worker of a group is running, or if the states cannot be written.
+        A sink that stores snapshots itself is opened, which ends other starts of the job, and gets the new one by `flush`.
+
+        Raises: StateError if a worker of a group is running, or if the states cannot be written; the errors of the sink.
         """
+        if self._sink is not None and self.are_stored_by_the_sink:
+            await self._store_in_sink(self._sink, states)
+            if self._properties.value(STATE_URI) is None:
+                return
         store = self._written_store()
         group = GroupStore(store, self.heartbeat_seconds)
         found = await group.read_table()
@@ -130,12 +139,27 @@ class JobPositions:
             assert found is not None  # The lease table is never deleted.
         await self._store_over(store, found, states)
 
+    async def _store_in_sink(self, sink: Sink, states: Mapping[str, ShardState]) -> None:
+        with naming_sink(sink, "open"):
+            found = await sink.open(SinkContext(tuple(stream_names(streams_of(self._properties)))))
+        before = merge_snapshots(states_of_sink(sink, "open", found))
+        snapshot = snapshot_to_json(states, before.pinned_ms, before.generation + 1, SystemClock().now_ms())
+        with naming_sink(sink, "flush"):
+            await sink.flush(Checkpoint(snapshot, is_last=True))
+        after = merge_snapshots(await snapshots_in_sink(sink))
+        if {key: state.to_json() for key, state in after.shards.items()} != snapshot["shards"]:
+            name = type(sink).__name__
+            raise StateError(
+                f"`{name}.stored_positions` does not return the positions that `{name}.flush` was given, so nothing is known to be reset: "
+                "`flush` must store `checkpoint.state` even if nothing was written since"
+            )
+
     async def _store_over(
         self, store: ConditionalStore, found: Stored[LeaseTable], states: Mapping[str, ShardState]
     ) -> None:
-        """Seal the worker that runs alone, if one does, so that its writes fail, then store the states.
+        """Seal the worker of a job that runs alone, if there is one: later writes of its process fail. Then store the states.
 
-        Its record is sealed first, then its parts with the positions.
+        Its own document is sealed first, then its documents with the positions.
         """
         if (alone := found.document.alone) is not None:
             group, entries = GroupStore(store), entry_store_of(self._sink)
@@ -158,7 +182,7 @@ class JobPositions:
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """The sink's entries if the job has no state store, because they then have the lease table."""
+        """The store that the sink keeps next to its rows, if the job has no state store. It then has the lease table."""
         return entry_store_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
     def _written_store(self) -> ConditionalStore:
@@ -197,7 +221,7 @@ class StoredPositions:
         return overlay(self.in_store, self.in_sink)
 
     def check_unused(self, is_forced: bool) -> None:
-        """Check that no positions exist that imported ones would replace, or that take precedence over them.
+        """Check that imported positions would replace none of the job, and that none takes precedence over them.
 
         Raises: StateError if the sink has positions, or if the state store has some and `is_forced` is False.
         """
@@ -207,9 +231,7 @@ class StoredPositions:
                 "give the job a new name or place"
             )
         if self.in_store.shards and not is_forced:
-            raise StateError(
-                f"the job has positions of {_streams(self.in_store)}. --force puts the imported ones in their place"
-            )
+            raise StateError(f"the job has positions of {_streams(self.in_store)}. Add --force to replace them")
 
 
 async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
@@ -233,8 +255,8 @@ def _streams(restored: RestoredState) -> str:
 class ImportedPosition:
     """The position from which the job starts to read one shard.
 
-    - `found`: the position that the other side has stored, as a text.
-    - `is_stored`: False if the other side has stored none. Then the job decides by its own rules.
+    - `found`: the position in the file or table that is imported, as a text.
+    - `is_stored`: False if the file or table has none. Then the job decides by its own rules.
     """
 
     shard: str
@@ -253,19 +275,29 @@ def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, Shard
 
 
 @asynccontextmanager
-async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, ListingPort, Sequence[str]]]:
-    """Yield the job's positions, what lists the shards of its streams as `run` does, and the names of its streams.
+async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, StreamLister, Sequence[str]]]:
+    """Yield the job's positions, an object that lists the shards of its streams as `run` does, and the names of its streams.
 
-    The publisher's factory is made for that and not prepared, so it registers no consumer.
+    The publisher's factory is made but not prepared, so it registers no consumer.
     """
-    registry, names = load_registry(), stream_names(streams_of(properties))
     async with AsyncExitStack() as opened:
         job = JobPositions(properties)
         opened.push_async_callback(job.close)
+        lister, names = await opened.enter_async_context(lister_beside(properties, streams_of(properties)))
+        yield job, lister, names
+
+
+@asynccontextmanager
+async def lister_beside(
+    properties: Properties, streams: GivenStreams
+) -> AsyncIterator[tuple[StreamLister, Sequence[str]]]:
+    """Yield what lists the shards of these streams as `run` does, and the names of the streams."""
+    registry, names = load_registry(), stream_names(streams)
+    async with AsyncExitStack() as opened:
         made = checked_publisher_class(registry, properties, "this command")
         factory = build_source(registry, properties, made)
         factory.keep_shared()  # The job's processes may use what the factory shares with them.
         opened.push_async_callback(factory.close)
         lister = StreamLister(factory, properties, names, SystemClock())
         opened.push_async_callback(lister.close)
-        yield job, lister, [*names]
+        yield lister, [*names]

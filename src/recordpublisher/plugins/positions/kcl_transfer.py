@@ -1,6 +1,6 @@
 """Moves positions between a job and a lease table of the KCL: reads both sides twice, plans, then writes.
 
-A plan alone is the dry run.
+A plan alone is the dry run. Pure functions convert the KCL's leases to the shard states of a job, and back.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import Children
+from recordpublisher.fetcher.shards.lineage import Children
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -25,8 +24,10 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
+from recordpublisher.publishers.start_from_properties import initial_position
 
-from ..stores.aws_stores import ConditionFailedError, NotFoundError, StoreService, create_table
+from ..stores.dynamodb_store import create_table
+from ..stores.store_service import ConditionFailedError, NotFoundError, StoreService
 from .job_positions import ImportedPosition, JobPositions, imported_states
 
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
@@ -37,6 +38,13 @@ WHOLE_AGGREGATE = 2**31 - 1
 The KCL numbers sub-records from 0, and a record that is not an aggregate has 0. The KCL reads from the record of its checkpoint on, and
 drops records that are not above the checkpoint. So 0 would repeat the other sub-records of an aggregate.
 """
+
+
+class TransferLister(ListingPort, Protocol):
+    """Lists the shards that the job reads, and those of them that the stream itself still has."""
+
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return the shards of the stream, without those that only an archive has."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class KclTransfer:
 
     job: JobPositions
     table: KclLeaseTable
-    lister: ListingPort
+    lister: TransferLister
     streams: Sequence[str]
     properties: Properties
     watch_seconds: float
@@ -74,7 +82,8 @@ class KclTransfer:
     async def plan_export(self) -> list[ExportedLease]:
         """Return the leases that would be written.
 
-        Raises: StateError if the job has no positions, if either side is running, or if a lease is ahead of the job.
+        Raises: StateError if the job has no positions, if either side is running, if a lease is ahead of the job, or if the job has not
+        read a shard to its end that only its archive has.
         """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
@@ -87,11 +96,21 @@ class KclTransfer:
             raise StateError("the job is running: its positions have changed. Stop it first; --force continues")
         listed = [shard for stream in self.streams for shard in await self._list(stream)]
         names = [*map(stream_name, self.streams)]
+        live = {shard.key for stream in self.streams for shard in await self._list_live(stream)}
         plan = leases_from_states(restored, listed, initial_position(self.properties), leases, names)
+        gone = {exported.shard: exported for exported in plan if exported.shard not in live}
+        unread = [shard for shard, exported in gone.items() if not exported.written.has_ended]
+        if unread and not self.is_forced:
+            raise StateError(
+                f"the job has not read the archived {', '.join(unread)} to the end, and the stream no longer has them, so the KCL cannot "
+                "read them. Let the job read them first; --force continues without their records"
+            )
+        # The KCL needs no lease of a shard that does not exist, but it would look for one that its table has as open.
+        plan = [exported for exported in plan if exported.shard in live or exported.replaced is not None]
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
             raise StateError(
-                f"{self.table.place} is ahead of the job, which would be read again: {', '.join(ahead)}. --force continues"
+                f"{self.table.place} is ahead of the job, so the KCL would read records again: {', '.join(ahead)}. --force continues"
             )
         return plan
 
@@ -130,7 +149,10 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Pause between the two reads, and return the heartbeats from before. On a quiet stream a group changes nothing else."""
+        """Pause between the two reads, and return the heartbeats from before.
+
+        On a quiet stream only heartbeats show that a group is running.
+        """
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
         return before
@@ -145,6 +167,9 @@ class KclTransfer:
 
     async def _list(self, stream: str) -> list[Shard]:
         return await self._retried(lambda: self.lister.list_shards(stream))
+
+    async def _list_live(self, stream: str) -> list[Shard]:
+        return await self._retried(lambda: self.lister.list_live_shards(stream))
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
@@ -234,7 +259,7 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
             has_pending="pendingCheckpoint" in item,
         )
     except (KeyError, TypeError, ValueError) as error:
-        remedy = "delete it, or have the KCL write it again, and import then"
+        remedy = "delete the row, or let the KCL write it again, then import"
         raise StateError(
             f"the row {row} of {place} is not a lease of the KCL: {error!r} in {str(item)[:300]}: {remedy}"
         ) from error
@@ -396,7 +421,7 @@ def leases_from_states(
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
-    """Return whether the KCL would still read a shard that the job has finished, because the shard's lease has not ended."""
+    """Return whether the KCL would still read a shard that the job has finished, because its lease is not at the shard's end."""
     own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
     return any(row.checkpoint != SHARD_END for row in own)
 
@@ -408,7 +433,9 @@ def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
         sequence, part = state.position.sequence, state.position.sub_sequence
         return sequence, part if state.position.is_inside_aggregate else WHOLE_AGGREGATE
     if state.start.type.value not in NO_SEQUENCE_NUMBER:
-        raise StateError(f"{shard} has read nothing yet and begins {state.start.type.value}, which the KCL cannot hold")
+        raise StateError(
+            f"{shard} has read nothing yet and begins {state.start.type.value}, which a lease of the KCL cannot express"
+        )
     return state.start.type.value, 0
 
 
@@ -436,13 +463,13 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
         if len(identifiers) != 1:
             has = f"those of {', '.join(sorted(identifiers))}" if identifiers else "none"
             raise StateError(
-                f"the KCL names streams account:stream:epoch, by rows that its table has; of {stream} it has {has}"
+                f"the name account:stream:epoch of {stream}, which the KCL takes from rows of its table, is not known: the table has {has}"
             )
     return {stream: identifiers.pop() for stream, identifiers in found.items()}
 
 
 HEARTBEATS_WATCHED = 2
-"""The number of heartbeat intervals to wait. It is above 1 because a heartbeat may be late."""
+"""Number of heartbeat intervals to wait between the two reads. It is above 1 because a heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
@@ -468,7 +495,8 @@ def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: 
     unnamed = [lease for lease in leases if lease.stream is None]
     if unnamed and len(streams) > 1:
         raise StateError(
-            f"the leases in {place} do not name their stream, and the job reads several: {', '.join(streams)}"
+            f"the leases in {place} do not name their stream, so only a job of one stream can import them; this "
+            f"job reads {', '.join(streams)}"
         )
     found = {stream: [*unnamed, *(lease for lease in leases if lease.stream == stream)] for stream in streams}
     for stream, own in found.items():
@@ -523,7 +551,8 @@ def _state_of(
     first = starts.get(lease.checkpoint, trim_horizon)
     if lease.progress[0] == 0:
         return ShardState(first, parents=parents, waiting=is_waiting)
-    # 0 stands for a record that is not an aggregate, or for the first sub-record of an aggregate. A reader drops exactly that one.
+    # 0 stands for a record that is not an aggregate, or for the first sub-record of one. In both cases a reader must drop exactly that
+    # one.
     is_whole = lease.sub_sequence >= WHOLE_AGGREGATE
     position = SequenceNumber(lease.checkpoint) if is_whole else SequenceNumber(lease.checkpoint, lease.sub_sequence)
     return ShardState(first, position, parents=parents)

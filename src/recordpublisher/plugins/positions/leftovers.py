@@ -1,4 +1,4 @@
-"""Finds data that killed processes of a job have staged and no process will publish, and commits that cannot be published."""
+"""Finds data that killed processes of a job have staged and that no process will publish, and commits that cannot be published."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.leases.owned_leases import seal_worker
-from recordpublisher.fetcher.leases.position_store import seal_part
+from recordpublisher.fetcher.leases.position_documents import PositionPart
+from recordpublisher.fetcher.leases.sealing import seal_part, seal_worker
 from recordpublisher.fetcher.sink import CommittingSink, Leftover, Sink, Staged, entry_store_of
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.config_fields import values_of
@@ -25,8 +25,8 @@ from ..stores.by_location import missing_folder
 from .job_positions import end_group
 
 
-class Unpublished(NamedTuple):
-    """The commits of an entry that are not published."""
+class UnpublishedCommits(NamedTuple):
+    """The commits that a worker's stored positions (its entry) name and that are not published."""
 
     sink: CommittingSink
     store: ConditionalStore
@@ -37,7 +37,7 @@ class Unpublished(NamedTuple):
 class JobLeftovers:
     """Owns the connections of the job's sink and of its dead-letter sink, which are never opened, and of its state store.
 
-    Data that a running job has just staged is in no entry either, so only its age distinguishes it from leftovers.
+    Data that a running job has just staged is not named in stored positions either, so only its age distinguishes it from leftovers.
 
     Raises: ConfigurationError if a property is invalid. Sinks that stage nothing have no leftovers.
     """
@@ -65,8 +65,8 @@ class JobLeftovers:
         """
         return [(sink, await self._find(sink, before)) for sink in self._sinks]
 
-    async def unpublished(self) -> Sequence[Unpublished]:
-        """Return the commits that entries name and that the destination proves not to have. A running job publishes them soon.
+    async def unpublished(self) -> Sequence[UnpublishedCommits]:
+        """Return the commits that stored positions name and that the destination provably lacks. A running job publishes them soon.
 
         Raises: StoreUnavailableError if a store does not answer; StateError if it cannot be read.
         """
@@ -74,13 +74,13 @@ class JobLeftovers:
             each for sink in self._sinks for store in self._stores[sink] for each in await _unpublished_in(store, sink)
         ]
 
-    async def take_back(self, found: Unpublished) -> None:
-        """Make the destination refuse commits that are not published, and restore the positions from before them.
+    async def take_back(self, found: UnpublishedCommits) -> None:
+        """Make the destination refuse the commits in `found`, and set the positions back to before them.
 
-        Silent workers of a group get the lease duration to show that they run.
+        Workers of a group that have been silent get the lease duration to show that they are running.
 
-        Raises: StateError, naming the worker, if one is running, or if another process has changed the entry;
-        StoreUnavailableError if a store does not answer.
+        Raises: StateError, naming the worker, if one is running, or if another process has changed the positions; StoreUnavailableError if
+        a store does not answer.
         """
         place = self._state or found.store
         group = GroupStore(place, self._lease_settings.interval)
@@ -112,22 +112,23 @@ class JobLeftovers:
         return [left for left in listed if left.written < before and left in still]
 
 
-async def take_back(found: Unpublished) -> None:
-    """Make the destination refuse commits that are not published, and restore the positions from before them.
+async def take_back(found: UnpublishedCommits) -> None:
+    """Make the destination refuse commits that are not published, and set the positions back to before them.
 
-    A process of the job that continues can no longer commit. No worker of a group may be running (`JobLeftovers.take_back`).
+    If a process of the job still runs, it can no longer commit. The caller has checked that no worker of a group is running
+    (`JobLeftovers.take_back`).
 
     Raises: StateError if another process has changed the entry; StoreUnavailableError if a store does not answer.
     """
     taken = await _take_back_of_worker(found)
-    # A table may forget the number of a refused commit after a time. Its files are deleted, so that a process that wakes up later cannot
-    # publish them.
+    # The files are deleted, because a table forgets the number of a refused commit after a time. A process that wakes up later could
+    # publish them then.
     lives = {each.number.writer.rpartition("/")[2] for each in taken}
     if lives:
         await found.sink.discard(lives.__contains__, ())
 
 
-async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
+async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
     """Take back the commits of a worker.
 
     The worker still has all shards of these rows: it releases a shard, and others acquire one, only after its rows are published.
@@ -136,7 +137,7 @@ async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
     worker, _, number = found.name.removeprefix(PARTS).rpartition("/")
     await seal_part(group, worker, int(number))
     if (stored := await group.read_part(worker, int(number))) is None:
-        raise StateError(f"{place} no longer exists: its positions were not returned")
+        raise StateError(f"{place} no longer exists, so its positions were not set back")
     part = stored.document
     taken = await found.sink.take_back(part.staged)
     if taken:
@@ -152,9 +153,9 @@ def _of_others(staged: Sequence[Staged], taken: Sequence[Staged]) -> tuple[Stage
     return tuple(each for each in staged if each.number.writer not in writers)
 
 
-async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list[Unpublished]:
+async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list[UnpublishedCommits]:
     return [
-        Unpublished(sink, store, name, found)
+        UnpublishedCommits(sink, store, name, found)
         for name, staged in (await _named_in(store, sink.target())).items()
         if (found := await sink.unpublished(staged))
     ]

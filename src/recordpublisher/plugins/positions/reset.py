@@ -1,19 +1,18 @@
 """Lets a job that has positions continue from another place: the oldest record, the tip, or a time. `reset_positions` is public."""
 
+import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_missing_from_listing
-from recordpublisher.fetcher.conditional_store import read_document
-from recordpublisher.fetcher.shards.shard_reading import ShardState, StoredState
+from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.initial_position import A_START, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
@@ -21,10 +20,22 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard, stream_name, stream_of
+from recordpublisher.publishers.start_from_properties import A_START, named_start, refuse_future
 
 from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_lister
 
 T = TypeVar("T")
+MOST_LISTINGS = 10
+"""A reset lists a stream at most this many times while the listing lacks a shard that exists."""
+LISTING_PAUSE_SECONDS = 1.0
+"""Approximate pause between two of these listings (seconds)."""
+
+
+class ResetLister(ListingPort, Protocol):
+    """Lists shards, and tells of a shard that a listing lacks whether it exists."""
+
+    async def shard_exists(self, shard: Shard) -> bool | None:
+        """Return whether the source still has the shard, or None if it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +47,26 @@ class PositionsReset:
     """
 
     job: JobPositions
-    lister: ListingPort
+    lister: ResetLister
     streams: Sequence[str]
     properties: Properties
     start: StartingPosition
     shard_ids: Collection[str] = ()
 
     async def plan(self) -> list[ImportedPosition]:
-        """Return the positions from which the job would continue, for all shards. Shards that are reset have a `note`.
+        """Return the positions from which the job would continue, for all shards. A `note` marks the shards that are reset.
 
-        Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if a stream lists no shard;
-        ConfigurationError if a shard is unknown, or the time is in the future.
+        Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if the listing of a stream has
+        no shard or lacks one that exists; ConfigurationError if a shard is unknown, or the time is in the future.
         """
         if self.job.are_in_the_sink and await self.job.is_of_a_group():
-            raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
+            raise StateError(
+                "positions of a group that its sink keeps with its rows cannot be reset: give the job a new name "
+                "or a new place for its rows"
+            )
         stored = await self.job.load()
-        stored.check_unused(is_forced=True)
-        self.job.check_writable()
+        if not self.job.are_stored_by_the_sink:
+            self.job.check_writable()
         if not stored.merged.shards:
             raise StateError(
                 f"the job has stored no positions in {self.job.place}: it starts where {INITIAL_POSITION.key} says"
@@ -60,14 +74,13 @@ class PositionsReset:
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
         listed_ids: set[str] = set()
         for stream in self.streams:
-            listed = await self._retried(functools.partial(self.lister.list_shards, stream))
-            if not listed:  # Otherwise all positions would be forgotten as those of expired shards.
-                raise StateError(f"the listing of {stream} has no shard, so nothing is reset")
+            listed = await self._list(stream, stored.merged)
             listed_ids |= {shard.shard_id for shard in listed}
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
             start = await self._start_of(stream)
             fresh = initial_states(chosen, RestoredState({}), Starts(start))
-            # Records before the tip are not wanted, and records after it are. So a gap counts as a loss only from the tip on (P3, S5).
+            # With a start at the tip, only records after the tip are wanted. So a gap counts as a loss only from the time of the tip on
+            # (P3, S5).
             seen_ms = start.timestamp_ms if self.start.is_tip else None
             children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
             for key, state in fresh.items():
@@ -82,6 +95,29 @@ class PositionsReset:
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
         """Store the planned positions. Later writes of running processes fail. Raises: StateError if a worker of the group is running."""
         await self.job.store_over(imported_states(plan))
+
+    async def _list(self, stream: str, restored: RestoredState) -> list[Shard]:
+        """List a stream, again while the listing lacks a shard that may exist.
+
+        The position of that shard would be forgotten, as that of an expired one.
+        """
+        missing, found = MissingShards(self.lister.shard_exists), dict[str, Shard]()
+        for _ in range(MOST_LISTINGS):
+            listed = await self._retried(functools.partial(self.lister.list_shards, stream))
+            if not listed:
+                raise StateError(f"the listing of {stream} has no shard, so nothing is reset")
+            if self.shard_ids:  # No other shard's position is forgotten.
+                return listed
+            found |= {shard.key: shard for shard in listed}
+            lacking = _lacking(restored.shards, [*found.values()], restored, stream_name(stream))
+            await missing.check(lacking, (stream_name(stream),))
+            unclear = [key for key in lacking if not missing.is_expired(key)]
+            if not unclear:
+                return [*found.values()]
+            await asyncio.sleep(LISTING_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
+        raise StateError(
+            f"the listing of {stream} lacks {unclear[0]}, which exists, so nothing is reset: try again later"
+        )
 
     async def _start_of(self, stream: str) -> StartingPosition:
         """Return the start for a stream. The tip becomes a time, so that records that arrive before the job starts are read (P3).
@@ -107,22 +143,22 @@ def _expired(
 
     Otherwise each start after a reset would report their records as lost.
     """
-    there = {shard.key for shard in listed} | set(shards_missing_from_listing(listed, restored, [stream]))
     return {
-        key: replace(each, note="it has expired, and is forgotten", is_stored=False)
-        for key, each in known.items()
-        if stream_of(key) == stream and key not in there
+        key: replace(known[key], note="it has expired, and is forgotten", is_stored=False)
+        for key in _lacking(known, listed, restored, stream)
     }
 
 
-def place_named(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
+def start_named(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
     """Return the start that `to` gives.
 
     Raises: ConfigurationError, which names the setting `name`, if `to` is invalid or before the year 2000.
     """
     start = named_start(name, to)
     if start.timestamp_ms is not None and start.timestamp_ms < EARLIEST_PLAUSIBLE_MS:
-        raise ConfigurationError(name, to, A_START, reason=f"that is {iso_time(start.timestamp_ms)}")
+        raise ConfigurationError(
+            name, to, A_START, reason=f"that is {iso_time(start.timestamp_ms)}, before the year 2000"
+        )
     return start
 
 
@@ -145,10 +181,10 @@ async def reset_positions(
     to its end. Later writes of running processes fail.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
-    group is running, if a group's positions are stored with its rows, or if a stream lists no shard; KinesisError if the shards cannot be
-    listed.
+    group is running, if a group's positions are stored with its rows, or if the listing of a stream has no shard or lacks one that exists;
+    KinesisError if the shards cannot be listed.
     """
-    start, properties = place_named(to, "to"), Properties(properties)
+    start, properties = start_named(to, "to"), Properties(properties)
     async with job_and_lister(properties) as (job, lister, streams):
         reset = PositionsReset(job, lister, streams, properties, start, shard_ids)
         plan = await reset.plan()
@@ -158,95 +194,7 @@ async def reset_positions(
     return {key: None if state.ended else state.position or state.start for key, state in states.items()}
 
 
-# Imports a file of positions into another job. `recordpublisher positions show --json` prints such a file.
-
-
-@dataclass(frozen=True, slots=True)
-class FileTransfer:
-    """A job and a file of positions.
-
-    - `lister`: lists the shards of the job's streams.
-    - `streams`: the names of the job's streams, or what the lister takes for them.
-    - `is_forced`: whether the positions of the file replace those that the job has.
-    """
-
-    job: JobPositions
-    path: Path
-    lister: ListingPort
-    streams: Sequence[str]
-    properties: Properties
-    is_forced: bool = False
-
-    async def plan_import(self) -> list[ImportedPosition]:
-        """Return the positions from which the job would start.
-
-        Raises: ConfigurationError if the job has no state store or the file cannot be read; StateError if the file has invalid lines or
-        other streams than the job, or if the job has positions.
-        """
-        self.job.check_writable()
-        (await self.job.load()).check_unused(self.is_forced)
-        policy = LIST_SHARDS_RETRIES.policy(self.properties)
-        listed: list[Shard] = []
-        for stream in self.streams:
-            listed += await call_with_retries(functools.partial(self.lister.list_shards, stream), policy)
-        return positions_from_states(read_positions(self.path), listed, [*map(stream_name, self.streams)])
-
-    async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions."""
-        await self.job.store(imported_states(plan))
-
-
-def read_positions(path: Path) -> dict[str, ShardState]:
-    """Return the state of each shard by `Shard.key`, in the order of the file.
-
-    Raises: ConfigurationError if the file cannot be read; StateError, naming the line, if it is not a valid position or repeats a shard.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError("--from", f"file:{path}", "a file that can be read", reason=str(error)) from error
-    states: dict[str, ShardState] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        shard, state = _parse(line, f"line {number} of {path}")
-        if shard in states:
-            raise StateError(f"line {number} of {path} has {shard} a second time")
-        states[shard] = state
-    return states
-
-
-def positions_from_states(
-    states: Mapping[str, ShardState], listed: Sequence[Shard], streams: Collection[str]
-) -> list[ImportedPosition]:
-    """Return the positions from which the job starts.
-
-    Raises: StateError if the file has a stream that the job does not read, or lacks a stream of the job.
-    """
-    found = {stream_of(shard) for shard in states}
-    if others := sorted(found - set(streams)):
-        raise StateError(
-            f"the file has positions of {', '.join(others)}, and the job reads {', '.join(sorted(streams))}"
-        )
-    if missing := sorted(set(streams) - found):
-        raise StateError(f"the file has no position of {', '.join(missing)}")
-    known = {shard.key for shard in listed}
-    imported = [ImportedPosition(shard, "yes", state, _note(state, shard in known)) for shard, state in states.items()]
-    return sorted(imported, key=lambda position: position.shard)
-
-
-def _parse(line: str, where: str) -> tuple[str, ShardState]:
-    """Return the shard and the state of a line as `positions show --json` prints it. Raises: StateError if the line has another form."""
-    stored = read_document(line, _StoredLine, f"{where}, which must be as `positions show --json` prints it,")
-    stream, _, shard_id = stored.shard.rpartition("/")
-    if not stream or not shard_id:
-        raise StateError(f"{where} has the shard {stored.shard!r}: it must be stream/shard-id")
-    return stored.shard, stored.state
-
-
-class _StoredLine(StoredState, rename="camel", kw_only=True):
-    shard: str
-
-
-def _note(state: ShardState, is_listed: bool) -> str:
-    return "" if is_listed or state.ended else "the stream no longer lists it: its unread records are lost"
+def _lacking(known: Iterable[str], listed: Sequence[Shard], restored: RestoredState, stream: str) -> list[str]:
+    """Return the known shards of a stream that the listing lacks, without those that are younger than the listing."""
+    there = {shard.key for shard in listed} | set(shards_missing_from_listing(listed, restored, [stream]))
+    return [key for key in known if stream_of(key) == stream and key not in there]

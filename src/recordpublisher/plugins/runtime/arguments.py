@@ -18,12 +18,11 @@ from recordpublisher.consumer.event_time import (
 )
 from recordpublisher.consumer.shard_consumer import BatchDecorator, log
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
     FUTURE_LIMIT,
@@ -36,12 +35,14 @@ from recordpublisher.publishers.properties.job_properties import (
     STREAMS_FUNCTION,
     OnBadRecord,
 )
+from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
 from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
-from recordpublisher.publishers.properties.settings import ReadSettings
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.shard_metrics import ShardMetrics, SkippedRecordsLog
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
+from recordpublisher.publishers.start_from_properties import passed_initial_position
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..deserializers.decompression import decompressor_for
@@ -57,7 +58,7 @@ class CommandOptions(msgspec.Struct, frozen=True):
     """How a command changes the fetcher that a program makes.
 
     - `given`: properties of the command. They take precedence over the program's properties and arguments.
-    - `change`: applied to the properties at the end.
+    - `change`: a function that is applied to the properties last.
     """
 
     given: Properties = msgspec.field(default_factory=Properties)
@@ -109,7 +110,7 @@ _MEANT = {
     **dict.fromkeys(("begin", "from_", "since", "starting_position", "start_time"), "start"),
     **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
 }
-"""The names that arguments have in other libraries, with our names."""
+"""Names of arguments in other libraries, and the name of the same argument here."""
 
 
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
@@ -146,7 +147,7 @@ def described_job(
 
 
 def checked_for_archive(given: Properties, sink: Sink) -> Sink:
-    """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
+    """Return the sink. Raises: ConfigurationError if `flink.sink.archive` is set and the sink cannot write an archive."""
     if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
         reason = f"{type(sink).__name__} writes no archive; take the sink jsonl, parquet, delta or iceberg"
         raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
@@ -270,7 +271,10 @@ def check_reading(registry: Registry, properties: Properties) -> None:
 def chosen_deserializer(
     registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None
 ) -> Deserializer[Any]:
-    """Return the deserialiser of the argument, else that of the property. Raises: ConfigurationError if it is invalid."""
+    """Return the deserialiser that the argument gives, else the one that the property names.
+
+    Raises: ConfigurationError if it is invalid.
+    """
     is_named = deserializer is None or isinstance(deserializer, str)  # A text is the value of the property.
     return build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import SinkContext, Traced
 from recordpublisher.plugins.host.build_from_properties import check_properties
 from recordpublisher.plugins.host.manager import load_registry
@@ -37,7 +37,7 @@ from .stop_signals import SHORT_ERRORS
 log = logging.getLogger("recordpublisher.lambda")
 VALID = "the event of a Kinesis or DynamoDB Streams event source mapping"
 _DYNAMODB_SHARD = "lambda"
-"""Stands for the shard of a change, because Lambda does not report the shard."""
+"""The shard id of changes of a table, because Lambda does not report their shard."""
 HandlerArgument = (
     Callable[[Record[V]], object]
     | Callable[[list[Record[V]]], object]
@@ -46,7 +46,7 @@ HandlerArgument = (
 )
 """A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
 SPARE_SECONDS = 1.0
-"""How long before the end of its time the function answers (seconds)."""
+"""How long before its time is up the function answers (seconds)."""
 
 
 def lambda_handler(
@@ -130,7 +130,10 @@ class _Invocation:
         if handling.done():
             handling.result()
         else:
-            log.warning("a handler ignores its cancellation: it is left behind", extra=about(self._shard.key))
+            log.warning(
+                "a handler still runs after its cancellation, and the function returns without it",
+                extra=about(self._shard.key),
+            )
         return self._number_after(self._handled())
 
     async def _handle(self, seconds: float | None) -> None:
@@ -146,7 +149,9 @@ class _Invocation:
             text = "the function's time is almost up: %s"
             log.warning(text, self._sink.unfinished().reason, extra=about(self._shard.key))
         except SinkError as error:
-            log.warning("Lambda sends the records again: %s", error, extra=about(self._shard.key))
+            log.warning(
+                "the function failed, so Lambda sends the records again: %s", error, extra=about(self._shard.key)
+            )
         finally:
             with contextlib.suppress(SinkError):
                 await self._sink.close()
@@ -198,7 +203,7 @@ class _Invocation:
 def records_by_shard(event: Any) -> dict[Shard, list[UserRecord]]:
     """Return the records of each shard, in order. Raises: ConfigurationError if the event has another form, or is of a tumbling window."""
     if isinstance(event, Mapping) and "window" in event:
-        reason = "the answer has no state, so that Lambda would forget what the window has gathered"
+        reason = "the function returns no state, so Lambda would forget the content of the window"
         raise ConfigurationError("TumblingWindowInSeconds", reason=reason)
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, Sequence):

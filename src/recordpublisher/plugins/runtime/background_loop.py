@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from math import inf
@@ -19,6 +20,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 import msgspec
 
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.user_code import running_line
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -31,8 +33,8 @@ _SLICE_SECONDS = 0.5
 class BackgroundLoop:
     """Owns a thread and its event loop between `__enter__` and `__exit__`. Any thread may call `run`.
 
-    The first interruption (Ctrl-C) cancels the work. Further interruptions within `patience_seconds` wait until everything is closed. A
-    later one ends the waiting, for a user whose network hangs.
+    The first interruption (Ctrl-C) cancels the work. Further interruptions within `patience_seconds` wait until everything is closed. An
+    interruption after that ends the waiting, for a user whose network hangs.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class BackgroundLoop:
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine to its end and return its result. If the caller is interrupted, cancel the coroutine and wait until it has ended.
 
-        After `timeout` seconds the coroutine is cancelled too. Work that need not wait is finished even with a timeout of 0.
+        After `timeout` seconds the coroutine is cancelled too. Work that can end without waiting is finished even with a timeout of 0.
 
         Raises: TimeoutError if the coroutine was cancelled after the timeout; RecordPublisherError if the loop does not run, or if the
         caller runs in it.
@@ -81,7 +83,7 @@ class BackgroundLoop:
             coroutine.close()
             self.refuse_own_thread()
             raise RecordPublisherError(
-                f"{self._thread.name} was begun before a fork, or has ended: begin it in this process"
+                f"{self._thread.name} was started before a fork, or has ended: start it in this process"
             )
         task = _BackgroundTask(coroutine)
         self._tasks.add(task)
@@ -152,7 +154,10 @@ class BackgroundLoop:
         return self._until_ended(ended)
 
     def _until_ended(self, wait: Callable[[], object]) -> KeyboardInterrupt | None:
-        """Wait. Return an interruption that came in the meantime, or raise it if the user has waited long enough."""
+        """Wait until the work has ended.
+
+        Return an interruption that came during the wait, or raise it if the user has waited for `patience_seconds`.
+        """
         interruption = None
         while True:
             try:
@@ -254,7 +259,7 @@ class _BackgroundTask:
             return
         self._is_cancelled = True
         if self._task is not None:
-            # Cancel after the steps that are ready, so that work that need not wait ends normally.
+            # Cancelled only after the steps that are ready now, so that work that can end without waiting ends normally.
             self._task.get_loop().call_soon(self._task.cancel)
         else:  # The coroutine was never started.
             self._coroutine.close()
@@ -262,7 +267,7 @@ class _BackgroundTask:
 
     def result(self) -> Any:
         if self._task is None or not self._task.done():
-            raise RecordPublisherError("the event loop has ended before its work")
+            raise RecordPublisherError("the event loop ended before this call was finished")
         if self._is_cancelled and self._task.cancelled():
             raise TimeoutError
         return self._task.result()
@@ -275,7 +280,10 @@ CHECK_SECONDS = 0.2
 
 
 def call_before_pools_close(function: Callable[[], None]) -> None:
-    """Have an exit of the interpreter call a function once, before it closes thread pools. `atexit` functions are called after that."""
+    """Arrange that the interpreter's exit calls a function once, before it closes thread pools.
+
+    `atexit` functions are called too late for that.
+    """
     with contextlib.suppress(RuntimeError):  # the exit has begun
         threading._register_atexit(function)  # type: ignore[attr-defined]
 
@@ -303,9 +311,9 @@ class _Run(msgspec.Struct, frozen=True):
 class RunsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
-    When the main thread has ended, Python first closes every thread pool, and waits for threads only after that. A job that is still
-    running could not store its last checkpoint. So the exit waits for each job before the pools are closed. It stops the job of a daemon
-    thread, for which Python would not wait, and waits for it for a limited time.
+    When the main thread has ended, Python first closes every thread pool, and only then waits for threads. A job that is still running
+    could then not store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. It stops the job
+    of a daemon thread, for which Python would not wait, and waits for it for a limited time.
     """
 
     def __init__(self) -> None:
@@ -344,7 +352,10 @@ class RunsInThreads:
             # A thread that ended without closing its job will never close it.
             while run.owner.is_alive() and not run.closed.wait(CHECK_SECONDS):
                 if time.monotonic() > until:
-                    log.error("the job of a daemon thread did not end within %.0f s and is cut off", run.seconds)
+                    log.error(
+                        "the job of a daemon thread did not end within %.0f s, and the exit does not wait for it any longer",
+                        run.seconds,
+                    )
                     break
 
 
@@ -366,7 +377,7 @@ _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
 class LoopWatch:
-    """Logs the stack of the event loop's thread once if a call does not return for 10 s.
+    """Logs once where the event loop's thread is if a call does not return for 10 s, and its stack at level DEBUG.
 
     Nothing else can report it, because reading, heartbeats, checkpoints, metrics and the stop wait for the call too. Use: `with
     LoopWatch():` in the loop's thread.
@@ -404,16 +415,17 @@ class LoopWatch:
                 continue
             missed += 1
             if missed == BLOCKED_CHECKS:
+                frame = sys._current_frames().get(self._thread)
                 run_log.error(
-                    "a call has blocked the event loop for %.0f s, and reading, heartbeats and the stop wait for it: make it `await`, or "
-                    "run it in a thread. It is here:\n%s",
+                    "%s blocks the event loop: for %.0f s reading, heartbeats and the stop have waited. Make it `await`, or run it in a "
+                    "thread",
+                    running_line(frame),
                     missed * self._check_seconds,
-                    _stack_of(self._thread),
                 )
+                run_log.debug("the calls that block the event loop:\n%s", _stack_of(frame))
 
 
-def _stack_of(thread: int) -> str:
-    frame = sys._current_frames().get(thread)
+def _stack_of(frame: types.FrameType | None) -> str:
     if frame is None:
         return "its thread has ended"
     calls = [call for call in traceback.extract_stack(frame) if not call.filename.startswith(_ASYNCIO)]

@@ -14,11 +14,11 @@ from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import FatalKinesisError, FencedError
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StateError
+from recordpublisher.publishers.log_fields import counted, notes_of, text_of
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
@@ -28,9 +28,10 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import V
+from recordpublisher.publishers.user_code import add_note, describe_error
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
@@ -111,8 +112,7 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._state_place = job.state_place
-        # No position is lost if they are stored, or if the program restores snapshots, because it then stores them too.
-        # Otherwise a warning is due.
+        # No warning is due if positions are stored, or if the program restores snapshots, because it then stores them too.
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self._handles_signals = handle_signals
@@ -132,7 +132,7 @@ class DataFetcher(Generic[V]):
         return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
 
     def handling(self, properties: Properties) -> tuple[Sink | None, Decorators, Any]:
-        """Return three things: the sink if it is an object, the decorators that these properties give to records, and the values' type.
+        """Return the sink if it is an object, a function that makes each shard's `BatchDecorator`, and the type of the values.
 
         A command that replays dead letters uses them.
         """
@@ -164,6 +164,13 @@ class DataFetcher(Generic[V]):
         """Whether `stop` has ended the opening, so that there is nothing to run."""
         return self._is_stopped and self._opening is not None and self._opening.cancelled()
 
+    def _check_opened(self) -> None:
+        if self._was_stopped_unopened:
+            raise StateError(
+                "the fetcher was stopped while it opened, so it has read nothing and knows no positions. The next start begins where "
+                "this one would have begun: keep the positions that you have"
+            )
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -173,7 +180,7 @@ class DataFetcher(Generic[V]):
         """Run until `stop()`, an error, or the end of every stream.
 
         The run ends with a checkpoint, except after a cancellation, and after an error with which the sink may have lost records. An error
-        is also logged, and once that no positions are stored.
+        is also logged. If no positions are stored, that is logged once.
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
@@ -182,11 +189,12 @@ class DataFetcher(Generic[V]):
             return await self.run_bounded()
         except Exception as error:
             if isinstance(error, FencedError):
-                error.add_note(
+                add_note(
+                    error,
                     f"If that was another process of the same job, set {JOB_WORKERS.key}=GROUP in all of them to share the "
-                    f"shards. If it was another job, give it {ANOTHER_PLACE}"
+                    f"shards. If it was another job, give it {ANOTHER_PLACE}",
                 )
-            words = ". ".join([str(error), *getattr(error, "__notes__", ())])
+            words = ". ".join([text_of(error), *notes_of(error)])
             # Logged because a task that runs next to a server may be awaited only when the server ends.
             log.error(  # noqa: TRY400 - the traceback is raised
                 "the run ended by an error, and this process no longer reads %s: %s: %s. "
@@ -198,7 +206,7 @@ class DataFetcher(Generic[V]):
             raise
 
     def tell_of_lost_positions(self) -> None:
-        """Log once that no positions are stored, if that is so and the program does not restore snapshots."""
+        """Log once that positions are lost at the end, if no positions are stored and the program does not restore snapshots."""
         if not self._is_loss_told:
             from ..lag.job_state import without_positions  # Imported here because it loads the modules of groups.
 
@@ -229,7 +237,7 @@ class DataFetcher(Generic[V]):
                     return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
             except FatalKinesisError as error:
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
-                    error.add_note(f"the state is in {self._state_place}")
+                    add_note(error, f"the state is in {self._state_place}")
                 raise
 
     def stop(self) -> None:
@@ -242,10 +250,13 @@ class DataFetcher(Generic[V]):
         self._is_stopped = True
         self._fetcher.stop()
         if self._opening is not None and self._opening.cancel():
-            log.info("the fetcher was stopped before it had read anything: the opening ends")
+            log.info("the fetcher was stopped while it was opening: it has read nothing")
 
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
-        """Return the result of `work`. Once `began` is set, log what it waits for, because code of others may never return."""
+        """Return the result of `work`.
+
+        From the time that `began` is set, log regularly what it waits for, because user code may never return.
+        """
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
         job = self._fetcher
         telling = asyncio.create_task(
@@ -258,14 +269,20 @@ class DataFetcher(Generic[V]):
             await asyncio.wait([telling])
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state after exactly the batches whose `write` has returned, as a dict that can be written as JSON."""
+        """Return the state after exactly the batches whose `write` has returned, as a dict that can be written as JSON.
+
+        Raises: StateError if the fetcher is not open, or was stopped while it opened.
+        """
+        self._check_opened()
         return self._fetcher.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store the snapshot and return it.
 
-        Raises: FencedError if a newer start owns the state; StateError if the snapshot cannot be stored; and errors of the sink's `flush`.
+        Raises: FencedError if a newer start owns the state; StateError if the snapshot cannot be stored, or if the fetcher is not open or
+        was stopped while it opened; and errors of the sink's `flush`.
         """
+        self._check_opened()
         return await self._fetcher.checkpoint()
 
     def metrics(self) -> dict[str, Any]:
@@ -319,7 +336,9 @@ class DataFetcher(Generic[V]):
         except Exception as error:
             if ended_by is None:
                 raise
-            log.warning("closing the fetcher failed too: %s", error, exc_info=error)
+            log.warning(
+                "an error while closing, after the error that ended the job: %s", describe_error(error), exc_info=error
+            )
         finally:
             RUNS_IN_THREADS.remove(self)
 
@@ -329,7 +348,8 @@ class DataFetcher(Generic[V]):
         The log lines about bad records name only some of them.
         """
         done = self._fetcher.progress()
-        skipped = done.skipped + sum(int(each.value or 0) for each in self.sink_metrics() if each.name == "skipped")
+        by_sink = (each.value for each in self.sink_metrics() if each.name == "skipped")
+        skipped = done.skipped + sum(value for value in by_sink if isinstance(value, int))
         if skipped or done.dead_letters:
             log.warning(
                 "left out in all: %s, %s", counted(skipped, "skipped record"), counted(done.dead_letters, "dead letter")
@@ -337,7 +357,7 @@ class DataFetcher(Generic[V]):
 
 
 async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel an opening that was cut off, and return it when it has ended: what it has opened can be closed then."""
+    """Cancel an opening that was cut off, and return it when it has ended, so that everything that it has opened can be closed."""
     if opening is not None:
         opening.cancel()
         await asyncio.wait([opening])

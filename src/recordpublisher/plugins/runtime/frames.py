@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.install_commands import install_command
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
-from recordpublisher.publishers.initial_position import check_end, initial_position, named_start, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import MAX_MS, iso_time
 from recordpublisher.publishers.properties.job_properties import (
@@ -29,10 +28,17 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     OnBadRecord,
 )
+from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
-from recordpublisher.publishers.properties.settings import ReadSettings
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.start_from_properties import (
+    check_end,
+    initial_position,
+    named_start,
+    refuse_future,
+    time_ms,
+)
 
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, made_type
@@ -51,7 +57,8 @@ except ImportError as error:
 from recordpublisher.plugins.columns.record_fields import DATA
 
 from ..columns.file_columns import FileColumns, no_columns
-from ..columns.record_columns import RECORD_SCHEMA, CheckedValues, FrameColumns, frame_columns
+from ..columns.record_columns import RECORD_SCHEMA
+from ..columns.typed_columns import CheckedValues, FrameColumns, frame_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -89,7 +96,8 @@ def read_arrow(
       epoch seconds), or a snapshot of a job, after whose positions the read begins.
     - `end`: NOW (the default: the tip), a time (the read of a shard ends before its first record at or after that time), or a snapshot,
       whose positions are the last.
-    - `event_times`: two times. Only records with an event time from the first up to the second are returned. None means no limit.
+    - `event_times`: a pair of times, either of which may be None for no limit. Only records with an event time from the first up to, but
+      not including, the second are returned.
     - `columns`: the names of the columns, in their order. `metadata=False` leaves out the columns of the metadata.
     - `deserializer`: a type, whose fields become columns (objects in them structs), followed by the metadata. Without a type the columns
       are the same as in Spark, with the payload as `data`. The values of a function or of `json` follow as `value`, in JSON.
@@ -99,7 +107,7 @@ def read_arrow(
 
     Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.
     """
-    # 1. Check the properties, and which columns the values have. A mistake is found before anything is read.
+    # 1. Check the properties, and decide which columns the values have, so that a mistake is found before anything is read.
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
     chosen = chosen_deserializer(load_registry(), given, deserializer)
@@ -119,14 +127,16 @@ def read_arrow(
     )
     # 3. Leave out the records after the positions of a snapshot, and those outside the event times.
     if isinstance(end, Mapping):
-        batches = until(batches, merge_snapshots([end]).shards)
+        batches = records_until(batches, merge_snapshots([end]).shards)
     if begin is not None or until_ms is not None:
-        batches = within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
+        batches = records_within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
     # 4. Return a reader, which makes Arrow batches of a good size as they are taken.
     if made is None:
         return _inferred_reader(batches, columns, metadata, may_skip=is_checked)
     schema = pa.schema([made.schema.field(name) for name in names])
-    return StreamReader(schema, _arrow_batches(grouped(batches), lambda *group: made.batch(*group).select(names)))
+    return StreamReader(
+        schema, _arrow_batches(grouped_batches(batches), lambda *group: made.batch(*group).select(names))
+    )
 
 
 def read_polars(
@@ -212,7 +222,7 @@ def _inferred_reader(
 
     Raises: DeserializationError if a record does not fit them, unless `may_skip` is set; the errors of the read.
     """
-    with closing(in_background("rp.read_arrow", grouped(batches))) as waiting:
+    with closing(in_background("rp.read_arrow", grouped_batches(batches))) as waiting:
         groups = list(waiting)
     made, rejected = no_columns(), list[tuple[RecordBatch, str]]()
     if (seen := made.unknown([batch for group in groups for batch in group])) is not None:
@@ -273,7 +283,7 @@ def _with_json_fields(table: pa.Table) -> tuple[pa.Table, list[str]]:
 
 
 def _is_deep(of: pa.DataType) -> bool:
-    """Return whether a type is nested so deep that native code, which goes down by recursion, may end the process."""
+    """Return whether a type is nested so deep that native code, which uses recursion, may crash the process."""
     level = [of]
     for _ in range(MOST_LEVELS):
         level = [kind.field(place).type for kind in level for place in range(kind.num_fields)]
@@ -336,7 +346,10 @@ def _end_ms(
 
 
 def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
-    """Return both times (epoch ms). Raises: ConfigurationError if they are not a pair of times or None, or are in the wrong order."""
+    """Return begin and end of the range of event times (epoch ms); None for an open end.
+
+    Raises: ConfigurationError if `given` is not a pair, if one of the two is neither a time nor None, or if the end is before the begin.
+    """
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise ConfigurationError("event_times", given, "a pair of times, each of which may be None")
     begin, end = (None if at is None else time_ms("event_times", at) for at in given)
@@ -356,12 +369,12 @@ def _arrow_batches(
 # --- which records, and how many in a batch ---------------------------------------------------------------------------------------
 
 
-async def until(
+async def records_until(
     batches: AsyncGenerator[RecordBatch, None], ends: Mapping[str, ShardState]
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
 
-    The end of a shard is never passed, because no record follows it. With such a position the read does not end here.
+    If `ends` has the end of a shard, the read does not end here, because no record follows that position.
     """
     waited_for = set(ends)
     async with aclosing(batches):
@@ -384,7 +397,7 @@ def _rows_until(batch: RecordBatch, end: ShardState) -> int:
     return next((place for place, number in enumerate(numbers) if number > last), len(batch))
 
 
-async def within(
+async def records_within(
     batches: AsyncGenerator[RecordBatch, None], begin_ms: int, end_ms: int
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records whose event time is at least `begin_ms` and below `end_ms` (epoch ms)."""
@@ -398,7 +411,7 @@ async def within(
                     yield batch.slice(first, place)
 
 
-async def grouped(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGenerator[list[RecordBatch], None]:
+async def grouped_batches(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGenerator[list[RecordBatch], None]:
     """Yield groups of batches that are large enough for columns of a good size."""
     group: list[RecordBatch] = []
     async with aclosing(batches):

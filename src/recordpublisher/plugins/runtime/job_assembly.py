@@ -13,18 +13,17 @@ from recordpublisher.consumer.deserialization import Deserializer, DeserializerA
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore, named_store
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import CommittingSink, Sink, entry_store_of, stores_positions
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
@@ -37,6 +36,8 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.start_from_properties import passed_initial_position
+from recordpublisher.publishers.user_code import PluginCall
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import (
@@ -83,7 +84,7 @@ def build_job(
     on_alarm: AlarmListener | None,
     clock: Clock,
 ) -> JobParts:
-    """Check the arguments, which are those of `DataFetcher`, and build the parts. Nothing is opened.
+    """Check the arguments (the same as `DataFetcher` has) and build the parts. Nothing is opened.
 
     Raises: ConfigurationError if a setting is invalid; StateError if a snapshot cannot be read.
     """
@@ -121,7 +122,7 @@ def build_job(
     settings = FetcherSettings.of(given)
     sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
-    store = state_store or build_store(registry, given)
+    store = named_store(state_store or build_store(registry, given))
     group = None
     if given.value(JOB_WORKERS) == "GROUP":
         # Imported here because most jobs run alone and need no groups.
@@ -159,7 +160,8 @@ def build_job(
         value_type=made_type(values),
     )
     fetcher = build_fetcher(dependencies, group)
-    factory.prepare(list(names.given.values()))
+    with PluginCall(factory, "prepare", is_watched=False):
+        factory.prepare(list(names.given.values()))
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
@@ -194,7 +196,7 @@ def _alone_worker(
     entries = entry_store_of(sink)
     if (place := store or entries) is None:
         if isinstance(sink, CommittingSink):
-            reason = f"{type(sink).__name__} commits rows by the positions there"
+            reason = f"{type(sink).__name__} commits rows together with positions, which are stored there"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
@@ -248,7 +250,8 @@ def build_queue_job(
     _check_without_positions(given, streams=names.function, **refused)
     (stream,) = names.given or ("",)
     made = build_source(registry, given, source)
-    made.prepare(list(names.given.values()))
+    with PluginCall(made, "prepare", is_watched=False):
+        made.prepare(list(names.given.values()))
     return QueueJob(
         QueueJobParts(
             source=made,

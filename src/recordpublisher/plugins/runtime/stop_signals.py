@@ -1,4 +1,4 @@
-"""How a job ends: the signals that drain it, what it waits for, and the form of the error that it reports."""
+"""The end of a job: the signals that drain it, log lines on what it waits for, and the form of the error that it reports."""
 
 import asyncio
 import contextlib
@@ -81,7 +81,7 @@ async def tell_what_drains(
 ) -> None:
     """Log every `NOTICE_SECONDS` what a drain, or a job that has failed, waits for, until the task is cancelled.
 
-    If publishers hung before, the sink is named only after the job has waited for the sink alone for that long.
+    If publishers have hung before, the sink is named only after the job has waited for the sink alone for `NOTICE_SECONDS`.
 
     - `unfinished`: returns the records that the sink has not finished, as far as it knows.
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
@@ -108,8 +108,8 @@ async def tell_what_drains(
         failed = error()
         state = "has been draining" if failed is None else f"has failed ({describe_error(failed)}), and has been ending"
         run_log.warning(
-            "the job %s for %.0f s: it waits for %s. If the process is ended now (a second signal ends "
-            "`recordpublisher run`), what came after the last checkpoint is read again",
+            "the job %s for %.0f s: it waits for %s. If the process is ended now (a "
+            "second signal ends `recordpublisher run`), records after the last checkpoint are read again",
             state,
             waited,
             what,
@@ -180,7 +180,7 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-# Stops the fetchers of this process at the first SIGTERM or Ctrl-C; the next signal acts as it does without them.
+# Stops the fetchers of this process at the first SIGTERM or Ctrl-C. The next signal has its usual effect.
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
@@ -198,7 +198,7 @@ class FirstSignal:
         self._at: float | None = None
 
     def is_this(self) -> bool:
-        """Return whether no signal came before."""
+        """Return whether this is the first signal of the process."""
         is_first = self._at is None
         self._at = time.monotonic() if is_first else self._at
         return is_first
@@ -228,7 +228,9 @@ _WITH_CAUSE = (DeserializationError, SinkError)
 
 
 class _ShortErrors(ContextDecorator):
-    """Removes our own calls from a traceback, and causes without user code. What it removes is logged at level DEBUG.
+    """Removes calls inside this package from a traceback, and causes in which no user code took part.
+
+    The removed parts are logged at level DEBUG.
 
     An error that a sink or plugin of another package has raised itself is not changed.
     """

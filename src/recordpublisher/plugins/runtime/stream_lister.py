@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from recordpublisher.fetcher.shards.shard_table import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers import kinesis
-from recordpublisher.publishers.base import RecordPublisherFactory, own_shards, with_unlisted
+from recordpublisher.publishers.base import DELETED_SECONDS, RecordPublisherFactory, shards_listed_by, with_unlisted
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -25,6 +25,7 @@ from recordpublisher.publishers.errors import (
     RecordPublisherError,
     ResourceNotFoundError,
     RetriesExhaustedError,
+    StreamNotFoundError,
     TransientError,
 )
 from recordpublisher.publishers.kinesis import run_sync
@@ -79,19 +80,30 @@ class StreamLister:
         self._clock = clock
         self._client = client
         self._is_own: dict[str, bool] = {}
+        self._missing_since: dict[str, float] = {}
+        """Since when `discover` has said that a stream does not exist which it had listed before (monotonic seconds)."""
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream, and those that only the publisher still knows.
+        """Return every shard of the stream, including shards that only the publisher still knows.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
         listed = await self._list(stream, after)
         return listed if after is not None else await with_unlisted(self._factory, stream, listed)
 
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return every shard that the stream itself still has, without those that only the publisher knows.
+
+        Raises: the errors of `list_shards`.
+        """
+        return await self._list(stream, None)
+
     async def _list(self, stream: str, after: str | None) -> list[Shard]:
-        own = await (self._own_shards_again if self._is_own else partial(own_shards, self._factory))(stream, after)
+        own = await (self._own_shards_again if self._is_own else partial(shards_listed_by, self._factory))(
+            stream, after
+        )
         self._is_own[stream] = own is not None
         if own is not None:
             return own
@@ -103,21 +115,28 @@ class StreamLister:
         return listed
 
     async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
-        """List the publisher's own shards after the start. Any error of its code but our own is retried as an error of ListShards is.
+        """List the publisher's own shards while the job runs. Any error of the plugin's code is retried like an error of ListShards.
 
-        Raises: the error itself after that.
+        A StreamNotFoundError is retried too, until the stream counts as deleted.
+
+        Raises: the plugin's error, when the retries are exhausted.
         """
         foreign: list[Exception] = []
 
         async def listed() -> list[Shard] | None:
             foreign.clear()
             try:
-                return await own_shards(self._factory, stream, after)
+                found = await shards_listed_by(self._factory, stream, after)
+            except StreamNotFoundError as error:
+                self._check_deleted(stream, error)
+                raise
             except RecordPublisherError:
                 raise
             except Exception as error:
                 foreign.append(error)
                 raise TransientError(describe_error(error)) from error
+            self._missing_since.pop(stream, None)
+            return found
 
         service = f"{type(self._factory).__name__}.discover"
         try:
@@ -126,6 +145,15 @@ class StreamLister:
             if foreign:
                 raise foreign[0] from None
             raise
+
+    def _check_deleted(self, stream: str, error: StreamNotFoundError) -> None:
+        """Raise TransientError until `discover` has said for `DELETED_SECONDS` that a stream which it had listed does not exist."""
+        if stream not in self._is_own:
+            return
+        now = self._clock.monotonic()
+        if now - self._missing_since.setdefault(stream, now) < DELETED_SECONDS:
+            words = f"{error}; it counts as deleted when `discover` has said so for {DELETED_SECONDS:.0f} s"
+            raise TransientError(words) from error
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
         """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all (S3)."""
@@ -166,7 +194,12 @@ class StreamLister:
         except ResourceNotFoundError:
             return False
         except RecordPublisherError as error:
-            log.warning("cannot find out whether %s exists: %s", shard.key, error, extra=about(shard.key))
+            log.warning(
+                "it cannot be found out whether %s still exists, so it counts as existing: %s",
+                shard.key,
+                error,
+                extra=about(shard.key),
+            )
             return None
         return True
 
@@ -174,7 +207,7 @@ class StreamLister:
         """Return whether the stream always has an open shard, as every Kinesis stream does. Known after its first listing.
 
         A service that reports the end of a shard before its listing does, as DynamoDB Streams, may list the last shard as closed and its
-        children later. So that listing proves no end of the stream.
+        children later. So a listing without open shards does not prove that the stream has ended.
         """
         is_own = self._is_own.get(stream)
         return is_own is False or (is_own is True and self._factory.ends_open_shards)
@@ -231,7 +264,7 @@ class StreamLister:
     async def _has_own_source(self, stream: str) -> bool:
         """Return whether the publisher lists the stream itself. This is determined once for each stream."""
         if stream not in self._is_own:
-            self._is_own[stream] = await own_shards(self._factory, stream, None) is not None
+            self._is_own[stream] = await shards_listed_by(self._factory, stream, None) is not None
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:
@@ -248,7 +281,8 @@ class StreamLister:
             if stream not in self._without_retention:
                 self._without_retention.add(stream)
                 log.warning(
-                    "the retention of %s is not known; whether records passed it unread is seen from a shard's oldest record only: %s",
+                    "the retention of %s is not known, so a loss of unread records is noticed "
+                    "late: only by the oldest record of a shard: %s",
                     stream,
                     error,
                     extra=about(stream),
@@ -258,8 +292,8 @@ class StreamLister:
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call with retries.
 
-        Until the first success a few retries are enough if their number is set, and for an endpoint that DNS does not know, because its
-        setting may be wrong.
+        Before the first success there are only a few if their number is set, or if DNS does not know the endpoint, whose setting may be
+        wrong.
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
@@ -302,17 +336,17 @@ def stream_names(streams: GivenStreams) -> dict[str, str]:
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
         raise ConfigurationError("streams", streams or None, _VALID)
     if wrong := next((each for each in given if not _LINE.fullmatch(each.strip())), None):
-        valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment stands on a line of its own"
+        valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment needs a line of its own"
         raise ConfigurationError("streams", wrong, valid)
     names = {stream_name(each.strip()): each.strip() for each in given}
     if len(names) != len(given):
-        valid = "each stream once; for streams of the same name a name of its own: eu=arn:aws:kinesis:eu-west-1:..."
+        valid = "each stream once; give a stream of the same name another one: eu=arn:aws:kinesis:eu-west-1:..."
         raise ConfigurationError("streams", given, valid)
     return names
 
 
 class StreamNames:
-    """Owns the last valid list of streams, and what each name stands for that was ever in the list.
+    """Owns the last valid list of streams, and the given text (name, ARN or NAME=ARN) of each name that was ever in the list.
 
     The constructor calls the function once, if one is given. Raises: ConfigurationError if the function fails or does not return a valid
     list of streams.

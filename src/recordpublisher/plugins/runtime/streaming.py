@@ -15,26 +15,26 @@ from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, make_publisher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.initial_position import from_the_oldest
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, LOOKAHEAD, ON_BAD_RECORD, STATE_URI
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties, with_short_outages
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, stream_name
+from recordpublisher.publishers.start_from_properties import from_the_oldest
 from recordpublisher.publishers.user_code import close_or_leave
 
 from ..host.build_from_properties import build_source, checked_publisher_class
@@ -100,7 +100,7 @@ class BoundedReader:
             await fetcher.close()
 
     async def list_shards(self, stream: str) -> list[Shard]:
-        """Return every shard of a stream (a name or an ARN): the publisher's own listing if it has one, otherwise that of Kinesis.
+        """Return every shard of a stream (a name or an ARN). The publisher may have a listing of its own, otherwise Kinesis is asked.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
@@ -114,7 +114,7 @@ class BoundedReader:
         return await self._lister.server_time_ms(self._named(stream))
 
     def order_of(self, sequence_number: str) -> Any:
-        """Return the order that the publisher gives to a sequence number. Raises: what the publisher raises if it cannot."""
+        """Return the order that the publisher gives to a sequence number. Raises: the publisher's error if it cannot order the number."""
         return self._factory.order_of(sequence_number)
 
     async def close(self) -> None:
@@ -203,8 +203,8 @@ def stream(
 ) -> AsyncGenerator[RecordBatch[V], None]:
     """Return an iterator over batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
-    `streams`, properties, keyword arguments and functions are those of `DataFetcher`. A batch is finished when the next one is requested.
-    The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
+    `streams`, properties, keyword arguments and functions are the same as for `DataFetcher`. A batch is finished when the next one is
+    requested. The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
 
     It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
     exist now), else at the tip (all records that arrive from now on).
@@ -230,7 +230,10 @@ def stream(
             )
         look = as_look(given).merged(Properties(**settings))
         if look.value(RECORD_PUBLISHER) != given.value(RECORD_PUBLISHER):
-            text = "rp.stream and rp.consume poll: %s=EFO of a mapping may be a job's. To subscribe, pass publisher='EFO' to the call"
+            text = (
+                "rp.stream and rp.consume poll, although the mapping has %s=EFO, because that may be the setting "
+                "of a job. To subscribe, pass publisher='EFO' to the call"
+            )
             log.warning(text, RECORD_PUBLISHER.key)
         given = look
     if bounds != Bounds():
@@ -331,7 +334,7 @@ class _IterationSink(Sink):
 
 
 class _AbandonedError(Exception):
-    """The iteration ended before it had finished with its batch."""
+    """Raised in the sink's `write` if the iteration ends before it has finished with the batch."""
 
 
 async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -> AsyncGenerator[RecordBatch, None]:
@@ -374,8 +377,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         self._in_thread.close()
 
     async def __anext__(self) -> Record[V]:
-        # No generator wraps the generator of the batches: at its end a loop closes all generators at once, and closing one that another
-        # generator is just closing is an error.
+        # The generator of the batches is not wrapped in another one. At its end a loop closes all generators at once, and it is an
+        # error to close a generator that another one is just closing.
         if self._in_loop is None:
             self._in_loop = _taken(self._unread)
         while (record := next(self._of_batch, None)) is None:

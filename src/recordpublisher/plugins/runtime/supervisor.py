@@ -1,16 +1,17 @@
-"""Runs a job in several processes, which share its shards as a group. They drain together, and all of them end when one fails."""
+"""Runs a job in one process (`run_process`), or in several that share its shards as a group (`Supervisor`).
+
+They drain together, and all of them end when one fails.
+"""
 
 import asyncio
 import gc
-import inspect
 import json
 import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,29 +20,30 @@ import msgspec
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.fetcher.sink import stores_positions
-from recordpublisher.publishers.errors import ConfigurationError, FencedError
-from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.config_fields import imported
+from recordpublisher.publishers.errors import FencedError, StreamNotFoundError
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT, JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import REGISTRATION
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
-from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors, takes
+from recordpublisher.publishers.user_code import add_note
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
 from ..host.manager import load_registry
-from ..lag.job_state import Rates, without_positions
-from ..metrics.export import FetchersHere, exporters_opened
-from .arguments import OF_COMMAND, CommandOptions
+from ..lag.job_state import without_positions
+from ..metrics.export import FetchersOfProcess, exporters_opened
 from .data_fetcher import DataFetcher
 from .stop_signals import CLOSING_SECONDS, WorkerFailedError, call_on_eof, stop_on_signals
 from .stream_lister import streams_argument
 
 _REPORT_SECONDS = 1.0
 UNBOUNDED = Bounds()
+LAST_REPORT_SECONDS = 1.0
+"""How long to wait for the last report of a worker that has ended.
+
+A child process of the worker may keep the pipe open after the worker has ended.
+"""
 
 
 class Supervisor:
@@ -128,7 +130,7 @@ class Supervisor:
         return WorkerFailedError(number, code) if code else None
 
     async def _read_progress(self, number: int, reader: asyncio.StreamReader) -> None:
-        """Pass on each report. Ignore lines that are not valid reports."""
+        """Read the reports of a worker until its pipe ends, and pass them on. Ignore lines that are not valid reports."""
         while True:
             try:
                 line = await reader.readline()
@@ -165,12 +167,12 @@ async def run_process(
 
     - `report`: called with the progress once a second.
     - `supervisor`: descriptor of a pipe. Its end of file means that the process must drain.
-    - `metrics_folder`: folder from which the supervisor reads the metrics. Without it they are exported as the properties say.
+    - `metrics_folder`: folder from which the supervisor reads the metrics. Without it this process exports them, as the properties say.
     - `number`: number of this worker of a supervisor.
-    - `more_exporters`: export the metrics too.
+    - `more_exporters`: exporters in addition to those that the properties name.
     - `bounds`: end the run by itself.
 
-    Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
+    Raises: RecordPublisherError if reading or storing fails; StreamNotFoundError if every stream was deleted; errors of the sink.
     """
     fetcher = DataFetcher(streams_argument(properties), properties)
     if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
@@ -199,13 +201,13 @@ async def run_fetcher(
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_on_eof(supervisor, drain)
-    # This detects now that the supervisor is already gone. Otherwise a process that starts late would replace the one of the
-    # next supervisor.
+    # Gives the loop time to notice that the supervisor is already gone. Otherwise a process that starts late would replace the worker
+    # of the next supervisor.
     await asyncio.sleep(0.01)
     if draining.is_set():
         return
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(exporters_opened(exporters, FetchersHere([fetcher])))
+        await stack.enter_async_context(exporters_opened(exporters, FetchersOfProcess([fetcher])))
         await stack.enter_async_context(fetcher)
         if draining.is_set():
             log.info("the job ended before it read anything")
@@ -214,22 +216,27 @@ async def run_fetcher(
             log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
         max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)
         if calls_a_service(properties):
-            log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
+            log.info("calls are retried for %s while a service is unreachable (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
-            # `run` would log the error, which the command prints as well.
+            # `run` is not used, because it would log the error, which the command prints as well.
             result = await fetcher.run_bounded(
                 max_records=bounds.max_records,
                 until_event_time=bounds.until_event_time,
                 stop_at_tip=bounds.stop_at_tip,
             )
         except FencedError as error:
-            error.add_note(f"if that was another job, give it {ANOTHER_PLACE}; --group lets processes share the shards")
+            add_note(
+                error, f"if that was another job, give it {ANOTHER_PLACE}; --group lets processes share the shards"
+            )
             raise
         finally:
             reporting.cancel()
         report(fetcher.progress())
     log.info("the job ended: %s", result)
+    if result.reason is EndReason.STREAMS_DELETED:
+        # A job that nothing has bounded is not finished: a stream of this name may exist again, and a supervisor starts the job then.
+        raise StreamNotFoundError(fetcher.streams[0])
 
 
 def _metrics_exporters(properties: Properties, number: int, metrics_folder: Path | None) -> list[MetricsExporter]:
@@ -258,91 +265,7 @@ async def _report(fetcher: DataFetcher, report: Callable[[WorkerProgress], None]
         await asyncio.sleep(_REPORT_SECONDS)
 
 
-# Runs a job that a program makes: `recordpublisher run shop:job`.
-
-VALID = "module:name of a DataFetcher, or of a function, plain or async, that returns one or, as an asynccontextmanager, yields one"
-
-
-async def run_python_job(
-    job: str,
-    given: Properties,
-    change: Callable[[Properties], Properties],
-    report: Callable[[WorkerProgress], None],
-    exporters: Sequence[MetricsExporter],
-    bounds: Bounds = UNBOUNDED,
-) -> None:
-    """Run the job as `run_process` does.
-
-    - `given`: properties that take precedence over the job's own.
-    - `change`: applied to the properties after that.
-
-    Raises: the errors of `run_process` and of the program.
-    """
-    OF_COMMAND.set(CommandOptions(given, change))
-    async with made_fetcher(job) as fetcher:
-        fetcher.tell_of_lost_positions()
-        own = build_metrics_exporters(load_registry(), fetcher.properties)
-        await run_fetcher(fetcher, report, [*own, *exporters], bounds=bounds)
-
-
-def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
-    """Return the properties of the job's fetcher, for a command that describes the job.
-
-    - `given`: properties that take precedence over the job's own.
-
-    Raises: the errors of `run_python_job`.
-    """
-
-    async def made() -> Properties:
-        async with fetcher_beside(job, given) as fetcher:
-            return fetcher.described()
-
-    return asyncio.run(made())
-
-
-@asynccontextmanager
-async def fetcher_beside(job: str, given: Mapping[str, str]) -> AsyncIterator[DataFetcher]:
-    """Yield the job's fetcher for a command that runs next to the job. It registers no consumer of enhanced fan-out.
-
-    Raises: the errors of `made_fetcher`.
-    """
-
-    def change(own: Properties) -> Properties:
-        return own.merged({REGISTRATION.key: "LAZY"}) if own.value(REGISTRATION) == "EAGER" else own
-
-    OF_COMMAND.set(CommandOptions(Properties(given), change))
-    async with made_fetcher(job) as fetcher:
-        yield fetcher
-
-
-@asynccontextmanager
-async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
-    """Yield the fetcher, not opened. Resources that the program's function has opened around its `yield` are closed at the end.
-
-    Raises: ConfigurationError if the name does not lead to a DataFetcher, or if the function cannot be called.
-    """
-    made = imported(job, "JOB", VALID)
-    if callable(made):
-        if not takes(made, 0):
-            raise ConfigurationError("JOB", job, VALID, reason="it cannot be called without arguments")
-        try:
-            with exits_as_errors(is_import=False):
-                made = made()
-                if inspect.isawaitable(made):
-                    made = await made
-        except ForeignExitError as error:
-            raise ConfigurationError("JOB", job, VALID, reason=str(error)) from error
-    async with AsyncExitStack() as opened:
-        if not isinstance(made, DataFetcher) and hasattr(made, "__aenter__"):
-            made = await opened.enter_async_context(made)
-        if not isinstance(made, DataFetcher):
-            raise ConfigurationError("JOB", job, VALID, reason=f"it is, returns or yields {type(made).__name__}")
-        yield made
-
-
 log = logging.getLogger("recordpublisher.run")
-LAST_REPORT_SECONDS = 1.0
-"""How long to wait for the last report of a worker that has ended. A process that it left behind may keep the pipe open."""
 
 
 def read_from_supervisor() -> tuple[Properties, int]:
@@ -377,7 +300,7 @@ async def _reader_of(descriptor: int) -> asyncio.StreamReader:
 
 
 @contextmanager
-def as_group(properties: Properties) -> Iterator[Properties]:
+def properties_of_group(properties: Properties) -> Iterator[Properties]:
     """Yield the properties with which processes share the shards as a group.
 
     A job that stores no positions gets a temporary folder for the leases, which is deleted at the end. Processes that receive from a queue
@@ -396,97 +319,3 @@ def as_group(properties: Properties) -> Iterator[Properties]:
         return
     with TemporaryDirectory(prefix="recordpublisher-") as folder:
         yield group.merged({STATE_URI.key: folder})
-
-
-# Adds the reports of all workers to the progress of the job.
-
-
-@dataclass(frozen=True, slots=True)
-class JobProgress:
-    """The progress of all workers together.
-
-    - `per_second`: recently finished records per second, including records that were left out; None if no time has passed.
-    - `lag_ms`: age of the oldest unfinished record, in the shard that is furthest behind (ms); None if not known.
-    - `unfinished`: number of records that were read and that the sink has not finished; None if not known.
-    - `left`: number of records that the sink has dropped, and that the next start reads again.
-    - `unread_ms`: how long a shard that should be read was not read (ms); None if every shard is read.
-    - `read_failure`: why that shard is not read, if known.
-    """
-
-    records: int
-    per_second: float | None
-    open_shards: int
-    idle_shards: int
-    held_shards: int
-    skipped: int
-    dead_letters: int
-    lag_ms: int | None
-    unfinished: int | None
-    unread_ms: int | None = None
-    read_failure: str | None = None
-    left: int = 0
-
-    def __str__(self) -> str:
-        per_second = "-" if self.per_second is None else f"{self.per_second:,.0f}"
-        parts = [f"{counted(self.records, 'record')} read"]
-        parts += [] if self.unfinished is None else [f"{self.unfinished:,} not finished"]
-        parts += [f"{self.left:,} left for the next start"] if self.left else []
-        parts += [f"{per_second}/s", f"{counted(self.open_shards, 'shard')} open"]
-        counts = {"idle": self.idle_shards, "held": self.held_shards, "skipped": self.skipped}
-        parts += [f"{count} {name}" for name, count in counts.items() if count]
-        parts += [counted(self.dead_letters, "dead letter")] if self.dead_letters else []
-        parts += [] if self.lag_ms is None else [f"{self.lag_ms / 1000:.1f} s behind"]
-        if self.unread_ms is not None:
-            failure = "" if self.read_failure is None else f": {self.read_failure}"
-            parts.append(f"last read {self.unread_ms / 1000:.0f} s ago{failure}")
-        return ", ".join(parts)
-
-
-class JobProgressMeter:
-    """Owns the last report of each worker.
-
-    - `began`: when the job began (seconds of a monotonic clock).
-    """
-
-    def __init__(self, began: float) -> None:
-        self._last: dict[int, WorkerProgress] = {}
-        self._rates = Rates()
-        self._rates.add(began, {"job": (0, 0)})
-
-    @property
-    def has_reports(self) -> bool:
-        """Whether any worker has reported yet."""
-        return bool(self._last)
-
-    def update(self, progress: WorkerProgress) -> None:
-        """Keep a worker's newest report."""
-        self._last[progress.process] = progress
-
-    def sample(self, now: float) -> JobProgress:
-        """Return the job's progress now, with the rate of the last seconds. `now` is in seconds of a monotonic clock."""
-        each = list(self._last.values())
-        records = sum(one.records for one in each)
-        self._rates.add(now, {"job": (sum(_finished(one) for one in each), 0)})
-        unread = max(
-            (one for one in each if one.unread_ms is not None), key=lambda one: one.unread_ms or 0, default=None
-        )
-        per_second, _ = self._rates.per_second("job") or (None, None)
-        return JobProgress(
-            records,
-            per_second,
-            sum(one.open_shards for one in each),
-            sum(one.idle_shards for one in each),
-            sum(one.held_shards for one in each),
-            sum(one.skipped for one in each),
-            sum(one.dead_letters for one in each),
-            max((one.lag_ms for one in each if one.lag_ms is not None), default=None),
-            sum(told) if (told := [one.unfinished for one in each if one.unfinished is not None]) else None,
-            None if unread is None else unread.unread_ms,
-            None if unread is None else unread.read_failure,
-            sum(one.left for one in each),
-        )
-
-
-def _finished(progress: WorkerProgress) -> int:
-    """Return how many records the sink has finished. A write that has not returned may count as unfinished before it counts as read."""
-    return max(0, progress.records - (progress.unfinished or 0) - progress.left)

@@ -1,4 +1,4 @@
-"""Knows in which ranges the files of an archive are complete, and writes one document for each archived shard."""
+"""Archives: the ranges (from one position to another) of which files have every record, and one document for each archived shard."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name, shard_to_json
 
 HIDDEN = ".recordpublisher"
-"""Folder below that of a file sink, for files that are not committed yet. A table must not be in this folder."""
+"""Folder inside the folder of a file sink, for files that are not committed yet. A table must not be in this folder."""
 SHARDS = "_recordpublisher/shards"
-"""Folder below that of an archive, for the documents of its shards."""
+"""Folder inside an archive, for the documents of its shards."""
 RANGES = "_recordpublisher/ranges"
-"""Folder below that of an archive, for empty files whose names are ranges: those without records, and in tables those of all files."""
+"""Folder inside an archive, for empty files whose names are ranges: ranges without records, and in tables the ranges of all files."""
 COLUMNS = (
     "sequenceNumber",
     "subSequenceNumber",
@@ -35,17 +35,17 @@ COLUMNS = (
 )
 """The columns that the files of an archive must have."""
 BEGIN = "BEGIN"
-"""Stands for the beginning of the shard, in a range that has every record from there on."""
+"""Begins the name of a range that has every record from the beginning of the shard."""
 AT = "AT"
-"""Marks a range that begins with its first record: whether the shard had records before that is not known."""
+"""Begins the name of a range that starts with its first record, if it is not known whether the shard had records before."""
 _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
 
 class ArchivedShards:
-    """Owns how far the ranges of each shard reach, and what the documents of the shards must say.
+    """Owns the position where the last range of each shard ended, and the changes of the shards' documents.
 
-    Kinesis' sequence numbers are not dense, so the records of a file never show that one is missing between two files. So a range begins
-    where the range before it ended, or where the reader of the shard started. Only the position of the job knows that.
+    Sequence numbers of Kinesis have gaps, so the records themselves never show that a record is missing between two files. Therefore each
+    range begins where the last one ended, or where the reader of the shard started, as the job's position says.
     """
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class ArchivedShards:
         self._ended: dict[str, ShardDocument] = {}
 
     def begin(self) -> None:
-        """Forget how far the ranges reach, because the next readers start at committed positions."""
+        """Forget where ranges ended, because the next readers start at committed positions."""
         self._reached, self._ended = {}, {}
 
     def forget(self, shards: Collection[str]) -> None:
-        """Forget how far the ranges of these shards reach, because another process reads the shards."""
+        """Forget where the ranges of these shards ended, because another process reads the shards."""
         for key in shards:
             for each in (self._reached, self._ended):
                 each.pop(key, None)
@@ -77,11 +77,11 @@ class ArchivedShards:
             self._reached[shard.key] = after
 
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Remember that the next document of the shard must have its end."""
-        end = ShardEnd("", tuple(child.shard_id for child in children))
+        """Remember that the next document of the shard must name its end."""
+        end = ArchivedShardEnd("", tuple(child.shard_id for child in children))
         self._ended[shard.key] = msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end)
 
-    def range_of(self, batch: RecordBatch) -> Range:
+    def range_of(self, batch: RecordBatch) -> FileRange:
         """Return the range of a batch that is written, and begin the next range there.
 
         Raises: SinkError if a sequence number cannot be a part of a range's name.
@@ -92,30 +92,30 @@ class ArchivedShards:
         _check_names(batch.shard, first, last, through)
         after = self._reached.get(batch.shard.key, AT)
         self._reached[batch.shard.key] = through
-        return Range(f"{AT}-{first}" if after == AT else after, through)
+        return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
-    def passed(self, shard: Shard, position: SequenceNumber) -> Range | None:
-        """Return the range of records that are all left out, and begin the next range there.
+    def passed(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
+        """Return the range of records that are all left out, and begin the next range at its end.
 
-        Return None if the range's beginning is not known.
+        Return None if it is not known where the range begins.
 
         A restart begins its range at the position, so without a file of this range the records before it would count as missing.
         """
         through = position_text(position)
         _check_names(shard, through)
         after, self._reached[shard.key] = self._reached.get(shard.key, AT), through
-        return None if after == AT else Range(after, through)
+        return None if after == AT else FileRange(after, through)
 
     def changes(self) -> Mapping[str, ShardDocument]:
         """Return the documents that the next commit must store, by the key of the shard."""
         return self._listed | self._ended
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
-        """Return these documents, each end with the position through which the files of its shard reach."""
+        """Return these documents. Each end gets the position up to which the shard has files."""
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
-        """Remove these documents from the changes, because they are in an entry, or will be when it is committed."""
+        """Remove these documents from the changes, because the next commit stores them."""
         for key, document in documents.items():
             for each in (self._listed, self._ended):
                 if each.get(key) is document:
@@ -124,10 +124,12 @@ class ArchivedShards:
     def _with_through(self, key: str, document: ShardDocument) -> ShardDocument:
         if document.end is None:
             return document
-        return msgspec.structs.replace(document, end=ShardEnd(self._reached.get(key, AT), document.end.children))
+        return msgspec.structs.replace(
+            document, end=ArchivedShardEnd(self._reached.get(key, AT), document.end.children)
+        )
 
 
-class Range(msgspec.Struct, frozen=True):
+class FileRange(msgspec.Struct, frozen=True):
     """The range of a file, which has every record of one shard after `after`, up to and including `through`.
 
     Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
@@ -141,8 +143,8 @@ class Range(msgspec.Struct, frozen=True):
         return f"{self.after}_{self.through}"
 
 
-class ShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of an archived shard: the position where its files end, as in `Range`, and the ids of its children."""
+class ArchivedShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of an archived shard: the position where its files end, as in `FileRange`, and the ids of its children."""
 
     through: str
     children: tuple[str, ...] = ()
@@ -161,7 +163,7 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     range: str | None = None
     arn: str | None = None
     open_ms: int | None = msgspec.field(default=None, name="openMs")
-    end: ShardEnd | None = None
+    end: ArchivedShardEnd | None = None
 
     @property
     def name(self) -> str:
@@ -169,13 +171,13 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.stream}/{self.id}"
 
     def united(self, newer: ShardDocument) -> ShardDocument:
-        """Return this document with what a newer one adds. A listing may lack parents that an earlier one had."""
+        """Return this document with the additions of a newer one. Parents are kept, because a later listing may lack them."""
         parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
         return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
 
 
 def position_text(position: SequenceNumber) -> str:
-    """Return a position as names of files have it: sequence number, dot, sub-sequence number. The last is -1 for a whole record."""
+    """Return a position in the form for names of files: sequence number, dot, sub-sequence number, which is -1 for a whole record."""
     return f"{position.sequence}.{position.sub_sequence}"
 
 
@@ -184,9 +186,9 @@ class WaitingBatch:
     """A batch that waits for a checkpoint.
 
     - `first`, `last`: sequence and sub-sequence number of its first and last record.
-    - `content`: the batch in the form that the sink writes. None stands for records of which none can be written.
+    - `content`: the batch in the form that the sink writes; None if none of its records can be written.
     - `held_bytes`: bytes that `content` holds in memory.
-    - `covered`: the range in which the batch is complete, for an archive.
+    - `covered`: the range of which the batch has every record, for an archive.
     """
 
     stream: str
@@ -195,7 +197,7 @@ class WaitingBatch:
     last: str
     content: Any
     held_bytes: int
-    covered: Range | None = None
+    covered: FileRange | None = None
 
     @property
     def shard(self) -> str:
@@ -209,10 +211,13 @@ class ArchivingSink(CommittingSink):
     _waiting: list[WaitingBatch]
 
     def __init__(self, properties: Properties) -> None:
-        """Read the property. Raises: ConfigurationError if an archive is wanted, and payloads are decompressed."""
+        """Read the property. Raises: ConfigurationError if the sink writes an archive and payloads are decompressed."""
         self.keeps_archive: bool = properties.value(ARCHIVE)
         if self.keeps_archive and (compression := properties.value(COMPRESSION)) != "NONE":
-            reason = f"decompressed payloads are not what came; leave {COMPRESSION.key} out, the job that reads the archive decompresses"
+            reason = (
+                f"an archive has payloads as they were received; leave {COMPRESSION.key} "
+                "out, and set it in the job that reads the archive"
+            )
             raise ConfigurationError(COMPRESSION.key, compression, "NONE", reason=reason)
         self._archived = ArchivedShards()
 
@@ -240,8 +245,8 @@ class ArchivingSink(CommittingSink):
             self._archived.on_ended(shard, children)
 
 
-def files_of(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches of each file: those of one shard, in an archive without a gap between them."""
+def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
+    """Return the batches of each file. They are of one shard, and in an archive there is no gap between them."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:
@@ -255,17 +260,19 @@ def files_of(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
     return files
 
 
-def range_together(parts: Sequence[WaitingBatch]) -> Range | None:
+def range_together(parts: Sequence[WaitingBatch]) -> FileRange | None:
     """Return the range of batches that go into one file, or None if the sink writes no archive."""
     first, last = parts[0].covered, parts[-1].covered
-    return None if first is None or last is None else Range(first.after, last.through)
+    return None if first is None or last is None else FileRange(first.after, last.through)
 
 
 def check_partitions(names: Collection[str], given: str | None) -> None:
-    """Check that the files have the columns of an archive. Raises: ConfigurationError if they are partitioned by one (`names`)."""
+    """Check that the files have the columns of an archive. Raises: ConfigurationError if one of these is a partition (`names`)."""
     for name in names:
         if name in COLUMNS:
-            reason = f"the files have no column {name} then, which an archive needs; take a field or a time"
+            reason = (
+                f"the files would then lack the column {name}, which an archive needs; partition by a field or a time"
+            )
             raise ConfigurationError(PARTITIONS.key, given, reason=reason)
 
 
@@ -309,8 +316,8 @@ def _check_names(shard: Shard, *texts: str) -> None:
     for name in (shard.stream, shard.shard_id):
         if not is_valid_name(name):
             raise SinkError(
-                f"{name[:200]!r} is not the name of a stream or shard that an archive can have in a path: letters, digits, _ . - are "
-                "valid, 128 at most"
+                f"{name[:200]!r} cannot be part of an archive's paths: the name of a stream or shard may have letters, digits, "
+                "_ . -, at most 128 characters"
             )
     for text in texts:
         if not _NUMBER.fullmatch(text):

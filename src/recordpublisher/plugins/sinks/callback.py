@@ -1,4 +1,4 @@
-"""A sink that passes each batch to a function of the user."""
+"""A sink that passes each batch to a function of the user, and one that keeps all records in memory (`MemorySink`)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.config_fields import import_check, imported_function
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import CALLBACK
@@ -32,9 +33,11 @@ class CallbackSink(Sink):
         function: Callable[[RecordBatch], Awaitable[None] | None] | None = None,
     ) -> None:
         if callable(properties):
-            raise ConfigurationError("properties", f"{properties!r:.200}", "CallbackSink(function=...) for a function")
+            raise ConfigurationError(
+                "properties", repr_of(properties, 200), "CallbackSink(function=...) for a function"
+            )
         self._function = function or imported_function(Properties(properties), CALLBACK, _VALID)
-        # A pool of its own, because `asyncio.run` waits for the event loop's threads, even if the function never returns.
+        # Not the event loop's own threads, because `asyncio.run` waits for those at its end, even if the function never returns.
         threads = ThreadPoolExecutor(1, "recordpublisher-callback")
         self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)
 
@@ -51,9 +54,9 @@ class CallbackSink(Sink):
 
 
 class MemorySink(Sink):
-    """Owns every batch written, in order, and every watermark.
+    """Keeps every batch and every watermark in memory, in order.
 
-    A write that would exceed `limit` (records) raises SinkError and keeps no record of its batch.
+    A write that would exceed `limit` (records) raises SinkError, and none of its records is kept.
     """
 
     def __init__(self, properties: Mapping[str, object] | None = None, *, limit: int | None = None) -> None:
@@ -75,7 +78,9 @@ class MemorySink(Sink):
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch. Raises: SinkError if the limit would be exceeded."""
         if self._limit is not None and self._count + len(batch) > self._limit:
-            raise SinkError(f"the memory sink holds {self._count} records and may hold {self._limit} (limit)")
+            raise SinkError(
+                f"the memory sink holds {self._count} records, and this batch would exceed its limit of {self._limit}"
+            )
         self._count += len(batch)
         self.batches.append(batch)
 

@@ -1,4 +1,4 @@
-"""Shared by sinks that write from a queue of their own: which positions may be stored, and which records may still be written."""
+"""Helpers for sinks that write from a queue of their own: which positions may be stored, and which records may still be written."""
 
 from collections import deque
 from collections.abc import Callable, Collection
@@ -7,7 +7,10 @@ from recordpublisher.fetcher.sink import State, UnfinishedShard
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
 MOST_WAITING = 16
-"""States that wait for their records. A further one replaces the last, so that they use little memory even during a long outage."""
+"""Most states that wait for their records.
+
+A further state replaces the last one, so that states use little memory even in a long outage.
+"""
 PARTIAL_FLUSH_SECONDS = 1.0
 """How long a partial flush waits (seconds). Most records are written sooner. A longer wait would delay writes and moves of shards."""
 PERMISSION_SECONDS = 0.1
@@ -74,9 +77,9 @@ class WrittenStates:
         self._waiting.append((epoch, state))
 
     def newest(self) -> State:
-        """Return the newest state that may be stored.
+        """Return the newest state that may be stored. If there is none yet, return a state without shards.
 
-        If no state may be stored yet, return one without shards: after a restart each shard is then read again from where the read began.
+        After a restart each shard is then read again from where its read began.
         """
         while self._waiting and self._is_complete(self._waiting[0][0]):
             self._written = self._waiting.popleft()[1]

@@ -21,7 +21,7 @@ from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
 
 MAX_QUEUED_EVENTS = 1_000
-"""Batches and watermarks that may wait. Watermarks have no records, so a limit in records alone would not bound the queue."""
+"""Most batches and watermarks that may wait. Watermarks have no records, so a limit in records alone would not bound the queue."""
 
 
 class ReactiveSink(Sink):
@@ -141,7 +141,7 @@ class ReactiveSink(Sink):
             if batch is not None and len(batch):
                 before = shards.get(batch.shard.key, UnfinishedShard(0, to_millis(batch.records[0].arrival)))
                 shards[batch.shard.key] = UnfinishedShard(before.records + len(batch), before.oldest_ms)
-        reason = f"records that the observers have not finished: {count}"
+        reason = f"observers have not finished {count} records"
         return Unfinished(count, reason, call, int(call is not None), shards)
 
     def revoked(self, shards: Collection[str]) -> None:

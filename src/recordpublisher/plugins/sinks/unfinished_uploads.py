@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from recordpublisher.fetcher.sink import Leftover
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.aws_stores import NotFoundError, StoreService
+from ..stores.store_service import NotFoundError, StoreService
 
 
 class UnfinishedUploads:

@@ -1,7 +1,7 @@
-"""Spark: `format("kinesis")` for reading and writing; `rp.spark`. Start at `data_source.py`.
+"""Spark's data source `format("kinesis")`, for reading and writing, and the public names of `rp.spark`. Start at `data_source.py`.
 
-The names are imported at their first use, so that the list of properties has the options of the source even if Spark is not installed.
-Queries are in `source/`, `spark.read` in `batch_read.py`, writing in `writer.py`, listeners in `listeners.py`.
+The public names are imported at their first use. So this package can be imported without Spark: the list of all properties includes the
+options that it declares. Queries are in `source/`, `spark.read` in `batch_read.py`, writing in `writer.py`, listeners in `listeners.py`.
 """
 
 import importlib
@@ -25,12 +25,12 @@ _LAZY = {
     "run_to_tips": ".stream_reader",
 }
 
-spare_collection()  # Here because this module is the first one of this library that Spark's processes import.
+spare_collection()  # Called here because Spark's processes import this module before any other module of this library.
 
 __all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "deregister_consumers", "run_to_tips"]
 
 
-if not TYPE_CHECKING:  # type checkers would accept any name
+if not TYPE_CHECKING:  # Hidden from type checkers, which would accept any name because of it.
 
     def __getattr__(name: str) -> Any:
         """Import a name when it is first used.

@@ -1,4 +1,4 @@
-"""Rows as Arrow batches: collected from records, in memory that is used again."""
+"""Collects records as Arrow batches of rows, in memory that each window of a read uses again."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from .python_worker import worker_loop
 from .row_columns import RowColumns
 
 ROWS_PER_BATCH = 20_000
-"""Spark processes 10,000 to 50,000 rows at once at the lowest cost (measured)."""
+"""Rows of one Arrow batch. Spark's cost per row is lowest with 10,000 to 50,000 rows (measured)."""
 _IDS = pa.schema([RECORD_SCHEMA.field(name) for name in ("stream", "shardId", "sequenceNumber", "subSequenceNumber")])
 """The columns that identify a row."""
 
 
 class ArrowRows(Sink):
-    """A sink that collects rows as Arrow columns. For a claim it counts each shard's rows and bytes, and keeps its first and last row.
+    """A sink that collects rows as Arrow columns.
 
-    Bytes are counted before de-aggregation. Batches are kept until there are enough records for columns of a good size.
+    For the claim of a task (the record of what it has read) it also has each shard's first and last row, its number of rows, and its bytes
+    before de-aggregation. Records wait until there are enough of them for columns of a good size.
 
     - `columns`: the columns that Spark gets.
     - `may_drop`: whether `keep_until` may be called, which needs the columns that identify a row.
-    - `memory`: memory of an earlier window. It is used again if its rows were taken.
+    - `memory`: memory of an earlier window. A buffer is used again if no column refers to it any longer.
     """
 
     def __init__(
@@ -66,7 +67,11 @@ class ArrowRows(Sink):
         return built + self._waiting_rows
 
     def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
-        """Keep a shard's rows up to `last`, or none if that row is missing. Return how many are kept."""
+        """Drop a shard's rows after the row `last`, or all of them if that row is missing. Return how many are kept.
+
+        - `key`: the shard's `Shard.key`.
+        - `last`: the sequence number and the sub-sequence number of a row.
+        """
         rows = self.table()
         known = pa.Table.from_batches(self._ids or [], schema=_IDS)
         shards, ids = _pairs(known, *_IDS.names[:2]), _pairs(known, *_IDS.names[2:])
@@ -119,11 +124,10 @@ class _Buffer:
 
 
 class ReusedMemory:
-    """Owns the buffers of a process. Buffers that its last window has hardly used are released.
+    """Owns buffers for the payloads of a window, which the next window uses again. Buffers that a window has hardly used are released.
 
-    The rows of a window are kept until they are claimed, and released after that. The C library would return this much memory to the
-    system, and the next window would get it page by page, each cleared again: 0.2 to 0.8 us for a record of 1 KiB (measured), more than
-    decoding its base64.
+    Without them, the C library would return the memory of each window to the system. The next window would get it back page by page, each
+    cleared first. That takes 0.2 to 0.8 us for a record of 1 KiB (measured), which is more than decoding its base64.
     """
 
     def __init__(self) -> None:
@@ -159,7 +163,7 @@ class ReusedMemory:
             buffer.content.seek(0)
             try:
                 buffer.content.write(b"")
-            except BufferError:  # The column of this buffer still exists.
+            except BufferError:  # A column still uses this buffer.
                 continue
             return buffer
         self._buffers.append(_Buffer())

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, ShardOutcome
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, ShardOutcome
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError
-from recordpublisher.publishers.initial_position import check_end
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError, TransientError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.start_from_properties import check_end
 
 from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, SparkOptions
@@ -34,35 +34,45 @@ from .row_columns import RowColumns
 from .source.task_plans import MAX_DOUBLINGS
 
 if TYPE_CHECKING:
+    from ..runtime.streaming import BoundedReader
     from .source.kinesis_service import KinesisService
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The parts of shards that one task reads, in the form that Spark sends."""
+    """The parts of shards that one task reads, in the form in which Spark sends them to the task.
 
-    def __init__(self, parts: tuple[ShardRange, ...]) -> None:
+    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more.
+    - `planned`: all shards that the tasks read, by `Shard.key`, if this task looks for shards that were created since. None in the others.
+    """
+
+    def __init__(
+        self, parts: tuple[ShardRange, ...], settles_in: float = 0.0, planned: frozenset[str] | None = None
+    ) -> None:
         super().__init__(", ".join(part.shard.key for part in parts))
         self.parts = parts
+        self.settles_in = settles_in
+        self.planned = planned
 
 
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
-    """Plans and reads a batch read.
+    """Plans the tasks of a batch read on the driver, and reads the rows of one of them in each task.
 
-    Spark makes a reader for each action, so everything that decides the rows is in the options and `positions`.
+    Spark makes a reader for each action, and all actions must return the same rows. So only the options and `positions` decide what is
+    read.
     """
 
     def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
         self._options = options
         self._positions = positions
         self._schema = schema
-        RowColumns.chosen(schema, options.properties)  # A mistake is found before anything is read.
+        RowColumns.chosen(schema, options.properties)  # Called for its errors, before anything is read.
 
     @errors_as_one_sentence()
     def partitions(self) -> list[RangePartition]:
-        """Return the tasks, which share the shards.
+        """Return the tasks, among which the shards are divided.
 
         Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
-        past retention; OutageError if a service was away for too long.
+        past retention; OutageError if a service was unreachable for too long.
         """
         from .source.kinesis_service import KinesisService
 
@@ -71,12 +81,15 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         options, service = self._options, KinesisService(self._options)
         try:
             outages = OutageWatch(options.max_outage_ms, is_batch_read=True)
-            parts = outages.wait_out(
+            parts, settles_in = outages.wait_out(
                 lambda: shard_ranges(options.streams, self._positions, service, options.accepts_loss)
             )
         finally:
             service.close()
-        return [RangePartition(each) for each in shared_among(options.tasks_of_batch_read(len(parts)), parts)]
+        may_miss_shards = settles_in > 0 and self._positions.shards is None
+        planned = frozenset(part.shard.key for part in parts) if may_miss_shards else None
+        tasks = shared_among(options.tasks_of_batch_read(len(parts)), parts)
+        return [RangePartition(each, settles_in, None if number else planned) for number, each in enumerate(tasks)]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
         """Yield the rows of one task as Arrow batches."""
@@ -90,26 +103,31 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         )
         with errors_as_one_sentence():
             columns = worker_loop().cached(job, lambda: RowColumns.chosen(self._schema, options.properties))
+            reader = shared_reader(options, columns.values)
+            planned = partition.planned
             yield from RangeRead(
                 partition.parts,
-                background_reader(options, columns.values),
+                background_reads(reader),
                 bounds,
                 options.max_outage_ms,
                 options.accepts_loss,
                 columns,
                 ReusedMemory.pair_of_process(),
+                settles_in=partition.settles_in,
+                later=None
+                if planned is None
+                else lambda: later_ranges(options.streams, self._positions, planned, shard_lists(reader)),
             ).rows()
 
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""A record may become readable a moment after its arrival.
+"""From this age of the end on, by the service's clock, all records before the end are readable (ms).
 
-If the end is older than this by the service's clock, all records before it are readable.
+A record may become readable a moment after its arrival.
 """
-LONGEST_WAIT_SECONDS = 10.0
-"""Longest wait until the end has passed by the service's clock: for an end at NOW, and for a driver whose clock is ahead."""
-POLL_SECONDS = 0.1
+LONGEST_WAIT_MS = 10_000
+"""How long to wait for an end that the service's clock has not passed, such as NOW, or a time by a driver whose clock is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +144,34 @@ def shard_ranges(
     positions: ReadRange,
     service: KinesisService,
     accepts_loss: bool,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Clock = SystemClock(),  # noqa: B008 - has no state
-) -> list[ShardRange]:
-    """Return the parts to read. They hold the same records whenever they are planned.
+) -> tuple[list[ShardRange], float]:
+    """Return the parts to read, and after how many seconds every record before the end can be read.
 
-    Records that arrive later are behind the end, and so are all records of shards that are created later.
+    Reads after that time find the same records whenever they are planned: later records are behind the end. Until then shards may be
+    created that have records before the end (`later_ranges`).
 
     Raises: ConfigurationError if an end is in the future, or if a shard does not exist; DataLossError if the start is past retention.
     """
-    ranges = []
+    ranges, settles_in = [], 0.0
     for stream in streams:
         _check_retained(stream, positions.starts.default, service, accepts_loss)
-        _wait_until_settled(stream, positions.end.arrival_ms, service, sleep, clock)
+        settles_in = max(settles_in, _settles_in(positions.end.arrival_ms, service.server_time_ms(stream)))
         shards = service.list_shards(stream)
         _check_exist(stream, shards, positions)
         chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
         ranges += [ShardRange(shard, *positions.of(shard)) for shard in chosen]
-    return ranges
+    return ranges, settles_in
+
+
+def later_ranges(
+    streams: tuple[str, ...],
+    positions: ReadRange,
+    planned: frozenset[str],
+    list_shards: Callable[[str], Sequence[Shard]],
+) -> list[ShardRange]:
+    """Return the parts of shards that are not `planned` (`Shard.key`). Call it when every record before the end can be read."""
+    listed = [shard for stream in streams for shard in list_shards(stream)]
+    return [ShardRange(shard, *positions.of(shard)) for shard in listed if shard.key not in planned]
 
 
 def shared_among(tasks: int, parts: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
@@ -168,39 +196,27 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
     lost = f"the read of {stream} starts at {iso_time(start.timestamp_ms)}, and records before {iso_time(oldest)} are past its retention"
     if not accepts_loss:
         raise DataLossError(f"{lost}; start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
-    LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
+    LOG.warning("%s; the read continues because flink.state.dataloss=CONTINUE", lost)
 
 
-def _wait_until_settled(
-    stream: str, end_ms: int, service: KinesisService, sleep: Callable[[float], None], clock: Clock
-) -> None:
-    """Wait until a read finds all records that arrived before the end. Later reads then find the same records.
+def _settles_in(end_ms: int, now_ms: int) -> float:
+    """Return after how many seconds every record that arrived before the end can be read, if the service's clock is at `now_ms`.
 
-    The service tells whole seconds, and is later than the last second that it told by at least the time that has passed since. So when a
-    second begins in between, its time is known to a tenth.
+    The service tells whole seconds, so its clock may be up to a second later than it tells, and the wait up to a second too long.
 
     Raises: ConfigurationError if the end is too far in the future.
     """
-    waited, ahead_ms = 0.0, -math.inf
-    while True:
-        now_ms = service.server_time_ms(stream)
-        ahead_ms = max(ahead_ms, now_ms - clock.monotonic() * 1000)
-        left_ms = end_ms + SETTLED_MS - (ahead_ms + clock.monotonic() * 1000)
-        if left_ms <= 0:
-            return
-        if waited >= LONGEST_WAIT_SECONDS or end_ms - now_ms > LONGEST_WAIT_SECONDS * 1000:
-            told = "the service's clock (NOW is by the driver's)"
-            check_end(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=told)
-        pause = min(POLL_SECONDS, left_ms / 1000)
-        sleep(pause)
-        waited += pause
+    if end_ms - now_ms > LONGEST_WAIT_MS:
+        told = "the service's clock (NOW is by the driver's)"
+        check_end(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=told)
+    return max(0, end_ms + SETTLED_MS - now_ms) / 1000
 
 
 class RowsBefore(ArrowRows):
     """Collects the rows of each shard that are before the shard's end.
 
-    - `past`: the shards (`Shard.key`) with a record at or behind their end. The run uses it as limits of its shards, so it reads no more of
-      a shard that was added.
+    - `past`: the shards, by `Shard.key`, of which a record at or after the end was read. The value is always 0. The fetcher uses this dict
+      as the number of records that it may still read of a shard, so it stops reading a shard that is added here.
     - `first_found`: the sequence number of the first record of each shard.
     """
 
@@ -231,24 +247,44 @@ class RowsBefore(ArrowRows):
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a part was read.
+    """How far the part of one shard was read. A window is one read of all parts that are not finished.
 
     - `empty_windows`: number of windows in a row that found no record of the shard.
     - `is_first`: whether no window has found a record so far.
+    - `at_tip`: whether the last window ended at the tip.
     """
 
     part: ShardRange
     state: ShardState
     empty_windows: int = 0
     is_first: bool = True
+    at_tip: bool = False
+
+    @classmethod
+    def begin(cls, parts: Iterable[ShardRange]) -> list[_Progress]:
+        """Return the progress of parts that were not read yet."""
+        return [cls(part, ShardState(part.start)) for part in parts]
+
+
+class _Window(NamedTuple):
+    """A window that is being read. `began`: seconds of the monotonic clock."""
+
+    rows: RowsBefore
+    reading: Future[BoundedResult]
+    began: float
 
 
 @dataclass(slots=True)
 class RangeRead:
-    """Owns how far the task has read. The task reads each part to its end, to the end of the shard, or to the tip.
+    """Reads the parts of one task in windows. Each part is read to its end position, to the end of the shard, or to the tip.
 
-    Spark handles the rows of a window while the next window is read. Each of the two windows holds at most half of `bounds` and the rest of
-    one response, regardless of the number of shards. The rows of one shard keep their order; rows of several shards mix.
+    A window is one read of all parts that are not finished. Spark handles the rows of a window while the next window is read. Each of these
+    two windows holds at most half of `bounds` and the rest of one response, regardless of the number of shards. The rows of one shard keep
+    their order; rows of several shards mix.
+
+    - `settles_in`: seconds after which every record before the end can be read. A tip counts if its window began after that, so the task
+      waits for that time while it reads.
+    - `later`: returns the parts of shards that were created before that time and after the plan. This task reads them too.
     """
 
     parts: Sequence[ShardRange]
@@ -259,38 +295,53 @@ class RangeRead:
     columns: RowColumns = field(default_factory=RowColumns)
     memories: Sequence[ReusedMemory] = field(default_factory=lambda: (ReusedMemory(), ReusedMemory()))
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
+    sleep: Callable[[float], None] = time.sleep
+    settles_in: float = 0.0
+    later: Callable[[], Sequence[ShardRange]] | None = None
     _outages: OutageWatch = field(init=False)
+    _settled_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._outages = OutageWatch(self.max_outage_ms, self.clock)
+        self._settled_at = self.clock.monotonic() + self.settles_in
 
     def rows(self) -> Iterator[Any]:
         """Yield the rows as Arrow batches.
 
         Raises: ConfigurationError if the end is behind the tip; DataLossError if the start is past retention; StreamNotFoundError if the
-        stream was deleted; OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        stream was deleted; OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
-        left = [_Progress(part, ShardState(part.start)) for part in self.parts]
-        memories = cycle(self.memories)
-        window = self._begin(left, next(memories))
+        left, memories, later = _Progress.begin(self.parts), cycle(self.memories), self.later
+        window: _Window | None = self._begin(left, next(memories))
         try:
-            while left:
-                left = self._left_after(left, *window)
-                rows = window[0]
-                if left:
-                    window = self._begin(left, next(memories))
+            while window is not None:
+                left, rows = self._left_after(left, window), window.rows
+                window = self._begin(left, next(memories)) if self._finds_more(left) else None
                 yield from rows.drain()
+                if window is None and (left or later):
+                    self.sleep(max(0.0, self._settled_at - self.clock.monotonic()))
+                    left += _Progress.begin(self._outages.wait_out(later, self.sleep) if later else ())
+                    later, window = None, self._begin(left, next(memories)) if left else None
         finally:
-            window[1].cancel()
+            if window is not None:
+                window.reading.cancel()
 
-    def _begin(self, left: Sequence[_Progress], memory: ReusedMemory) -> tuple[RowsBefore, Future[BoundedResult]]:
+    def _finds_more(self, left: Sequence[_Progress]) -> bool:
+        """Return whether to read on at once. At the tips of all shards there is nothing to read before the end has settled."""
+        return bool(left) and (self._is_settled(self.clock.monotonic()) or not all(each.at_tip for each in left))
+
+    def _is_settled(self, at: float) -> bool:
+        return at >= self._settled_at
+
+    def _begin(self, left: Sequence[_Progress], memory: ReusedMemory) -> _Window:
         rows = RowsBefore({each.part.shard.key: each.part.end for each in left}, self.columns, memory)
-        return rows, self.begin({each.part.shard: each.state for each in left}, self._window(left, rows), rows)
+        began, states = self.clock.monotonic(), {each.part.shard: each.state for each in left}
+        return _Window(rows, self.begin(states, self._window(left, rows), rows), began)
 
     def _window(self, left: Sequence[_Progress], rows: RowsBefore) -> Bounds:
         """Return the bounds of the next window. Its time doubles after each window that found nothing.
 
-        All these windows begin at the last record, and empty responses may precede the next one.
+        After such a window the next one starts at the same record, and gets the same empty responses again. A longer window gets past them.
         """
         usual, doublings = self.bounds.max_time, min(MAX_DOUBLINGS, max(each.empty_windows for each in left))
         return replace(
@@ -301,15 +352,13 @@ class RangeRead:
             shard_limits=rows.past,
         )
 
-    def _left_after(
-        self, left: Sequence[_Progress], rows: RowsBefore, reading: Future[BoundedResult]
-    ) -> list[_Progress]:
+    def _left_after(self, left: Sequence[_Progress], window: _Window) -> list[_Progress]:
         """Wait for the end of a window, and return the parts that were not read to their ends."""
-        outcomes = reading.result().shards
-        return [each for each in left if not self._is_done(each, rows, outcomes)]
+        outcomes = window.reading.result().shards
+        return [each for each in left if not self._is_done(each, window, outcomes)]
 
-    def _is_done(self, each: _Progress, rows: RowsBefore, outcomes: Mapping[str, ShardOutcome]) -> bool:
-        shard = each.part.shard
+    def _is_done(self, each: _Progress, window: _Window, outcomes: Mapping[str, ShardOutcome]) -> bool:
+        shard, rows = each.part.shard, window.rows
         outcome, is_past = outcomes.get(shard.key), shard.key in rows.past
         if outcome is None:
             raise StreamNotFoundError(shard.stream)
@@ -318,22 +367,25 @@ class RangeRead:
         if each.is_first and outcome.records:
             self._check_first(each.part, rows)
             each.is_first = False
-        if outcome.seen.at_tip and not outcome.state.ended and not is_past:
+        each.state, each.at_tip = outcome.state, outcome.seen.at_tip
+        if is_past or outcome.state.ended:
+            return True
+        is_at_end = each.at_tip and self._is_settled(window.began)
+        if is_at_end:
             self._check_end(each.part)
-        each.state = outcome.state
-        return is_past or outcome.seen.at_tip or outcome.state.ended
+        return is_at_end
 
     def _check_end(self, part: ShardRange) -> None:
-        """Refuse an end behind the tip of an open shard, because the next action would get more rows.
+        """Refuse an end after the tip of an open shard, because a later action would find more rows before that end.
 
         An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
         not exist yet.
         """
         end = part.end.sequence
         if end is not None:
-            reason = f"{part.shard.key} has no record at or behind it yet"
+            reason = f"{part.shard.key} has no record at or after it yet"
             raise ConfigurationError(
-                END_OPTION, str(end), "the sequence number of a record that is there, a time, or NOW", reason=reason
+                END_OPTION, str(end), "the sequence number of an existing record, a time, or NOW", reason=reason
             )
 
     def _note_outage(self, outcome: ShardOutcome) -> None:
@@ -356,7 +408,7 @@ class RangeRead:
         lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:
             raise DataLossError(f"{lost} Set flink.state.dataloss=CONTINUE to start at the oldest record")
-        LOG.warning("%s Going on because flink.state.dataloss=CONTINUE", lost)
+        LOG.warning("%s The read continues because flink.state.dataloss=CONTINUE", lost)
 
 
 def _half(limit: int | None) -> int | None:
@@ -364,7 +416,7 @@ def _half(limit: int | None) -> int | None:
 
 
 PUBLISHER = "POLLING"
-"""A subscription would be lost between two windows."""
+"""Batch reads always poll, because a fan-out subscription would be lost between two windows."""
 
 
 class BeginRead(Protocol):
@@ -374,22 +426,30 @@ class BeginRead(Protocol):
         """Return a future with the position of each shard at the end. Cancel it to end the read."""
 
 
-def background_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BeginRead:
-    """Return a function that reads with a fetcher on the worker's loop, whose clients stay open from window to window.
+def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
+    """Return the reader of this process for the options, whose clients stay open from task to task.
 
-    - `values`: the deserialiser; None for that of the properties, by which both are given.
+    - `values`: the deserialiser; None for the one that the properties name. It is made from the properties in both cases, so reads with
+      equal properties can share a fetcher.
 
-    Call both only in the thread that runs Spark's tasks.
+    Call it only in the thread that runs Spark's tasks.
     """
-    # Imported here because the process that plans a batch read does not read.
+    # Imported here because the process that plans a batch read does not need a fetcher.
     from ..runtime.streaming import BoundedReader
     from .efo_consumers import task_properties
     from .source.task_read import endless_retries
 
     properties = endless_retries(task_properties(options.properties, {}))
-    loop = worker_loop()
     job = tuple(sorted(properties.items()))
-    reader = loop.cached((PUBLISHER, job), lambda: BoundedReader(properties, PUBLISHER, deserializer=values))
+    return worker_loop().cached((PUBLISHER, job), lambda: BoundedReader(properties, PUBLISHER, deserializer=values))
+
+
+def background_reads(reader: BoundedReader) -> BeginRead:
+    """Return a function that reads on the worker's loop.
+
+    Call this function, and the one that it returns, only in the thread that runs Spark's tasks.
+    """
+    loop = worker_loop()
 
     def begin(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows) -> Future[BoundedResult]:
         future = loop.begin(reader.read(shards, sink, bounds))
@@ -397,3 +457,23 @@ def background_reader(options: SparkOptions, values: Deserializer[Any] | None = 
         return future
 
     return begin
+
+
+LISTING_SECONDS = 10.0
+"""After this time a listing counts as failed: the reader's own retries have no end, because a window ends them."""
+
+
+def shard_lists(reader: BoundedReader) -> Callable[[str], Sequence[Shard]]:
+    """Return a function that lists the shards of a stream. Call it only in the thread that runs Spark's tasks.
+
+    It raises: TransientError if the call takes too long, and the errors of `BoundedReader.list_shards`.
+    """
+
+    async def listed(stream: str) -> Sequence[Shard]:
+        try:
+            async with asyncio.timeout(LISTING_SECONDS):
+                return await reader.list_shards(stream)
+        except TimeoutError as error:
+            raise TransientError("ListShards", "Timeout", f"no answer within {LISTING_SECONDS:g} s") from error
+
+    return lambda stream: worker_loop().run(listed(stream))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
     """The entry point of format "kinesis". It holds the options, and the time when they were loaded.
 
-    Spark makes one for each `load()` and passes copies of it to every action on that DataFrame. So NOW, the end of a batch read, is the
-    same for all of them.
+    Spark makes one instance for each `load()`, and passes copies of it to every action on that DataFrame. So NOW, the end of a batch read,
+    is the same time for all actions.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -51,7 +51,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         from .options.spark_options import ENDING_POSITION
 
         refuse_new_table(self.options)
-        # Spark does not report whether a query or a batch read is loaded, and only a query needs a place for claims.
+        # Only a query needs a place for claims (what its tasks have read), and Spark does not say whether it loads a query.
         options = self._checked_options(keeps_claims=False)
         if options.properties.is_set(ENDING_POSITION):
             from .read_range import ReadRange
@@ -60,7 +60,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         options.warnings.tell()
         self._is_checked = True
         if not options.properties.is_set(SCHEMA):
-            return SPARK_SCHEMA  # This process then needs no Arrow.
+            return SPARK_SCHEMA  # A constant, so that this process need not import Arrow.
         from .row_columns import spark_schema
 
         return spark_schema(options.properties)
@@ -124,7 +124,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         refuse_table(self.options)
         with collected_warnings() as texts:
             options = SparkOptions.parse(self.options, keeps_claims=keeps_claims)
-            if not self._is_checked:  # in the process of `load()`, with the same options
+            if not self._is_checked:  # Otherwise `schema` has checked the same options, in the process of `load()`.
                 from .options.checks import check_job
 
                 check_job(options)

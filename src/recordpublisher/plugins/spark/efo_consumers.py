@@ -9,11 +9,13 @@ from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 
-from .options.other_connectors import own_options
+from .options.other_connectors import options_with_our_keys
 
 
 def register_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
-    """Register the consumers, and return their ARNs by property key. With registration NONE the ARNs are given, and nothing is done.
+    """Register the fan-out consumers, and return their ARNs by property key.
+
+    With registration NONE the properties have the ARNs already. Then nothing is registered, and the result is empty.
 
     Raises: ConfigurationError if the consumer's properties are invalid; StreamNotFoundError if there is no such stream; ConsumerError if a
     consumer cannot be registered; KinesisError if a call fails.
@@ -33,9 +35,9 @@ def consumer_properties(options: Mapping[str, object]) -> Properties:
 
     Raises: ConfigurationError if the consumer's name is missing.
     """
-    from .options import spark_options  # noqa: F401 - declares the options that those of other connectors become
+    from .options import spark_options  # noqa: F401 - declares the options into which options of other connectors are translated
 
-    properties = own_options(Properties(options), has_default=())
+    properties = options_with_our_keys(Properties(options), has_default=())
     if not properties.is_set(CONSUMER_NAME):
         raise ConfigurationError(CONSUMER_NAME.key, None, "the name of the consumer to deregister")
     return properties
@@ -55,7 +57,8 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 
 
 async def _deregister(streams: list[str], properties: Properties) -> None:
-    from recordpublisher.publishers.fanout.registration import FanOutConfig, RegistrationCalls
+    from recordpublisher.publishers.fanout.config import FanOutConfig
+    from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with kinesis.KinesisClient(properties, streams) as client:
@@ -65,5 +68,8 @@ async def _deregister(streams: list[str], properties: Properties) -> None:
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
-    """Return the properties of the tasks. Tasks do not register consumers, because the driver has done so."""
+    """Return the properties of the tasks. Tasks do not register consumers, because the driver has done so.
+
+    - `arns`: the ARNs of the consumers, by property key. Empty if the job polls.
+    """
     return properties.merged({**arns, REGISTRATION.key: "NONE"}) if arns else properties

@@ -64,7 +64,7 @@ PROGRESS_METRICS = (
     ProgressMetric("inputRowsPerSecond", "input_rows_per_second", "rows a second, as Spark counts"),
     ProgressMetric("batchDurationMs", "batch_duration_seconds", "how long the last batch took", 1000),
 )
-OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is away"
+OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is unreachable"
 Sources = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
 """The name of each query, with the figures of each of its sources."""
 
@@ -94,9 +94,9 @@ LOG = logging.getLogger("recordpublisher.spark")
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
     """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
 
-    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. The figures are those of `latestOffset` in the progress,
-    for each query that reads with this library. Its `warnings` are logged in this process, each once for each run. Spark's own processes
-    write them to the driver's stderr, which a notebook may not show.
+    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. It shows the figures that the progress has under
+    `latestOffset`, for each query that reads with this library. Its `warnings` are logged in this process, each once for each run. Spark's
+    own processes write them to the driver's stderr, which a notebook may not show.
 
     - `address`: host:port at which it listens. Port 0 selects a free port.
 
@@ -135,7 +135,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
             self._keep(progress)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Forget the run."""
+        """Forget the figures and the warnings of a run that has ended."""
         self._runs.pop(str(event.runId), None)
         self._logged.pop(str(event.runId), None)
 

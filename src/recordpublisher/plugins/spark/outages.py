@@ -1,4 +1,8 @@
-"""Knows which service is down and since when, decides which errors are outages, and waits for the service (option `maxOutage`)."""
+"""Outages of Kinesis or the store of claims: which errors are outages, since when a service is unreachable, and the wait for it.
+
+A service is unreachable while its calls fail in a way that may pass: connection errors, throttling, 5xx. The option `maxOutage` limits the
+wait.
+"""
 
 import asyncio
 import logging
@@ -53,9 +57,9 @@ def with_short_retries(properties: Properties) -> Properties:
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Return whether the error means that a service is away, so that waiting may help.
+    """Return whether the error means that a service is unreachable, so that waiting may help.
 
-    Errors about exhausted retries, and about a location that was never reached, count like their cause.
+    Errors about exhausted retries, and about a location that was never reached, are judged by their cause.
     """
     if isinstance(error, KinesisError):
         return error.remedy is Remedy.RETRY
@@ -64,7 +68,7 @@ def is_outage(error: BaseException | None) -> bool:
     return isinstance(error, StoreUnavailableError)
 
 
-def service_of(error: object) -> str:
+def failing_service(error: object) -> str:
     """Return the name of the service that has an outage, for messages. The error itself names the call, and the place of a store."""
     while isinstance(error, RetriesExhaustedError | ConfigurationError):
         error = error.__cause__
@@ -100,7 +104,8 @@ class OutageWatch:
 
     There is one warning for each service, when the first of its keys fails. Any thread may call, because the driver has two.
 
-    - `is_batch_read`: whether to wait for a port that was never open no longer than for an unknown host.
+    - `max_ms`: how long an outage may last (option `maxOutage`).
+    - `is_batch_read`: whether the job is a batch read. It waits for a port that was never open only as long as for an unknown host.
     """
 
     def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:
@@ -119,18 +124,15 @@ class OutageWatch:
             return min(self._down.values(), key=lambda outage: outage.began, default=None)
 
     def begin(self, *, is_first_start: bool) -> None:
-        """Begin a query.
-
-        - `is_first_start`: whether the query has never run before. Then it soon stops waiting for a service that has never answered.
-        """
+        """Set whether the query has never run before. Then it soon stops waiting for a service that has never answered."""
         self._is_first_start = is_first_start
 
     def on_failure(self, error: object, key: str = "", took: float = 0.0) -> float:
-        """Note a failed try that took `took` seconds. Return how long to wait before the next one (seconds).
+        """Count a failed try of `key`, which took `took` seconds. Return how long to wait before the next try (seconds).
 
         Raises: OutageError if the outage has lasted for `max_ms`, or too long for a service that was never reached.
         """
-        now, service = self._clock.monotonic(), service_of(error)
+        now, service = self._clock.monotonic(), failing_service(error)
         with self._lock:
             is_known = self._is_down(service)
             outage = self._down.setdefault(key, Outage(service, self._clock.now_ms() - round(took * 1000), now - took))
@@ -138,26 +140,28 @@ class OutageWatch:
         down_ms, since = int((now - outage.began) * 1000), iso_time(outage.since_ms)
         if down_ms >= self._max_ms:
             raise OutageError(
-                f"{service} is away since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {error}"
+                f"calls to {service} have failed since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {error}"
             )
         first_wait_ms = math.inf if self._was_reached else self._first_wait_ms(error)
         if down_ms >= first_wait_ms:
             tried = f"tried {outage.tries} times; is the region, or the endpoint, right, and does the network let the driver through?"
-            raise OutageError(f"{service} was not reached since {since}: {tried} {error}")
+            raise OutageError(f"{service} has not been reached since {since}: {tried} {error}")
         limit_ms, name = min((self._max_ms, "maxOutage"), (first_wait_ms, "it was never reached"))
         if not is_known:
-            text = "%s is away since %s, and is waited for up to %g s (%s): %s"
+            text = "calls to %s have failed since %s, and are repeated for up to %g s (%s): %s"
             LOG.warning(text, service, since, limit_ms / 1000, name, error)
         return min(PAUSES.delay_seconds(outage.tries - 1), (limit_ms - down_ms) / 1000)
 
     def on_success(self, key: str = "") -> None:
-        """Note a successful try."""
+        """End the outage of `key`, if there is one, because a try has succeeded."""
         with self._lock:
             self._was_reached = True
             outage = self._down.pop(key, None)
             is_back = outage is not None and not self._is_down(outage.service)
         if outage is not None and is_back:
-            LOG.warning("%s is back after %.0f s", outage.service, self._clock.monotonic() - outage.began)
+            LOG.warning(
+                "calls to %s succeed again after %.0f s", outage.service, self._clock.monotonic() - outage.began
+            )
 
     def _first_wait_ms(self, error: object) -> float:
         """Return how long to wait for a service that was never reached (ms)."""
@@ -171,7 +175,7 @@ class OutageWatch:
         return any(outage.service == service for outage in self._down.values())
 
     def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-        """Repeat the call until it is not kept from succeeding by an outage.
+        """Repeat the call until no outage keeps it from succeeding, and return its result.
 
         Raises: OutageError if the outage lasts for too long. Errors that are not outages are raised at once.
         """
@@ -186,7 +190,7 @@ class OutageWatch:
                 return result
 
     async def wait_out_async(self, call: Callable[[], Awaitable[T]], key: str) -> T:
-        """Do the same as `wait_out` on an event loop, for one of several kinds of calls."""
+        """Do the same as `wait_out` on an event loop. `key` names the kind of call, whose outages are counted apart from others."""
         while True:
             try:
                 result = await call()

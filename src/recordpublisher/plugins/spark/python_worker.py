@@ -15,16 +15,16 @@ from recordpublisher.publishers.errors import ConfigurationError, RecordPublishe
 from recordpublisher.publishers.user_code import cause_in_user_code
 
 HIDE = "SPARK_HIDE_TRACEBACK"
-"""An environment variable that Spark reads when it reports the error of a Python process."""
+"""An environment variable by which Spark reports the error of a Python process without the traceback."""
 
 
 @contextmanager
 def errors_as_one_sentence() -> Iterator[None]:
-    """Report an error of this library as one sentence.
+    """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
 
     Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
-    the user or of a plugin has a part in it, else at INFO. Spark ends the process after an error, so the variable that is set here affects
-    nothing else. Other errors keep their tracebacks.
+    the user or of a plugin has a part in it, else at INFO. Spark ends the process after an error, so the environment variable that is set
+    here affects nothing else.
     """
     try:
         yield
@@ -38,9 +38,8 @@ def errors_as_one_sentence() -> Iterator[None]:
 
 # One event loop for each Python process of Spark, and the clients that are kept open between batches.
 #
-# The loop is made at the first use, and the process id is checked, because Spark forks its workers, and in a forked
-# process the thread of an
-# inherited loop does not run.
+# The loop is made at its first use in a process. The process id is checked, because Spark forks its workers, and the
+# thread of an inherited loop does not run in a forked process.
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
@@ -80,9 +79,9 @@ class WorkerLoop:
     def _ended(self, future: Future[Any]) -> None:
         self._background.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            is_ours = isinstance(error, RecordPublisherError)  # The message of our own errors is enough.
+            is_ours = isinstance(error, RecordPublisherError)  # Their messages are enough without a traceback.
             LOG.error(
-                "work in the background failed: %s: %s",
+                "a background call of the Spark source failed; the query continues without it: %s: %s",
                 type(error).__name__,
                 error,
                 exc_info=None if is_ours else error,
@@ -105,7 +104,8 @@ class WorkerLoop:
         """Exclude all existing objects from garbage collection at the second call. Call it after each batch, when the clients are open.
 
         The modules of Spark and the AWS SDK have hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
-        time of a read over 900 shards. A process that ends after its first batch, as in a scheduled run, saves the 0.04 s that this takes.
+        time of a read over 900 shards. The first call does nothing, because the freeze takes 0.04 s, which a process that ends after its
+        first batch, as in a scheduled run, would not gain back.
         """
         self._freeze_calls += 1
         if self._freeze_calls == 2:
@@ -117,7 +117,7 @@ _CURRENT: WorkerLoop | None = None
 
 
 def worker_loop() -> WorkerLoop:
-    """Return the loop of this process."""
+    """Return the loop of this process, which the first call starts."""
     global _CURRENT  # noqa: PLW0603 - one for each process is the point
     if _CURRENT is None or _CURRENT.pid != os.getpid():
         _CURRENT = WorkerLoop()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, position_of
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import check_end, from_the_oldest, initial_position
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.start_from_properties import check_end, from_the_oldest, initial_position
 
 from .options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
 from .options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard
@@ -21,7 +21,7 @@ from .options.start_by_shard import START_OPTION, VALID_START, option_time_ms, s
 class EndPosition:
     """The first record that is not read: the record `sequence`, or else the first one that arrived at or after `arrival_ms` (epoch ms).
 
-    Arrival times are not ordered in a shard. Records after that record are not read, whatever their arrival.
+    Arrival times are not ordered in a shard: all records after that record are left out, even if they arrived earlier.
     """
 
     arrival_ms: int
@@ -42,7 +42,11 @@ class EndPosition:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The positions of a read, for every shard. If they are given by shard, only these shards are read."""
+    """Where a batch read starts and ends in each shard. If starts or ends are given by shard, only the named shards are read.
+
+    - `end`: the end of every shard that `ends` does not name.
+    - `ends`: ends by shard id; None if none is given by shard.
+    """
 
     starts: Starts
     end: EndPosition
@@ -78,7 +82,7 @@ class ReadRange:
     def of(self, shard: Shard) -> tuple[StartingPosition, EndPosition]:
         """Return start and end of a shard.
 
-        Raises: ConfigurationError if the start is behind a record, because a range includes its start.
+        Raises: ConfigurationError if the start is given as the place after a record, because a range begins with a record.
         """
         state = self.starts.of(shard)
         if state.position is not None:
@@ -95,7 +99,8 @@ def _starts(properties: Properties, streams: Sequence[str], now_ms: int) -> Star
         return Starts(StartingPosition.trim_horizon(), by_shard)
     start = initial_position(from_the_oldest(properties))
     if start.is_tip:
-        raise ConfigurationError(START_OPTION, "LATEST", VALID_START, reason="a batch read ends at the tip")
+        reason = "a batch read ends at the tip, so a start there reads nothing"
+        raise ConfigurationError(START_OPTION, "LATEST", VALID_START, reason=reason)
     return Starts(start.pinned_at(now_ms))
 
 
@@ -106,7 +111,7 @@ def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
 
 
 def _only_for_queries(given: object) -> ConfigurationError:
-    reason = "a start behind a record or at the tip is for queries"
+    reason = "a start after a record or at the tip is valid only for a query"
     return ConfigurationError(START_OPTION, str(given), VALID_START, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a read: those that the source has, those that a query's schema chooses, and how they are made from records."""
+"""The columns of a read: all columns of the source, the columns that a query's schema chooses, and how they are made from records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recordpublisher.publishers.records import RecordBatch
 from ..columns.record_columns import RECORD_SCHEMA, arrow_columns
 
 if TYPE_CHECKING:
-    from ..columns.record_columns import FrameColumns
+    from ..columns.typed_columns import FrameColumns
 
 HOW_TO_INFER = "recordpublisher tail STREAM --no-follow --format schema prints the columns that follow from the records"
 
@@ -25,12 +25,13 @@ HOW_TO_INFER = "recordpublisher tail STREAM --no-follow --format schema prints t
 class RowColumns:
     """The columns that Spark gets, in the order and spelling of `schema`. No other columns are made.
 
-    - `decoded`: the columns of `flink.deserializer.schema`, of whose fields all are made, so that each bad record is found.
+    - `decoded`: the columns of `flink.deserializer.schema`; None without one. Its fields are all decoded, even if `schema` leaves some out,
+      so that each bad record is found.
     """
 
-    def __init__(self, schema: pa.Schema | None = None, decoded: DecodedColumns | None = None) -> None:
+    def __init__(self, schema: pa.Schema | None = None, decoded: ColumnsAndDeserializer | None = None) -> None:
         self.values = None if decoded is None else decoded.values
-        """The deserialiser that makes the values of the columns; None for that of the properties."""
+        """The deserialiser that makes the values of the columns; None for the one that the properties name."""
         self._typed = None if decoded is None else decoded.columns
         self.schema = source_columns(decoded) if schema is None else schema
         spelling = {name.lower(): name for name in source_columns(decoded).names}
@@ -44,7 +45,7 @@ class RowColumns:
 
         Raises: ConfigurationError if a column is unknown, or has another type, or if `flink.deserializer.schema` is not valid.
         """
-        decoded = decoded_columns(properties)
+        decoded = columns_and_deserializer(properties)
         valid = {field.name.lower(): field for field in source_columns(decoded)}
         return cls(pa.schema([_chosen(field, valid) for field in schema.fields]), decoded)
 
@@ -62,15 +63,15 @@ class RowColumns:
         return pa.RecordBatch.from_arrays([by_name[name] for name in self._names], schema=self.schema)
 
 
-class DecodedColumns(NamedTuple):
-    """The columns of the schema's fields, then the metadata; and the deserialiser that makes their values."""
+class ColumnsAndDeserializer(NamedTuple):
+    """The columns for the fields of `flink.deserializer.schema`, followed by the metadata, and the deserialiser that makes their values."""
 
     columns: FrameColumns
     values: Deserializer[Any]
 
 
-def decoded_columns(properties: Properties) -> DecodedColumns | None:
-    """Return the columns of `flink.deserializer.schema`, which are those of a frame; None without a schema.
+def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer | None:
+    """Return the columns of `flink.deserializer.schema`, the same as in this library's data frames; None without a schema.
 
     Raises: ConfigurationError if the schema is not valid, or if Spark cannot have one of its columns.
     """
@@ -82,7 +83,7 @@ def decoded_columns(properties: Properties) -> DecodedColumns | None:
     from recordpublisher.plugins.host.manager import load_registry
 
     from ..columns.file_columns import check_names
-    from ..columns.record_columns import CheckedValues, FrameColumns
+    from ..columns.typed_columns import CheckedValues, FrameColumns
     from ..host.build_from_properties import build_deserializer
 
     if is_inferred(properties):
@@ -94,12 +95,12 @@ def decoded_columns(properties: Properties) -> DecodedColumns | None:
     for path in (path for field in columns.schema for path in _times_in(field.type, field.name)):
         valid = f"{path} STRING, or a schema without this column"
         raise ConfigurationError(SCHEMA.key, f"{path} TIME", valid, reason="Spark cannot read a column of type TIME")
-    # By the policy FAIL the columns find a misfit themselves, which costs less.
+    # With the policy FAIL, values are not checked one by one: building the columns raises the same error at less cost.
     is_checked = properties.value(ON_BAD_RECORD) != "FAIL"
-    return DecodedColumns(columns, CheckedValues(values, columns) if is_checked else values)
+    return ColumnsAndDeserializer(columns, CheckedValues(values, columns) if is_checked else values)
 
 
-def source_columns(decoded: DecodedColumns | None) -> pa.Schema:
+def source_columns(decoded: ColumnsAndDeserializer | None) -> pa.Schema:
     """Return all columns that the source has."""
     return RECORD_SCHEMA if decoded is None else decoded.columns.schema
 
@@ -111,7 +112,7 @@ def spark_schema(properties: Properties) -> Any:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(source_columns(decoded_columns(properties)))
+    return from_arrow_schema(source_columns(columns_and_deserializer(properties)))
 
 
 def _times_in(kind: pa.DataType, path: str) -> Iterator[str]:
@@ -132,7 +133,7 @@ def _chosen(field: Any, valid: Mapping[str, pa.Field]) -> pa.Field:
     ours = valid.get(field.name.lower())
     if ours is None:
         hint = valid.get(_HINTS.get(field.name.lower(), "").lower())
-        reason = f"there is no such column{f'; here it is {hint.name}' if hint else ''}"
+        reason = f"there is no such column{f'; its name here is {hint.name}' if hint else ''}"
         raise ConfigurationError("schema", field.name, ", ".join(map(_column_text, valid.values())), reason=reason)
     given, needed = field.dataType.simpleString(), _column_text(ours)
     if _is_of_record(ours):
@@ -140,7 +141,7 @@ def _chosen(field: Any, valid: Mapping[str, pa.Field]) -> pa.Field:
             raise ConfigurationError("schema", f"{field.name} {given.upper()}", needed)
     elif field.dataType != (exact := _spark_type(ours)):
         is_same = given == exact.simpleString()
-        reason = "inside a column there is no NOT NULL and no COMMENT" if is_same else ""
+        reason = "NOT NULL and COMMENT are not supported inside a column" if is_same else ""
         raise ConfigurationError("schema", f"{field.name} {given}", needed, reason=reason)
     return pa.field(field.name, ours.type, nullable=field.nullable)
 

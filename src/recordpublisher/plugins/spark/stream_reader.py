@@ -34,7 +34,7 @@ class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not t
 
 
 class QuerySource(Protocol):
-    """The source that made a reader."""
+    """The data source that made a reader, and that parses the options for it."""
 
     options: Mapping[str, str]
 
@@ -45,8 +45,8 @@ class QuerySource(Protocol):
 class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """The common part of the readers for all versions: everything except how Spark asks for the next offset.
 
-    Spark makes a reader in a process of its own only to send it to the tasks. So the options and the schema, a StructType, are read at
-    their first use, and the first method that needs them raises their errors. Spark 4.3 would hide errors of `streamReader` behind an
+    One of Spark's processes makes a reader only to send it to the tasks. So the options and the schema, a StructType, are parsed at their
+    first use, and the first method that needs them raises their errors. If `streamReader` raised them, Spark 4.3 would hide them behind an
     UnboundLocalError of its own (`python_streaming_source_runner.py`).
 
     - `planner`: only used by tests.
@@ -68,22 +68,27 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     @errors_as_one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        """Return the tasks of the batch that `end` plans, after the batch of `start`."""
+        """Return the tasks of a batch. `end` is the offset with the plan of that batch, and `start` the offset before it."""
         plans = [KinesisPartition(plan) for plan in self._planning().partitions(_offset(start), _offset(end))]
-        if plans:  # A scheduled run ends with a batch without tasks.
+        if (
+            plans
+        ):  # A batch without tasks does not count: a scheduled run ends with one, and would not gain from the freeze.
             worker_loop().freeze_heap()
         return plans
 
     @errors_as_one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
-        """Remove old claims in the background, because Spark has committed the batch of `end`."""
+        """Remove old claims (what tasks have read) in the background, because Spark has committed the batch of `end`."""
         worker_loop().start(asyncio.to_thread(self._planning().commit, _offset(end)))
 
     def stop(self) -> None:
         """Do nothing, because Spark does not call it when a query stops."""
 
     def _next_offset(self, start: dict[str, Any], rows: int | None, *, is_first: bool = False) -> dict[str, Any]:
-        """Return the plan of the next batch of at most `rows`, or `start` itself if there is none, because Spark compares the texts."""
+        """Return the plan of the next batch, with at most `rows` rows, as plain JSON values.
+
+        If there is none, return `start` itself: Spark sees from equal JSON texts that there is no new batch.
+        """
         before = _offset(start)
         planned = self._planning().next_offset(before, rows, is_first=is_first)
         return start if planned is before else planned.to_json()
@@ -98,7 +103,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
             log_to_stderr()
             options = self._options
-            RowColumns.chosen(self._schema, options.properties)  # A mistake is found before anything is read.
+            RowColumns.chosen(self._schema, options.properties)  # Called for its errors, before anything is read.
             options.warnings.tell()
             service, store = KinesisService(options), claim_store(options)
             self._planner = QueryPlanner(BatchPlanner(options, service, store))
@@ -115,7 +120,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
         plan = partition.plan
         with errors_as_one_sentence():
-            # Each task has a reader of its own, and reading the options takes 2 ms.
+            # Cached, because each task gets a reader of its own, and parsing the options takes 2 ms.
             loop, job = worker_loop(), sorted(self._source.options.items())
             options = loop.cached(("options", *job), lambda: self._options)
             schema = self._schema
@@ -128,7 +133,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 def _offset(plain: dict[str, Any]) -> BatchOffset:
-    # Imported here because Spark pickles the reader in a process that sees no offset: a tenth of its CPU.
+    # Imported here because one of Spark's processes only pickles the reader. The import would take a tenth of its CPU.
     from .source.offset import BatchOffset
 
     return BatchOffset.from_json(plain)
@@ -154,7 +159,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
 
     @errors_as_one_sentence()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return the figures of the last plan.
+        """Return the figures of the last planned batch, such as its number and how far the shards are behind.
 
         Spark shows them as `latestOffset` in the query's progress, because a source has no other place for them.
         """
@@ -172,11 +177,11 @@ AVAILABLE_NOW_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 class ReaderWithoutStart(KinesisStreamReader):
     """The reader for Spark 4.0 and 4.1. It remembers the current offset of the query, and each plan limits its rows.
 
-    A query that starts again first asks for the tasks between the last offset of its log and the same offset, which shows its current
-    offset. After that, the current offset is the one that the query received last, because it logs each one before it asks for the next, or
-    ends.
+    When a query starts again, Spark first asks for the tasks between the last offset of its log and that same offset. So the reader learns
+    the current offset. Later, the current offset is the one that the reader returned last, because Spark logs each offset before it asks
+    for the next one, or else ends the query.
 
-    These versions show the offset received here as `latestOffset` in the progress, so a plan carries the figures.
+    These versions show the returned offset as `latestOffset` in the query's progress, so each offset carries the figures.
     """
 
     def __init__(self, source: QuerySource, schema: Any, planner: QueryPlanner | None = None) -> None:
@@ -187,9 +192,9 @@ class ReaderWithoutStart(KinesisStreamReader):
         """Whether this process has given an offset to Spark."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return an offset that the first batch of a query follows. Spark asks when that batch is planned, or runs again.
+        """Return a placeholder for the offset before a query's first batch.
 
-        Nothing depends on its content.
+        Spark asks for it when that batch is planned, or runs again. Nothing depends on its content.
         """
         from .source.offset import BatchOffset
 
@@ -207,17 +212,17 @@ class ReaderWithoutStart(KinesisStreamReader):
 
     @errors_as_one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        """Return the tasks of the batch that `end` plans, after the batch of `start`.
+        """Return the tasks of a batch. `end` is the offset with the plan of that batch, and `start` the offset before it.
 
-        Raises: ConfigurationError if the query shows its current offset only after it received an offset, which was planned as the offset
-        of a new query. No log has that offset yet.
+        Raises: ConfigurationError if Spark asked for a new offset before it showed the query's current one. The new offset, which no log
+        has yet, was planned as if the query were new, and rows would be lost.
         """
         if not self._has_planned:
             self._last = end
         elif start == end:
             reason = (
-                "with it PySpark 4.0 and 4.1 ask for the next batch of a query that starts again before they tell where the last "
-                "one ended, and rows would be lost; 4.2 and newer do not need it"
+                "if it is true, PySpark 4.0 and 4.1 ask a query that starts again for its next batch before they say where the "
+                "last one ended, and rows would be lost. PySpark 4.2 and newer do not need it"
             )
             raise ConfigurationError(AVAILABLE_NOW_WRAPPER, "true", "false", reason=reason)
         return [] if start == end else super().partitions(start, end)
@@ -227,14 +232,13 @@ QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
 """The reader for the installed version of Spark."""
 
 
-# Repeats a query with Trigger.AvailableNow until it has read all records. On Spark 4.0 and 4.1 each such run is only
-# one batch.
+# Runs with Trigger.AvailableNow, repeated until all records are read: on Spark 4.0 and 4.1 such a run has only one batch.
 
 
 def run_to_tips(start: Callable[[], Any]) -> int:
     """Run a query until it has read each shard to its tip, or to a record that arrived since this call. Return the number of runs.
 
-    On Spark 4.2 and newer there is one run. While a service is away, runs have no rows, and are repeated.
+    On Spark 4.2 and newer there is one run. In an outage of a service, runs have no rows, and are repeated.
 
     - `start`: starts one run, always with the same checkpoint: `lambda: writer.trigger(availableNow=True).start()`.
 
@@ -250,9 +254,9 @@ def run_to_tips(start: Callable[[], Any]) -> int:
 
 
 def has_read(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
-    """Return whether every shard had been read up to `began_ms` before the last batch.
+    """Return whether every shard had been read up to `began_ms` (epoch ms) before the last batch.
 
-    The offset of that batch does not say what it has read.
+    The last batch itself does not count: its offset is the plan made before it ran, and does not say what it has read.
     """
     texts = [source["endOffset"] or "" for source in (progress or {"sources": ()})["sources"]]
     # PySpark 4.0 and 4.1 convert the offset to the text of a dict.

@@ -23,4 +23,7 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[misc, no-redef] # pyspark is not typed here
-        """The writer of a query. PySpark 4.0 passes Arrow batches to any DataSourceArrowWriter."""
+        """The writer of a streaming query.
+
+        PySpark 4.0 has no such class, but passes Arrow batches to any DataSourceArrowWriter, hence both bases.
+        """

@@ -35,15 +35,15 @@ def main() -> None:
     if sys.argv[1:2] == ["pyspark.worker"]:
         for name in MODULES:
             importlib.import_module(name)
-        spare_collection()  # once more, for all that the workers inherit
+        spare_collection()  # Called once more for the modules just imported, which the forked workers inherit.
     daemon.manager()
 
 
 def without_zips(path: Sequence[str]) -> list[str]:
     """Return `sys.path` without `pyspark.zip` and its neighbours if they are part of an installed PySpark that is also on the path.
 
-    Spark puts them first. Python keeps no compiled modules of a zip, so each process that starts would compile PySpark again (0.6 s of
-    CPU).
+    Spark puts these zips first. Python does not store compiled modules of a zip, so each process that starts would compile PySpark again
+    (0.6 s of CPU).
     """
     found = {os.path.join(entry, "pyspark", "python", "lib") for entry in path}
     zips = {os.path.join(folder, "pyspark.zip") for folder in found} & set(path)

@@ -27,7 +27,7 @@ from recordpublisher.publishers.properties.sink_properties import AGGREGATION_EN
 from ..host.build_from_properties import build_dead_letter_sink
 from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from .options import SPARK
-from .options.other_connectors import check_unknown_options, own_options
+from .options.other_connectors import check_unknown_options, options_with_our_keys
 from .options.spark_options import STREAM, with_loaded_stream
 from .options.start_by_shard import START_OPTION
 
@@ -37,14 +37,14 @@ QUEUE_BYTES_PER_STREAM = 16 * 2**20
 INITIAL_FRACTION = 0.125
 """Part of a shard's rate limit with which each task begins if `writeTasks` is not set: calls of about 30 records.
 
-With 32 tasks on one shard that began at the full rate, 150,000 records were throttled during their first 40,000; with calls of 32 records
-it was 18,000. A single task loses half a second (measured).
+Measured with 32 tasks on one shard, until 40,000 records were put: 150,000 records were throttled if the tasks began at the full rate, and
+18,000 if they began with calls of 32 records. A single task loses half a second by it.
 """
 
 WRITE_TASKS = SPARK.optional_integer(
     "flink.spark.write.tasks",
-    "Tasks that write at the same time, best the number of slots: each uses that part of `RateLimit`. Not set: throttling makes the "
-    "tasks share the shards.",
+    "Tasks that write at the same time, best the number of slots. Each task uses `RateLimit` divided by this number. Not set: throttling "
+    "makes the tasks share the shards.",
     1,
     unit="tasks",
     aliases=("writeTasks",),
@@ -90,8 +90,11 @@ class WriteOptions:
         """
         if START_OPTION.lower() in map(str.lower, options):
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
-        properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
-        properties.check(lambda key: False)  # `check_unknown_options` knows more
+        properties = with_loaded_stream(
+            options_with_our_keys(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM)
+        )
+        # Unknown keys are not reported here, because `check_unknown_options` has better hints.
+        properties.check(lambda key: False)
         check_unknown_options(properties, (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls)))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)
@@ -175,7 +178,7 @@ def check_folder(properties: Properties) -> None:
         return
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        problem = "" if os.access(folder, os.W_OK) else "no right to write"
+        problem = "" if os.access(folder, os.W_OK) else "the driver has no permission to write into it"
     except OSError as error:
         problem = str(error)
     if problem:

@@ -1,6 +1,7 @@
 """`df.writeStream.format("kinesis")` and `df.write.format("kinesis")`: put rows into streams with the Kinesis sink's writer.
 
-Spark calls the writers on the driver and in tasks. Then follow one task, and the writers of the sink that tasks of a process share.
+Spark calls `RowWriter` and its subclasses on the driver and in tasks. `TaskWrite` is one task. `WriterPool` has the Kinesis writers, which
+the tasks of a process share.
 """
 
 from __future__ import annotations
@@ -36,11 +37,21 @@ from .outages import OutageWatch
 from .python_worker import WorkerLoop, errors_as_one_sentence, log_to_stderr, worker_loop
 from .versions import DataSourceStreamArrowWriter
 from .write_options import WriteOptions, check_folder, dead_letter_sink
-from .written_rows import BATCH, IdField, RejectedRows, RejectRow, RowIds, RowsToRecords, columns_of, scope_of, slices
+from .written_rows import (
+    BATCH,
+    IdField,
+    RejectedRows,
+    RejectRow,
+    RowIds,
+    RowsToRecords,
+    columns_of,
+    id_scope_of,
+    slices_of_batch,
+)
 
 
 class PatientPort:
-    """A WritingPort that wraps another one, and repeats its calls during outages.
+    """A WritingPort, by which the sink calls Kinesis. It wraps another one, and repeats its calls during outages.
 
     A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
     with refused records is not an outage: the sink puts those records again.
@@ -63,7 +74,7 @@ class PatientPort:
         return await self._outages.wait_out_async(lambda: self._port.stream_summary(stream), "DescribeStreamSummary")
 
     async def close(self) -> None:
-        """Close the port."""
+        """Close the wrapped port."""
         await self._port.close()
 
 
@@ -85,7 +96,7 @@ class RowWriter:
         self._columns = columns_of(
             [(each.name, each.dataType.simpleString()) for each in schema.fields], options.stream
         )
-        self._run = uuid.uuid4().hex  # the same for all attempts of a batch job's tasks
+        self._run = uuid.uuid4().hex  # Made on the driver, so all attempts of a batch job's tasks have the same.
 
     def check(self) -> None:
         """Check the dead-letter folder and the target on the driver.
@@ -102,7 +113,7 @@ class RowWriter:
         context = TaskContext.get()
         task, batch = context.partitionId(), context.getLocalProperty(BATCH)
         where = f"task {task}" + ("" if batch is None else f" of batch {batch}")
-        scope = scope_of(context.getLocalProperty, self._run, task)
+        scope = id_scope_of(context.getLocalProperty, self._run, task)
         write = TaskWrite(
             task,
             context.attemptNumber(),
@@ -195,8 +206,8 @@ def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
 def abort_line(what: str, done: Sequence[TaskFigures]) -> str:
     """Return the log line of a failed batch, which says what is in the stream."""
     return (
-        f"{what} failed: {_sum(done, 'records')} records of {len(done)} finished tasks are in the stream, and perhaps some of the others; "
-        "when the batch runs again they are put again (at least once)"
+        f"{what} failed: {_sum(done, 'records')} records of {len(done)} finished tasks are in the stream, perhaps more of other tasks; "
+        "if it runs again, all of them are put again (at least once)"
     )
 
 
@@ -210,7 +221,7 @@ def _sum(tasks: Sequence[TaskFigures], name: str) -> int:
 
 
 def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str], WritingPort]) -> None:
-    """Check the target once for each process, because Spark makes a new writer for each batch. Targets in a column are not known yet.
+    """Check the target stream, once in each process although Spark makes a writer for each batch. Targets in a column are not checked.
 
     Raises: StreamNotFoundError, FatalKinesisError or ConfigurationError, if every attempt of a task would fail with the same error.
     """
@@ -221,9 +232,10 @@ def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str
 
 
 async def probe_target(port: WritingPort, stream: str) -> bool:
-    """Make the first calls of a task, and close the port.
+    """Make the calls with which a task begins, close the port, and return True for the cache.
 
-    Transient errors are ignored, because an error here would end the query, while tasks retry.
+    Errors that every attempt of a task would get are raised. Transient errors are ignored, because tasks retry them, and an error here
+    would end the query.
     """
     try:
         with contextlib.suppress(TransientError):
@@ -265,8 +277,8 @@ class TaskFigures:
 class TaskWrite:
     """Writes the rows of one attempt of a task.
 
-    - `where`: names the task in errors.
-    - `pool_key`: the cache key of this job's writers.
+    - `where`: names the task in errors, such as `task 3 of batch 7`.
+    - `pool_key`: the key under which the process caches this job's writers. `make` makes them if they are not cached.
     - `rejected`: receives the rows that cannot be put. Without it such a row fails the task.
     """
 
@@ -291,7 +303,7 @@ class TaskWrite:
         began, before, invalid = self.clock.monotonic(), writers.totals(), 0
         try:
             for batch in batches:
-                for part in slices(batch):
+                for part in slices_of_batch(batch):
                     rows = self.rows.valid_rows(part, writers.reject)
                     invalid += part.num_rows - rows.num_rows
                     self.loop.run(self._put(writers, self.rows.records_of(rows)))
@@ -342,7 +354,7 @@ MAX_OPEN_STREAMS = 50
 
 
 class WriterPool:
-    """Owns the writers. Runs on the worker's loop, for one task at a time.
+    """Owns one Kinesis writer for each target stream. It runs on the process's event loop, for one task at a time.
 
     - `reports_failures`: whether a record that cannot be put is passed to `reject`, which the task sets, instead of being an error.
     """

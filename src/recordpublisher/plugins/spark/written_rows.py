@@ -1,4 +1,4 @@
-"""Rows that are written: made into records of their streams, with ids, or rejected, one by one."""
+"""Turns the rows of a written DataFrame into Kinesis records, adds ids to them, and rejects rows that cannot be written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLICE_BYTES = 8 * 2**20
 RANDOM_KEY_BYTES = 8
 
 
-def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def slices_of_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield the batch in pieces of bounded size, without copying."""
     mean = batch.nbytes / max(1, batch.num_rows)
     rows = max(1, min(SLICE_ROWS, int(SLICE_BYTES / max(1.0, mean))))
@@ -45,10 +45,10 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class RowsToRecords:
-    """Makes the records of one task's rows.
+    """Makes Kinesis records of one task's rows.
 
-    - `stream`: None if a column names it.
-    - `ids`, `field`: if given, `field` inserts the ids into the data.
+    - `stream`: the target of all rows; None if a column names the target of each row.
+    - `ids`, `field`: if given, `ids` makes an id for each row, and `field` inserts it into the row's data.
     """
 
     columns: WriteColumns
@@ -73,7 +73,7 @@ class RowsToRecords:
     def valid_rows(self, rows: pa.RecordBatch, reject: RejectRow | None) -> pa.RecordBatch:
         """Return the rows that can become records, and pass the others to `reject`.
 
-        Without `reject` return all rows. A bad row then fails later.
+        Without `reject` return all rows. A bad row then fails in `records_of`.
         """
         return rows if reject is None else valid_rows(rows, self.columns, self.stream, self.field, reject)
 
@@ -85,7 +85,7 @@ class RowsToRecords:
                 rows.schema.field(at).name: str(rows.column(at)[row])[:60] for at in self._shown_places() if at != place
             }
             raise SinkError(f"a row has no {name} (null): {shown}; filter such rows out")
-        return data_of(column) if name == "data" else column.to_pylist()
+        return payloads_of(column) if name == "data" else column.to_pylist()
 
     def _shown_places(self) -> list[int]:
         columns = self.columns
@@ -175,7 +175,7 @@ def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteCo
     return WriteColumns(data, places["partitionKey"], places["explicitHashKey"], of_column)
 
 
-def data_of(column: Any) -> list[Any]:
+def payloads_of(column: Any) -> list[Any]:
     """Return the payloads of an Arrow column. Text is UTF-8; null is None."""
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
@@ -209,8 +209,8 @@ def _reject_near_misses(names: Sequence[str]) -> None:
     for given in names:
         plain = given.replace("_", "").replace("-", "").lower()
         if plain in meant and given.lower() != plain:
-            valid = f"'{meant[plain]}', if that is meant; otherwise leave the column out"
-            raise ColumnError(given, given, valid, reason="would be left out")
+            valid = f"'{meant[plain]}' if that column is meant; otherwise drop this one from the DataFrame"
+            raise ColumnError(given, given, valid, reason="would be ignored")
 
 
 def _listed(fields: Sequence[tuple[str, str]]) -> str:
@@ -220,17 +220,24 @@ def _listed(fields: Sequence[tuple[str, str]]) -> str:
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
 EXECUTION, ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
-"""Local properties with the number of a task's action, and of the batch's action, which contains it. Equal if the query itself writes."""
+"""Local properties of Spark: the number of the action that the task runs for, and of the batch's action, which contains that action.
+
+The two numbers are equal if the query itself writes, and differ for a write inside foreachBatch.
+"""
 ID_BYTES = 16
 MOST_TEXTS = 10_000
-"""Number of streams and keys whose text is kept. Formatting it costs a third of the time of an id."""
+"""Most combinations of stream and keys whose text is cached. Formatting the text takes a third of the time of making an id."""
 
 
-def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
+def id_scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
     """Return a prefix for the ids of one task's rows.
 
-    It has query, batch, the action's number within its batch, and task; outside a query it has run and task. A batch that runs again has
-    the same actions. If their number is not known, the run distinguishes two writes of one batch.
+    In a query it names the query, the batch, the write within the batch, and the task. A batch that runs again makes the same writes, so
+    its rows get the same ids. If Spark does not number the writes, `run` distinguishes two writes of one batch. Outside a query the prefix
+    names `run` and the task.
+
+    - `local_property`: returns a local property that Spark has set for the task.
+    - `run`: a random id of this writer.
     """
     query, batch = local_property(QUERY), local_property(BATCH)
     if query is None or batch is None:
@@ -241,9 +248,10 @@ def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -
 
 
 class RowIds:
-    """Makes the ids of one task's rows from scope and content. Equal rows are counted.
+    """Makes the ids of one task's rows from the scope and the content of each row. Equal rows get different ids, by a count.
 
-    The ids do not depend on the order of the rows, which may differ between attempts. Uses about 80 B for each row while the task runs.
+    The ids do not depend on the order of the rows, which may differ between attempts. An object of this class needs about 80 B of memory
+    for each row.
     """
 
     def __init__(self, scope: str) -> None:
@@ -270,7 +278,7 @@ class RowIds:
         return made.hexdigest()
 
     def _text_of(self, named: tuple[str | None, ...]) -> bytes:
-        """Return stream and keys as they are hashed. The text is kept, because many rows have the same."""
+        """Return the text of stream and keys that is hashed. It is cached, because many rows have the same stream and keys."""
         if len(self._texts) >= MOST_TEXTS:
             self._texts.clear()
         self._texts[named] = text = "".join([f" {name!r}" for name in named]).encode()
@@ -278,7 +286,10 @@ class RowIds:
 
 
 class IdField:
-    """The field of a JSON object that holds the id. Only rows that contain the name are parsed; other rows are only checked for braces."""
+    """Inserts the id of a row as a field of its JSON object.
+
+    Only data that contains the name of the field is parsed. Other data is only checked for the braces of an object, which is faster.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -297,9 +308,9 @@ class IdField:
         """Return why the data cannot hold the id, or None if it can."""
         text = data.strip()
         if not (text.startswith(b"{") and text.endswith(b"}")):
-            return f"idField adds '{self._name}' to a JSON object, and the data of a row is {_shown(data)}"
+            return f"idField adds '{self._name}' to a JSON object, but the data of a row is {_shown(data)}"
         if self._quoted in text and self._has_field(text):
-            return f"idField is '{self._name}', and the data of a row has that field: {_shown(data)}"
+            return f"idField is '{self._name}', but the data of a row already has that field: {_shown(data)}"
         return None
 
     def _has_field(self, text: bytes) -> bool:
@@ -316,15 +327,16 @@ def _shown(data: bytes) -> str:
 LOG = logging.getLogger("recordpublisher.spark")
 _NO_STATE = Checkpoint({"shards": {}})
 RejectRow = Callable[[str, FailedRecord], None]
-"""A function that receives the target stream of a row, and why the row cannot be put."""
+"""A function that receives a row that cannot be put: its target stream, and its data with the reason."""
 
 
 class RejectedRows:
-    """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of them.
+    """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of these rows.
 
     When a task succeeds, its dead letters are stored. The dead letters of a failed attempt may or may not be stored; the next attempt
     writes them again with the same `sequenceNumber`.
 
+    - `make_sink`: makes the dead-letter sink; None if such rows are only counted.
     - `where`: names the task in dead letters.
     - `scope`: makes its row ids different from the row ids of other tasks.
     """
@@ -349,7 +361,7 @@ class RejectedRows:
             LOG.warning("%s; further failed rows of this task are counted and not logged", self._reason(stream, failed))
 
     async def write(self) -> None:
-        """Write the added rows. Raises: the errors of the dead-letter sink. Then the task fails, so that no dead letter is lost."""
+        """Write the added rows as dead letters. Raises: the errors of the sink. Then the task fails, so that no dead letter is lost."""
         while self._pending:
             sink = self._sink or await self._open_sink()
             await sink.write(self._letter(*self._pending.popleft()))
@@ -372,7 +384,7 @@ class RejectedRows:
             await sink.close()
 
     async def _open_sink(self) -> Sink:
-        """Open the sink with the number of the task as worker."""
+        """Make and open the dead-letter sink, and return it."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
         await self._sink.open(SinkContext(request_checkpoint=self._request_flush))
@@ -412,7 +424,7 @@ def valid_rows(
         target = stream if columns.stream is None else _text(rows, columns.stream, row)
         key = _text(rows, columns.partition_key, row) or ""
         hash_key = _text(rows, columns.explicit_hash_key, row)
-        data = data_of(rows.slice(row, 1).column(columns.data))[0] or b""
+        data = payloads_of(rows.slice(row, 1).column(columns.data))[0] or b""
         reject(target or "null", FailedRecord(data, key, hash_key, VALIDATION_EXCEPTION, problem))
     return rows.filter(pa.array([row not in problems for row in range(rows.num_rows)]))
 
@@ -425,7 +437,9 @@ def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]
 
 
 def _without_place_for_id(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
-    problems = ((row, field.problem_with(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data)
+    problems = (
+        (row, field.problem_with(data)) for row, data in enumerate(payloads_of(rows.column(columns.data))) if data
+    )
     return {row: problem for row, problem in problems if problem is not None}
 
 

@@ -1,21 +1,18 @@
 """Finds the store for a location: a path, or a file:, s3:, dynamodb:, gs:, abfss:, sqlite: or postgresql: URI."""
 
-import asyncio
 import re
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, VersionedValue
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from .folder_store import path_of
+from .durable_files import path_of
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 """A scheme has at least two letters, because `C:/` is a drive."""
@@ -88,86 +85,4 @@ def missing_folder(location: str) -> Path | None:
     return None if folder.is_dir() else folder
 
 
-# Common parts of stores in remote services: objects below a prefix, calls at the same time, and checks of a URI.
-
 T = TypeVar("T")
-
-
-class ConditionalObjects(ConditionalStore):
-    """A conditional store of objects below a prefix. The version of an object is its ETag.
-
-    Each write has a random id in the object's metadata. It shows whether a refused write collided with its own first attempt or with the
-    write of another process.
-    """
-
-    async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Put the object if there is none."""
-        return await self._put(name, value, None)
-
-    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put the object if the stored one still has this ETag."""
-        return await self._put(name, value, expected)
-
-    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the objects at the same time."""
-        return await get_side_by_side(self.get, names)
-
-    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List the names, then read the objects at the same time."""
-        return await self.get_all(await self.list_names(prefix))
-
-    async def delete(self, *names: str) -> None:
-        """Delete the objects, each with its own call, at the same time."""
-        await side_by_side(map(self._delete, names))
-
-    @abstractmethod
-    async def _put(self, name: str, value: bytes, expected: str | None) -> str:
-        """Put the object if the stored one has the ETag `expected`, or if it is None and there is no object."""
-
-    @abstractmethod
-    async def _delete(self, name: str) -> None:
-        """Delete an object, if there is one."""
-
-
-async def get_side_by_side(
-    get: Callable[[str], Coroutine[Any, Any, VersionedValue | None]], names: Iterable[str]
-) -> dict[str, VersionedValue]:
-    """Read the names at the same time with `get`, and return the stored value of each name that has one."""
-    names = list(names)
-    values = await side_by_side(map(get, names))
-    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
-
-
-async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run the calls at the same time, and return their results in order. The first error ends the others."""
-    tasks = [asyncio.create_task(call) for call in calls]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-def refuse_cut(key: str, uri: str, valid: str) -> None:
-    """Check that a URI has no `#` or `?`, where clients cut it off, so that two jobs would share one place.
-
-    Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
-    """
-    if (found := re.search("[?#]", uri)) is not None:
-        reason = (
-            f"clients of such a store cut the location at {found[0]!r}, so two jobs could share one place; use another character. "
-            "What follows it is not shown, because it may be a secret"
-        )
-        raise ConfigurationError(key, uri[: found.start()] + found[0], valid, reason=reason)
-
-
-def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
-    """Check that a URI has no credentials, because they would be shown wherever the place is named.
-
-    `place`: the part of the URI between :// and the next slash. Raises: ConfigurationError, without the credentials, if there are
-    any.
-    """
-    if "@" in place or ":" in place:
-        shown = re.sub(r"://.*@", f"://{MASK}@", uri)
-        reason = "it would be shown with its credentials; remove them, and set aws.credentials.provider"
-        raise ConfigurationError(key, shown, valid, reason=reason)

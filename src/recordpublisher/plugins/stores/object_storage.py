@@ -1,137 +1,32 @@
-"""Object storage with the library obstore: the conditional store in Google Cloud Storage and Azure, and the locations of file sinks."""
+"""Opens object storage (S3, Google Cloud Storage, Azure) with the library obstore, for sinks that write files or tables."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
-from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue, new_version, pause
 from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .by_location import ConditionalObjects, refuse_credentials, refuse_cut
-
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 
-FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
-_URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
-_WRITE_ID = "writeid"
-"""Azure accepts only names of C# variables as names of metadata."""
-_ATTEMPTS = 10
 VALID = timedelta(minutes=5)
-"""How long obstore keeps credentials. The SDK's credentials are valid for longer than this when it returns them."""
+"""How long obstore keeps credentials. When the SDK returns credentials, they are valid for longer than this."""
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _OF_GIVEN = {"session_token": "token"}
 _QUERY = re.compile(r"\?\S*")
 """The query part of a URL in a message, which may contain a signature."""
-
-
-class GoogleAzureStore(ConditionalObjects):
-    """Stores each value as an object of a bucket (Google) or container (Azure), below a prefix.
-
-    Owns the client. `key` is the property that contains the URI.
-
-    Raises: ConfigurationError if the URI is not valid or has credentials, or if the client cannot be opened.
-    """
-
-    def __init__(
-        self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] | None = None
-    ) -> None:
-        refuse_cut(key, uri, FORMS)
-        host = urlsplit(uri).netloc
-        refuse_credentials(key, uri, host if uri.startswith("gs:") else host.replace("@", "", 1), FORMS)
-        if not _URI.fullmatch(uri):
-            raise ConfigurationError(key, uri, FORMS)
-        self.place = uri
-        try:
-            self._client = (open_client or open_object_store)(uri)
-        except Exception as error:
-            raise ConfigurationError(key, uri, FORMS, reason=words_of(error)) from error
-
-    async def get(self, name: str) -> VersionedValue | None:
-        """Read an object."""
-        return (await self._get(name)).entry
-
-    async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the folder of the prefix, and select the names with the prefix, because obstore lists folders only."""
-        found: dict[str, str] = {}
-        with as_state_errors(self.place):
-            async for chunk in self._client.list(prefix.rpartition("/")[0] or None):
-                found |= {meta["path"]: _version(meta) for meta in chunk if meta["path"].startswith(prefix)}
-        return dict(sorted(found.items()))
-
-    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the names with the prefix, up to `before`."""
-        return [name for name in await self.list_versions(prefix) if before is None or name < before]
-
-    async def _put(self, name: str, value: bytes, expected: str | None) -> str:
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
-        write_id = new_version()
-        for attempt in range(_ATTEMPTS):
-            if (
-                attempt > 1
-            ):  # The first repetition needs no pause: it finds out whether the first attempt had succeeded.
-                await pause(attempt)
-            found = _Found() if attempt == 0 and expected is None else await self._get(name)
-            version = None if found.entry is None else found.entry.version
-            if version is not None and found.write_id == write_id:
-                return version
-            if expected != version:
-                raise ConflictError(self.place, name, found.entry)
-            with as_state_errors(self.place):
-                try:
-                    stored = await self._client.put_async(
-                        name, value, mode=found.identity or "create", attributes={_WRITE_ID: write_id}
-                    )
-                except (AlreadyExistsError, PreconditionError):
-                    continue  # The write collided with another one, or with its own first attempt.
-                return _version(stored)
-        raise StoreUnavailableError(
-            f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts met another write"
-        )
-
-    async def _get(self, name: str) -> _Found:
-        with as_state_errors(self.place):
-            try:
-                found = await self._client.get_async(name)
-            except FileNotFoundError:
-                return _Found()
-            value = bytes(await found.bytes_async())
-            meta = found.meta
-            identity = {key: str(meta[key]) for key in ("e_tag", "version") if meta[key] is not None}
-            return _Found(VersionedValue(value, _version(meta)), found.attributes.get(_WRITE_ID), identity)
-
-    async def _delete(self, name: str) -> None:
-        with as_state_errors(self.place), suppress(FileNotFoundError):
-            await self._client.delete_async(name)
-
-
-class _Found(NamedTuple):
-    """A stored value with its ETag, the id of the write that stored it, and the identity with which it can be replaced.
-
-    All are None if nothing is stored.
-
-    Google identifies an object by its generation, Azure by its ETag.
-    """
-
-    entry: VersionedValue | None = None
-    write_id: str | None = None
-    identity: dict[str, str] | None = None
-
-
-def _version(meta: Any) -> str:
-    """Return the ETag without quotes, which Azure's headers have and its listings do not."""
-    return str(meta["e_tag"]).strip('"')
 
 
 class ObjectLocation:
@@ -153,7 +48,7 @@ class ObjectLocation:
             _from_url(uri)
             self._client = None if self._access else open_object_store(uri, **given)
         except Exception as error:
-            raise ConfigurationError(key, uri, reason=words_of(error)) from error
+            raise ConfigurationError(key, uri, reason=error_words(error)) from error
 
     async def refresh(self) -> None:
         """Find the credentials that are valid now. Call this before each use of the client. Raises: the errors of `AwsAccess.refresh`."""
@@ -170,7 +65,7 @@ class ObjectLocation:
 
 
 def s3_access(properties: Properties, region: str | None = None, *, needs_keys: bool = True) -> AwsAccess:
-    """Return the access to S3 for obstore, deltalake and pyiceberg. It is the same as that of the SDK's own client.
+    """Return the access to S3 for obstore, deltalake and pyiceberg. It is the same as the access of the SDK's own client.
 
     - `region`: a region that takes precedence over the region of the job.
     - `needs_keys`: whether to find credentials. A client that has keys already needs none.
@@ -231,9 +126,24 @@ def as_state_errors(place: str) -> Iterator[None]:
         yield
     except (BaseError, FileNotFoundError) as error:
         kind = StoreUnavailableError if isinstance(error, GenericError) else StateError
-        raise kind(f"{place} cannot be used: {words_of(error)}") from error
+        raise kind(f"{place} cannot be used: {error_words(error)}") from error
 
 
-def words_of(error: Exception) -> str:
+def error_words(error: Exception) -> str:
     """Return the first line of an error without URL queries. obstore appends its own source in further lines."""
+    _let_threads_end_at_exit()
     return _QUERY.sub("", str(error).partition("\n")[0])
+
+
+EXIT_SECONDS = 0.1
+"""How long an exit of the interpreter waits for the threads of obstore."""
+
+
+@functools.cache
+def _let_threads_end_at_exit() -> None:
+    """Let an exit of the interpreter wait a moment, in a process in which a call of obstore has failed.
+
+    obstore's threads still hold Python objects of a failed call for some milliseconds. If the interpreter ends in that time, they abort the
+    process (exit code 134), whatever its result was.
+    """
+    atexit.register(time.sleep, EXIT_SECONDS)

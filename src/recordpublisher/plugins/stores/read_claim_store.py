@@ -41,16 +41,16 @@ class ReadClaimStore:
     def get(self, batch: BatchId, name: str, token: str) -> bytes | None:
         """Return the stored claim, or None.
 
-        Raises: ConfigurationError if the query's marker is missing, because this is then not the store of the driver.
+        Raises: ConfigurationError if the query's marker `token` is missing, because then the driver uses another store.
         """
         stored = self.load(batch, (name,), token)
         if not stored.has_marker:
-            reason = "a task cannot see what the driver wrote there"
+            reason = "a task cannot see the values that the driver has stored there"
             raise ConfigurationError(self.key, self.place, _VALID, reason=reason)
         return stored.claims.get(name)
 
     def load(self, batch: BatchId, names: Iterable[str], token: str) -> StoredClaims:
-        """Return the claims of a batch, and whether the query's marker exists, from one read."""
+        """Return the claims of a batch, and whether the query's marker exists (see `write_marker`), from one read."""
         marker = _marker_name(batch.query, token)
         found = self._run(self._store.get_all((marker, *(batch.prefix + name for name in names))))
         has_marker = found.pop(marker, None) is not None
@@ -70,7 +70,10 @@ class ReadClaimStore:
         return queries_of(self._run(self._store.list_names("")))
 
     def write_marker(self, query: str, token: str) -> None:
-        """Store a marker, for which `get` and `has_marker` look. Raises: ConfigurationError if the location cannot store claims."""
+        """Store a marker of the query, by which `get` and `has_marker` recognise the store.
+
+        Raises: ConfigurationError if the location cannot store claims.
+        """
         try:
             self._run(_put_if_absent(self._store, _marker_name(query, token), token.encode()))
         except Exception as error:
@@ -122,7 +125,7 @@ def read_claim_store_of(
 ) -> ReadClaimStore:
     """Return the claim store at a location.
 
-    - `run`: runs the calls of a store that waits. A folder does not need it, because its calls block.
+    - `run`: runs the coroutines of a store in a remote service. A folder does not need it, because its calls block.
     - `key`: the option that has the location.
 
     Raises: ConfigurationError if the location is not valid or cannot store claims.
@@ -153,7 +156,7 @@ async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> by
         await store.put_if_absent(name, value)
     except ConflictError as error:
         if error.current is None:
-            # The other claim was deleted since. Neither claim is stored, so another attempt of the task reads again.
+            # The other claim has been deleted since. So no claim is stored, and another attempt of the task must read again.
             raise
         return error.current.value
     return value

@@ -56,11 +56,11 @@ class SqlStore(ConditionalStore):
         self._is_ready = False
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Select a row."""
+        """Return the value and version of a row, or None."""
         return await self._read(lambda connection: self._get(connection, name), None)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Insert a row."""
+        """Insert a row with a new version, and return the version."""
         version = new_version()
         row = {"job": self._job, "name": name, "version": version, "value": value}
         statement = text(
@@ -77,7 +77,7 @@ class SqlStore(ConditionalStore):
                     return version  # The response of an earlier commit was lost.
                 if current is not None:
                     raise ConflictError(self.place, name, current)
-                # The row was deleted after the insert was refused: try again.
+                # The row that refused the insert has been deleted since, so the write is tried again.
             raise StoreUnavailableError(
                 f"{name} in {self.place} could not be written: a row of that name exists, but it cannot be read"
             )
@@ -85,7 +85,7 @@ class SqlStore(ConditionalStore):
         return await self._transaction(put)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Update the row with the expected version."""
+        """Update the row if it has the expected version, and return the new version."""
         version = new_version()
         await self._transaction(lambda connection: self.replace_in(connection, name, value, expected, version))
         return version
@@ -114,7 +114,7 @@ class SqlStore(ConditionalStore):
         return [(row.job, bytes(row.value)) for row in found]
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Select the rows whose names have the prefix."""
+        """Return the rows whose names have the prefix."""
         table = self._table.c
         wanted = select(table.name, table.value, table.version).where(self._begins_with(prefix))
 
@@ -125,7 +125,7 @@ class SqlStore(ConditionalStore):
         return await self._read(values, {})
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Select names and versions."""
+        """Return names and versions, by a SELECT without the values."""
         wanted = select(self._table.c.name, self._table.c.version).where(self._begins_with(prefix))
 
         def versions(connection: Connection) -> dict[str, str]:
@@ -134,13 +134,13 @@ class SqlStore(ConditionalStore):
         return await self._read(versions, {})
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Select names. They are sorted here, because databases sort text by the rules of a language."""
+        """Return names. They are sorted here, because databases sort text by the rules of a language."""
         wanted = select(self._table.c.name).where(self._begins_with(prefix))
         names: list[str] = await self._read(lambda connection: [*connection.scalars(wanted)], [])
         return sorted(name for name in names if before is None or name < before)
 
     async def delete(self, *names: str) -> None:
-        """Delete rows."""
+        """Delete the rows with these names."""
         wanted = (self._table.c.job == self._job) & self._table.c.name.in_(names)
         await self._transaction(lambda connection: connection.execute(self._table.delete().where(wanted)))
 
@@ -189,7 +189,9 @@ class SqlStore(ConditionalStore):
 
     def _check_columns(self, connection: Connection) -> None:
         if "version" not in {column["name"] for column in inspect(connection).get_columns(self._table.name)}:
-            raise StateError(f"{self.place} cannot be read, because an earlier version of recordpublisher wrote it")
+            raise StateError(
+                f"{self.place} cannot be read, because an earlier version of recordpublisher wrote it; use that version, or another place"
+            )
 
     def _get(self, connection: Connection, name: str) -> VersionedValue | None:
         table = self._table.c

@@ -31,7 +31,7 @@ class ProcessSpans:
         self._has_record_spans = properties.value(TRACING_SPANS) == "RECORD"
 
     def around(self, call: RecordsCall) -> RecordsCall:
-        """Return the same call in a span. It takes a record, a list of records or a batch."""
+        """Return a function that makes the call inside a span. It takes a record, a list of records or a batch."""
 
         async def in_span(given: Record | Sequence[Record] | RecordBatch) -> Any:
             return await self._call(call, given)
@@ -92,7 +92,7 @@ def _name(records: Sequence[Record]) -> str:
 
 
 def _common(values: Iterable[str]) -> str | None:
-    """Return the value that all have, or None if they differ."""
+    """Return the value if all values are equal, else None."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import json_field
+from recordpublisher.consumer.deserialization import json_field_decoder
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
+from recordpublisher.publishers.log_fields import repr_of, text_of
 from recordpublisher.publishers.properties.config_fields import imported_function
 from recordpublisher.publishers.properties.job_properties import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -64,7 +65,10 @@ def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | N
 
 
 def tracer_of_process() -> Tracer | None:
-    """Return OpenTelemetry's tracer, or None if no provider was set. A program that has set a provider has imported the API."""
+    """Return OpenTelemetry's tracer, or None if no provider was set.
+
+    Without the API imported, no provider is set, so nothing is imported here.
+    """
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
@@ -80,7 +84,7 @@ class ContextField:
 
     def __init__(self, name: str) -> None:
         self._key = msgspec.json.encode(name)
-        self._decode = json_field(TRACING_FIELD.key, name, Any, msgspec.UNSET)
+        self._decode = json_field_decoder(TRACING_FIELD.key, name, Any, msgspec.UNSET)
 
     def read(self, record: Record) -> Carrier | None:
         """Return the headers in the field, or None if the field is missing or the payload is not a JSON object."""
@@ -130,7 +134,7 @@ class _Guarded:
             return _checked(self._function(record))
         except Exception as error:
             name = f"record {record.sequence_number} of {record.stream}/{record.shard_id}"
-            self._skipped_log.skipped(name, str(error), error, how="no trace context of")
+            self._skipped_log.skipped(name, text_of(error), error, how="no trace context of")
             return None
 
 
@@ -143,7 +147,7 @@ def _checked(carrier: object) -> Carrier | None:
         return None
     if isinstance(carrier, Mapping) and all(isinstance(text, str) for item in carrier.items() for text in item):
         return carrier
-    raise TypeError(f"the function returned {carrier!r:.100}. Valid: a mapping of texts, or None")
+    raise TypeError(f"the function returned {repr_of(carrier)}. Valid: a mapping of texts, or None")
 
 
 def _no_carrier(record: Record) -> Carrier | None:

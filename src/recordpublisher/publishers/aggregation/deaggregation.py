@@ -31,8 +31,9 @@ from ..records import (
     to_millis,
 )
 from ..retry import RetryPolicy, call_with_retries
-from ..shard_metrics import ShardMetrics, SkippedRecordsLog
+from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard, hash_key_from
+from ..skipped_records_log import SkippedRecordsLog
 from .kpl_format import STEP, LongAggregate, SubRecords, parse_aggregate
 
 try:  # CPython's own MD5 is five times as fast as OpenSSL's for short keys. OpenSSL's is faster for whole messages.

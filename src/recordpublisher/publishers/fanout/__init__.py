@@ -5,7 +5,7 @@ Start at `publisher.py`. `registration.py` has the registered consumers and the 
 Public: wrap `FanOutRecordPublisherFactory` to change what enhanced fan-out reads, or from where.
 """
 
+from .config import FanOutConfig
 from .publisher import FanOutRecordPublisher, FanOutRecordPublisherFactory, FanOutService, register_eagerly
-from .registration import FanOutConfig
 
 __all__ = ["FanOutConfig", "FanOutRecordPublisher", "FanOutRecordPublisherFactory", "FanOutService", "register_eagerly"]

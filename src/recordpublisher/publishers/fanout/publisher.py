@@ -47,7 +47,8 @@ from ..retry import Failures, RetryPolicy, call_with_retries
 from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SUBSCRIPTIONS
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard, arn_of, stream_name
-from .registration import ConsumerRefCounts, ConsumerRegistrar, FanOutConfig, RegistrationType
+from .config import FanOutConfig, RegistrationType
+from .registration import ConsumerRefCounts, ConsumerRegistrar
 
 log = logging.getLogger(__name__)
 

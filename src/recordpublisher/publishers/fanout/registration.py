@@ -9,50 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ..clock import Clock
 from ..errors import (
-    ConfigurationError,
     ConsumerError,
     FatalKinesisError,
     ImpossibleStateError,
-    KinesisError,
     RecordPublisherError,
     ResourceInUseError,
     ResourceNotFoundError,
     RetriesExhaustedError,
     ThrottledError,
     TransientError,
-    causes_of,
 )
 from ..kinesis.ports import ConsumerDescription, RegistrationPort
-from ..properties.config_fields import of_property, of_retries, values_of
-from ..properties.properties import Properties
-from ..properties.reading_properties import (
-    CONSUMER_ARN,
-    CONSUMER_NAME,
-    CONSUMER_TAGS,
-    DEREGISTER_RETRIES,
-    DEREGISTER_TIMEOUT,
-    DEREGISTRATION,
-    DESCRIBE_CONSUMER_RETRIES,
-    DESCRIBE_STREAM_RETRIES,
-    LIST_SHARDS_RETRIES,
-    RECOVERABLE_ERRORS,
-    REGISTER_RETRIES,
-    REGISTER_TIMEOUT,
-    REGISTRATION,
-    SUBSCRIBE_RETRIES,
-    SUBSCRIBE_TIMEOUT,
-)
-from ..retry import RetryPolicy, call_with_retries
-from ..shards import ConsumerArn, has_own_name, stream_name
+from ..retry import call_with_retries
+from .config import FanOutConfig, RegistrationType
 
 log = logging.getLogger(__name__)
 
@@ -135,13 +111,12 @@ class ConsumerRegistrar:
     async def close(self) -> None:
         """End the use of all consumers. Each one that no other factory uses is deregistered, unless one of its users wants to keep it.
 
-        If a deregistration fails, this is logged, not raised.
+        If a deregistration fails, or if a cancellation cuts this off, the consumers that stay are logged.
         """
         if self.is_stopping:
             return
         self.is_stopping = True
-        for key in self._keys.values():
-            await self._release(key)
+        await self._release(*self._keys.values())
 
     async def release(self, stream: str) -> None:
         """End the use of the consumer of one stream, as `close` does. `ensure` registers it again."""
@@ -151,9 +126,25 @@ class ConsumerRegistrar:
             if key is not None and not self.is_stopping:
                 await self._release(key)
 
-    async def _release(self, key: ConsumerKey) -> None:
-        if self._ref_counts.release(key, keeps_registered=self._keeps_registered) and self._config.deregisters:
-            await self._deregister(key)
+    async def _release(self, *keys: ConsumerKey) -> None:
+        waiting = list(keys)
+        try:
+            while waiting:
+                if self._is_last_user(waiting[0]):
+                    await self._deregister(waiting[0])
+                del waiting[0]
+        except asyncio.CancelledError:
+            # Only the deregistration of the first one waits. The job ends without the others, which cost money as long as they exist.
+            left = [waiting[0], *filter(self._is_last_user, waiting[1:])]
+            log.warning(
+                "the job ends before its consumers are deregistered, so these may stay registered and are billed then: %s",
+                ", ".join(f"'{key.name}' on {key.stream_arn}" for key in left),
+            )
+            raise
+
+    def _is_last_user(self, key: ConsumerKey) -> bool:
+        is_last = self._ref_counts.release(key, keeps_registered=self._keeps_registered)
+        return is_last and self._config.deregisters
 
     async def _ensure_active(self, stream: str) -> str:
         key = self._keys[stream]
@@ -372,187 +363,3 @@ def _limit_reached(stream_arn: str, name: str) -> str:
         "or too many are being registered; deregister an unused one, share a consumer with registration NONE, "
         "or read with flink.stream.recordpublisher=POLLING"
     )
-
-
-# FanOutConfig: the properties of enhanced fan-out, parsed, and checked against each other once (C2).
-
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # The service's pattern for a ConsumerName.
-_NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
-
-
-class RegistrationType(StrEnum):
-    """When the consumer is registered, and whether this job does it (F8)."""
-
-    LAZY = "LAZY"
-    EAGER = "EAGER"
-    NONE = "NONE"
-
-
-class DeregistrationType(StrEnum):
-    """Whether the last user of the consumer deregisters it, if this job registers it (F8)."""
-
-    LAST_OUT = "LAST_OUT"
-    NEVER = "NEVER"
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """The retry policy of each operation that enhanced fan-out calls."""
-
-    subscribe: RetryPolicy = of_retries(SUBSCRIBE_RETRIES)
-    describe_stream: RetryPolicy = of_retries(DESCRIBE_STREAM_RETRIES)
-    describe_consumer: RetryPolicy = of_retries(DESCRIBE_CONSUMER_RETRIES)
-    register: RetryPolicy = of_retries(REGISTER_RETRIES)
-    deregister: RetryPolicy = of_retries(DEREGISTER_RETRIES)
-    list_shards: RetryPolicy = of_retries(LIST_SHARDS_RETRIES)
-
-
-INACTIVITY_SECONDS = 20.0
-"""If a subscription brings no event for this time, it is opened again (seconds). The service sends an event about every 5 s."""
-UNREAD_SECONDS = 60.0
-"""If a subscription is not read for this time, because of back-pressure, it is closed until there is room again (seconds)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FanOutConfig:
-    """The settings of a job that reads by enhanced fan-out; time-outs are in seconds.
-
-    `configured_arns`: the consumers that are registered already, by stream name in lower case.
-    """
-
-    registration: RegistrationType
-    consumer_name: str | None
-    configured_arns: Mapping[str, ConsumerArn]
-    deregistration: DeregistrationType = of_property(DEREGISTRATION, kind=DeregistrationType)
-    retries: Retries
-    recoverable: RecoverableErrors
-    tags: Mapping[str, str] | None = of_property(CONSUMER_TAGS)
-    subscribe_timeout: float = of_property(SUBSCRIBE_TIMEOUT)
-    inactivity_timeout: float = INACTIVITY_SECONDS
-    unread_timeout: float = UNREAD_SECONDS
-    register_timeout: float = of_property(REGISTER_TIMEOUT)
-    deregister_timeout: float = of_property(DEREGISTER_TIMEOUT)
-
-    @classmethod
-    def of(cls, properties: Properties) -> FanOutConfig:
-        """Parse the properties. Raises: ConfigurationError with key, value and valid values, if a property is invalid."""
-        registration = RegistrationType(properties.value(REGISTRATION))
-        return cls(
-            registration=registration,
-            consumer_name=_consumer_name(properties, registration),
-            configured_arns={
-                stream: _consumer_arn(stream, text) for stream, text in properties.with_prefix(CONSUMER_ARN).items()
-            },
-            retries=Retries(**values_of(Retries, properties)),
-            recoverable=RecoverableErrors.of(properties),
-            **values_of(cls, properties),
-        )
-
-    @property
-    def registers(self) -> bool:
-        """Whether this job registers its consumer."""
-        return self.registration is not RegistrationType.NONE
-
-    @property
-    def deregisters(self) -> bool:
-        """Whether this job's consumer is deregistered after its last use."""
-        return self.registers and self.deregistration is DeregistrationType.LAST_OUT
-
-    def configured_arn(self, stream: str) -> ConsumerArn | None:
-        """Return the consumer that a property sets for a stream, or None. With LAZY the property is ignored, and the consumer is looked
-        up by name.
-        """
-        # Keys are compared without case, because Spark lower-cases them. If two streams differ only in case, the ARN decides.
-        given = self.configured_arns.get(stream.lower())
-        applies = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
-        return given if applies else None
-
-    def check_streams(self, streams: Iterable[str]) -> None:
-        """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
-
-        Raises: ConfigurationError if an ARN is missing, or if a stream that was given as NAME=ARN is not registered LAZY.
-        """
-        streams = tuple(streams)
-        # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
-        renamed = [stream for stream in streams if has_own_name(stream)]
-        if renamed and self.registration is not RegistrationType.LAZY:
-            reason = f"{renamed[0]} has a name of its own"
-            raise ConfigurationError(REGISTRATION.key, self.registration, "LAZY", reason=reason)
-        names = map(stream_name, streams)
-        missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
-        if missing and not self.registers:
-            reason = f"with registration NONE no consumer ARN is set for: {', '.join(missing)}"
-            raise ConfigurationError(missing[0], None, "the ARN of a registered stream consumer", reason=reason)
-
-
-def _consumer_name(properties: Properties, registration: RegistrationType) -> str | None:
-    name = properties.value(CONSUMER_NAME)
-    if name is None and registration is not RegistrationType.NONE:
-        reason = f"no valid enhanced fan-out consumer name is set, {registration} registration needs one"
-        raise ConfigurationError(CONSUMER_NAME.key, None, _NAME_WORDS, reason=reason)
-    if name is not None and not _NAME.fullmatch(name):
-        raise ConfigurationError(CONSUMER_NAME.key, name, _NAME_WORDS)
-    return name
-
-
-def _consumer_arn(stream: str, text: str) -> ConsumerArn:
-    arn = ConsumerArn.parse(text.strip())
-    if arn is None or arn.stream.lower() != stream:
-        raise ConfigurationError(
-            CONSUMER_ARN.key + stream, text, f"arn:aws:kinesis:<region>:<account>:stream/{stream}/consumer/<name>:<id>"
-        )
-    return arn
-
-
-_ERROR_KEY = re.compile(r"(\d+)\]\.exception")
-_ERROR_NAME = re.compile(r"\w+([.$]\w+)*")
-_ERRORS_WORDS = (
-    f"{RECOVERABLE_ERRORS.key}0].exception=<name>, then [1] and so on; a name is an AWS error code or an error class"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RecoverableErrors:
-    """The errors that are retried without being counted, as with the recoverable errors of Flink's connector.
-
-    A name is one of this library's error classes, a dotted Python class, or an AWS error code, which may be written as the Java SDK's class
-    name. All indices are used (the connector uses only the first). All causes of an error are searched.
-    """
-
-    names: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, properties: Properties) -> RecoverableErrors:
-        """Parse the names. Raises: ConfigurationError if the indices do not count from zero, or a name is not a valid error name."""
-        given = properties.with_prefix(RECOVERABLE_ERRORS)
-        indices = sorted(int(_error_index(key, value)) for key, value in given.items())
-        if indices != list(range(len(indices))):
-            raise ConfigurationError(
-                f"{RECOVERABLE_ERRORS.key}{indices[0]}].exception",
-                None,
-                _ERRORS_WORDS,
-                reason="it is missing below a higher index",
-            )
-        return cls(frozenset(name.strip() for name in given.values()))
-
-    def __contains__(self, error: BaseException) -> bool:
-        return bool(self.names) and any(self._names(cause) for cause in causes_of(error))
-
-    def _names(self, error: BaseException) -> bool:
-        if isinstance(error, KinesisError) and any(_last_part(name) == error.code for name in self.names):
-            return True
-        return any(
-            kind.__name__ in self.names or f"{kind.__module__}.{kind.__qualname__}" in self.names
-            for kind in type(error).__mro__
-        )
-
-
-def _error_index(key: str, value: str) -> str:
-    found = _ERROR_KEY.fullmatch(key)
-    if found is None or not _ERROR_NAME.fullmatch(value.strip()):
-        raise ConfigurationError(RECOVERABLE_ERRORS.key + key, value, _ERRORS_WORDS)
-    return found[1]
-
-
-def _last_part(name: str) -> str:
-    return re.split(r"[.$]", name)[-1]

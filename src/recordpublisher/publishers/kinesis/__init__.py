@@ -1,8 +1,9 @@
 """Calls Amazon Kinesis. Only this package knows the AWS SDK.
 
-`ports.py` has the calls as the layers above see them, and `client.py` makes them. A call goes through `direct_transport.py`, or through
-`sdk/transport.py` if only the SDK can make it; `access.py` decides. `codec.py` and `event_subscription.py` decode the responses, and
-`error_mapping.py` their errors.
+`ports.py` has the calls as the layers above see them, and `client.py` makes them. A call goes through `direct_transport.py`,
+or through `sdk/transport.py` if only the SDK can make it; `access.py` decides. `endpoints.py` says where calls go, and
+`plain_credentials.py` which keys sign them. `codec.py` and `event_subscription.py` decode the responses, and `error_mapping.py`
+their errors.
 
 The public names are what a publisher of another AWS service also needs: credentials, endpoints, retries and the translation of errors. A
 name whose module loads the AWS SDK (over a second of CPU time) is imported at its first use, so that `ports.py` and other light modules
@@ -17,18 +18,18 @@ from ..retry import call_with_retries
 from .ports import ReadResponse, RecordDistribution, run_sync
 
 if TYPE_CHECKING:
-    from .access import endpoint_of, region_of
     from .client import KinesisClient
+    from .endpoints import endpoint_of, region_of
     from .error_mapping import is_host_unknown, is_refused, is_unanswered, speaks_no_tls, translate_errors
     from .sdk.credentials import session_with_credentials
 
 _LAZY = {
     "KinesisClient": ".client",
-    "endpoint_of": ".access",
+    "endpoint_of": ".endpoints",
     "is_host_unknown": ".error_mapping",
     "is_refused": ".error_mapping",
     "is_unanswered": ".error_mapping",
-    "region_of": ".access",
+    "region_of": ".endpoints",
     "speaks_no_tls": ".error_mapping",
     "session_with_credentials": ".sdk.credentials",
     "translate_errors": ".error_mapping",

@@ -26,21 +26,14 @@ from ..errors import ConfigurationError, KinesisError
 from ..log_fields import MASK
 from ..properties.properties import Properties
 from ..properties.reading_properties import CREDENTIALS_PROVIDER, REQUEST_TIMEOUT
-from .access import (
-    CALLS,
-    QUEUE_CALLS,
-    Keys,
-    KnownAccess,
-    client_tls,
-    environment_ca_bundle,
-    host_header,
-    known_access,
-    queue_url,
-)
+from .access import KnownAccess, known_access
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
+from .endpoints import CALLS, QUEUE_CALLS, host_header, queue_url
 from .error_mapping import error_for_code, translate_errors, with_new_token
 from .http1 import CONNECT_SECONDS, BodyReader, BufferedBody, Http1Pools, ResponseHead
+from .plain_credentials import Keys
 from .ports import Transport
+from .trusted_cas import client_tls, environment_ca_bundle
 
 
 class DirectTransport:

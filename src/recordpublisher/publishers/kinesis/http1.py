@@ -1,4 +1,7 @@
-"""Http1Connection: one HTTP/1.1 connection with one request and response at a time, and the parsing of responses."""
+"""One HTTP/1.1 connection with one request and response at a time, and the parsing of responses (`Http1Connection`).
+
+The last part is the read buffers of encrypted connections, which connections share.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 import msgspec
 
-from .access import DEFAULT_PORTS, tls_name
+from .endpoints import DEFAULT_PORTS, tls_name
 from .error_mapping import MalformedResponseError, check_response_size
 
 READ_BUFFER_BYTES = 256 * 1024

@@ -32,8 +32,10 @@ from h2.settings import SettingCodes, Settings
 from ..errors import ConfigurationError
 from ..properties.config_fields import of_property
 from ..properties.reading_properties import HTTP_PROTOCOL, REQUEST_TIMEOUT
-from .access import client_tls, host_header, proxy_for, tls_name
+from .endpoints import host_header, tls_name
 from .error_mapping import StreamLostError
+from .proxies import refuse_http2_proxy
+from .trusted_cas import client_tls
 
 _HTTP1_ONLY_HEADERS = {"host", "connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection"}
 _MAX_ERROR_BODY_BYTES = 64 * 1024
@@ -71,23 +73,9 @@ class Http2Sender:
     def _pool_of(self, url: SplitResult) -> Http2ConnectionPool:
         server = f"{url.scheme}://{url.netloc}"
         if server not in self._pools:
-            _refuse_proxy(url)
+            refuse_http2_proxy(url)
             self._pools[server] = Http2ConnectionPool(url, self._settings)
         return self._pools[server]
-
-
-def _refuse_proxy(url: SplitResult) -> None:
-    """Check that the SDK would use no proxy for `url`. Raises: ConfigurationError if it would."""
-    # A proxy may be the only connection that the network allows, and this client connects directly.
-    if proxy_for(url.geturl()) is None:
-        return
-    name = f"{url.scheme.upper()}_PROXY"
-    raise ConfigurationError(
-        HTTP_PROTOCOL.key,
-        "HTTP2",
-        f"HTTP1_1, or HTTP2 with {url.hostname} in NO_PROXY",
-        reason=f"requests to {url.hostname} go through a proxy ({name}), and subscriptions over HTTP/2 cannot",
-    )
 
 
 def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, str]]:

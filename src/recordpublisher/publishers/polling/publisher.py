@@ -1,4 +1,7 @@
-"""Reads one shard by polling: the publisher, its factory and settings, its iterator, and when and how much it reads."""
+"""Reads one shard by polling: the publisher, its factory and settings, its iterator, and when and how much it reads.
+
+A probe reads how far a position is behind its shard's tip (A2), and which record of a shard is its oldest.
+"""
 
 from __future__ import annotations
 

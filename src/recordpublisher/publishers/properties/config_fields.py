@@ -1,6 +1,7 @@
 """Defines fields of configuration classes that are values of properties: `window_ms: int = of_property(WINDOW)`.
 
-`values_of` reads them. So a setting is declared in its group, and named in the class that uses it.
+`values_of` reads them. So a setting is declared in its group, and named in the class that uses it. `imported` imports a function or
+a type of the user that a property names as module:function.
 """
 
 import importlib
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 from ..base import Check
 from ..errors import ConfigurationError
+from ..log_fields import repr_of, text_of
 from ..retry import RetryPolicy
 from ..user_code import ForeignExitError, check_user_function, exits_as_errors
 from .declaration import Property, PropertyValues
@@ -98,7 +100,7 @@ def imported(path: str | None, key: str, valid: str) -> Any:
             return getattr(importlib.import_module(module), name)
     except Exception as error:  # the user's module may raise anything
         says_all = (ImportError, SyntaxError, AttributeError, ValueError, ForeignExitError)
-        reason = str(error) if isinstance(error, says_all) else repr(error)
+        reason = text_of(error) if isinstance(error, says_all) else repr_of(error, None)
         raise ConfigurationError(key, path, valid, reason=reason) from error
 
 

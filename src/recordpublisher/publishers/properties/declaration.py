@@ -1,4 +1,7 @@
-"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1)."""
+"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1).
+
+`epoch_ms` parses a time as every setting and argument accepts it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from decimal import Decimal
 from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
-from ..log_fields import names_a_secret
+from ..log_fields import names_a_secret, text_of
 
 _MILLISECONDS = {
     "ms": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
@@ -136,13 +139,16 @@ class PropertyGroup:
         maximum: int = NO_MAXIMUM,
         also: tuple[int, ...] = (),
         unit: str = "",
+        bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int]:
         """Declare a whole number in a range; `also` are further values with a special meaning (-1 for off).
 
         With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is also accepted.
+
+        - `bare_from`: a smaller number without a unit, other than 0, is refused, because it was probably meant in seconds.
         """
-        parse = _range_parser(minimum, maximum, also, unit)
+        parse = _range_parser(minimum, maximum, also, unit, bare_from)
         valid = _describe_range("a whole number", minimum, maximum, also, unit)
         return self._declare("int", key, sentence, default, valid, parse, unit=unit, **more)
 
@@ -153,13 +159,14 @@ class PropertyGroup:
         minimum: int = 0,
         maximum: int = NO_MAXIMUM,
         unit: str = "",
+        bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int | None]:
         """Declare a whole number as `integer` does, without a default.
 
         The value is None if it is not set; `sentence` says what that means.
         """
-        parse = _range_parser(minimum, maximum, (), unit)
+        parse = _range_parser(minimum, maximum, (), unit, bare_from)
         valid = _describe_range("a whole number", minimum, maximum, (), unit)
         return self._declare("int", key, sentence, None, valid, parse, unit=unit, **more)
 
@@ -213,12 +220,17 @@ class PropertyGroup:
         parse: Callable[[str], Any],
         **more: Any,
     ) -> Property[Any]:
+        if default is not None and type(default) not in _DEFAULTS.get(type_name, (type(default),)):
+            valid = f"a default of the type {_DEFAULTS[type_name][0].__name__}, or None"
+            raise ConfigurationError(text_of(key), default, valid, reason="that is its default, which is not parsed")
         fields = {"group": self.name, "type_name": type_name, **more}
         declared = declare(Property(key, parse, default, valid, sentence, **fields))
         self.properties.append(declared)
         return declared
 
 
+_DEFAULTS: dict[str, tuple[type, ...]] = {"int": (int,), "double": (float, int), "boolean": (bool,)}
+"""The types that the default of a property of each type may have. Only given values are parsed."""
 _of_plugins = PropertyGroup("")
 
 
@@ -253,11 +265,19 @@ def _parse_tags(text: str) -> Mapping[str, str]:
     return tags
 
 
-def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> Callable[[str], int]:
+class MissingUnitError(ValueError):
+    """A duration without a unit, which was probably meant in seconds. The message says what to write."""
+
+
+def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, bare_from: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         with_unit = parse_with_unit(text, unit)
         value = int(_plain_digits(text)) if with_unit is None else with_unit
-        if value not in also and not minimum <= value <= maximum:
+        if value in also:
+            return value
+        if with_unit is None and 0 < value < bare_from:
+            raise MissingUnitError(f"a number without a unit is in {unit}; write '{value}s' or '{value}{unit}'")
+        if not minimum <= value <= maximum:
             raise ValueError(text)
         return value
 
@@ -354,9 +374,8 @@ def declare(declared: Property[T]) -> Property[T]:
     """
     for key in (declared.key, *declared.aliases):
         if not isinstance(key, str) or not _KEY.fullmatch(key):
-            raise ConfigurationError(
-                repr(key), valid="a key of letters, digits, dots and hyphens, such as line-log.file"
-            )
+            valid = "a key of letters, digits, dots and hyphens, such as line-log.file"
+            raise ConfigurationError(text_of(key), valid=valid, statement="cannot be a key")
         known = _declared.get(key.lower())
         if known is not None and (known.type_name, known.sentence) != (declared.type_name, declared.sentence):
             raise ConfigurationError(

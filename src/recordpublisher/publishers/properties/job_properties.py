@@ -33,11 +33,14 @@ DRAIN_TIMEOUT = JOB.integer(
     "flink.job.drain.timeout",
     "For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler; what it has not handled "
     "then is read again by the next start. A job that ends, even by an error, waits as long for a publisher, and for `close` of a plugin. "
+    "A producer that is closed in an outage gives up its records when none was acknowledged for as long. "
     "`recordpublisher run` "
     "stops workers that drain for 20 s longer after another one has failed.",
-    30_000,
+    # Kubernetes and gunicorn kill a process 30 s after SIGTERM, unless another time is set there.
+    20_000,
     minimum=1_000,
     unit="ms",
+    bare_from=1_000,
 )
 
 ALARMS = PropertyGroup("Alarms")
@@ -48,6 +51,7 @@ ALARM_INTERVAL = ALARMS.integer(
     minimum=1,
     also=(-1,),
     unit="ms",
+    bare_from=1_000,
 )
 
 DISCOVERY_AND_STATE = PropertyGroup("Discovery and state")
@@ -68,6 +72,7 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     20_000,
     minimum=2_000,
     unit="ms",
+    bare_from=1_000,
 )
 ACCEPTS_LOSS = {"FAIL": False, "CONTINUE": True}
 """Whether a job with this value of `flink.state.dataloss` continues without the records that are past retention (S5)."""
@@ -140,6 +145,7 @@ FUTURE_LIMIT = VALUES_AND_TIME.integer(
     3_600_000,
     also=(-1,),
     unit="ms",
+    bare_from=1_000,
 )
 WATERMARK_STRATEGY = VALUES_AND_TIME.text(
     "flink.watermark.strategy",
@@ -157,6 +163,7 @@ MAX_LAG = VALUES_AND_TIME.optional_integer(
     "Watermarks do not wait for a shard whose next record is further than this behind the most advanced shard. Not set: off.",
     minimum=1,
     unit="ms",
+    bare_from=1_000,
 )
 IDLE_INTERVAL = VALUES_AND_TIME.integer(
     "flink.shard.idle.interval",
@@ -165,6 +172,7 @@ IDLE_INTERVAL = VALUES_AND_TIME.integer(
     minimum=1,
     also=(-1,),
     unit="ms",
+    bare_from=1_000,
 )
 SYNC_INTERVAL = VALUES_AND_TIME.integer(
     "flink.watermark.sync.interval",
@@ -187,6 +195,7 @@ TRACKER_TIMEOUT = VALUES_AND_TIME.integer(
     30_000,
     minimum=1,
     unit="ms",
+    bare_from=1_000,
 )
 
 FORMATS = PropertyGroup("Formats")
@@ -273,6 +282,7 @@ METRICS_INTERVAL = METRICS.integer(
     60_000,
     minimum=1000,
     unit="ms",
+    bare_from=1_000,
 )
 CLOUDWATCH_FILE = METRICS.text(
     "flink.metrics.cloudwatch.file",

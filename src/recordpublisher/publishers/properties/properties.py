@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
-from ..log_fields import MASK, mask_passwords
-from .declaration import Property, declared_keys, declared_properties, find_property, is_secret, which_name, why_no_time
+from ..log_fields import MASK, mask_passwords, text_of
+from .declaration import (
+    MissingUnitError,
+    Property,
+    declared_keys,
+    declared_properties,
+    find_property,
+    is_secret,
+    which_name,
+    why_no_time,
+)
 from .job_properties import (
     ALARMS,
     BAD_RECORDS,
@@ -31,7 +40,7 @@ from .retry_properties import JOB, MAX_OUTAGE
 from .sink_properties import FILES_AND_TABLES, KINESIS_SINK, SINKS
 
 if TYPE_CHECKING:
-    from .settings import Settings
+    from .keyword_arguments import Settings
 
 
 T = TypeVar("T")
@@ -169,6 +178,7 @@ class Properties(Mapping[str, str]):
             # If the value was masked, the cause is dropped, because its message may quote the value.
             is_name = declared.type_name == "enum"
             reason = (why_no_time(shown) or which_name(shown, declared.valid)) if is_name else ""
+            reason = str(error) if isinstance(error, MissingUnitError) else reason
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:
@@ -195,7 +205,7 @@ class Properties(Mapping[str, str]):
         An unknown key that resembles no known one is logged. A key of another name space (`my.own.key`) is not, nor is a
         key for which `is_checked` is false, because the caller checks it.
 
-        Raises: ConfigurationError if a value is invalid, or if a key is nearly that of a property.
+        Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
         """
         for declared in declared_properties():
             if not declared.is_prefix:
@@ -250,7 +260,7 @@ def _as_text(key: str, value: object) -> str:
         raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else text_of(value)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
@@ -366,17 +376,17 @@ def refuse_if_misspelt(key: str) -> None:
 
     Raises: ConfigurationError, which names the key that is meant, if it is misspelt.
     """
-    if is_unknown(key) and reason_of_flink(key) is None and _is_misspelt(key):
+    if is_unknown(key) and why_flink_key_has_no_effect(key) is None and _is_misspelt(key):
         raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
-    if told := without_effect(key):
+    if told := why_without_effect(key):
         log.warning("%s", told)
 
 
-def without_effect(key: str) -> str:
+def why_without_effect(key: str) -> str:
     """Return that a key is unknown, or why a key of Flink's has no effect here; "" for another key."""
     if not is_unknown(key):
         return ""
-    reason = reason_of_flink(key)
+    reason = why_flink_key_has_no_effect(key)
     return f"property '{key}' has no effect here: {reason}" if reason else f"unknown property '{key}' is ignored"
 
 
@@ -385,7 +395,7 @@ def is_unknown(key: str) -> bool:
     return not _is_declared(key.lower()) and _is_meant_for_us(key.lower())
 
 
-def reason_of_flink(key: str) -> str | None:
+def why_flink_key_has_no_effect(key: str) -> str | None:
     """Return why a key of Flink's has no effect here, or None for a key that Flink does not have."""
     return next((reason for start, reason in _REASONS.items() if key.lower().startswith(start)), None)
 

@@ -36,7 +36,12 @@ ROLE_EXTERNAL_ID = ACCESS.text("aws.credentials.provider.role.externalid", "Exte
 ROLE_STS_ENDPOINT = ACCESS.text("aws.credentials.provider.role.stsendpoint", "Another STS endpoint.")
 WEB_IDENTITY_FILE = ACCESS.text("aws.credentials.provider.webidentitytoken.file", "Token file for WEB_IDENTITY_TOKEN.")
 REQUEST_TIMEOUT = ACCESS.integer(
-    "aws.request.timeout", "Deadline of one call, except for subscriptions.", 30_000, minimum=1, unit="ms"
+    "aws.request.timeout",
+    "Deadline of one call, except for subscriptions.",
+    30_000,
+    minimum=1,
+    unit="ms",
+    bare_from=1_000,
 )
 HTTP_CLIENT = ACCESS.choice(
     "aws.http.client",

@@ -66,15 +66,21 @@ MAP_RETRY_FOR = SINKS.integer(
     "be away.",
     0,
     unit="ms",
+    bare_from=1_000,
 )
 MAP_TIMEOUT = SINKS.optional_integer(
     "flink.sink.map.timeout",
     "Time after which a call of an async function is cancelled, which counts as a failure; not set: never.",
     minimum=1,
     unit="ms",
+    bare_from=1_000,
 )
 MAP_MAX_AGE = SINKS.optional_integer(
-    "flink.sink.map.max.age", "Records that arrived longer ago are not handled; not set: all are.", minimum=1, unit="ms"
+    "flink.sink.map.max.age",
+    "Records that arrived longer ago are not handled; not set: all are.",
+    minimum=1,
+    unit="ms",
+    bare_from=1_000,
 )
 MAP_MAX_BYTES = SINKS.integer(
     "flink.sink.map.max.bytes",

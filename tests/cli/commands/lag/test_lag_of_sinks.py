@@ -7,7 +7,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
@@ -64,7 +64,7 @@ async def test_a_job_that_stores_no_positions_is_told_in_a_sentence(tmp_path):
     assert done.returncode == 0
     assert done.stderr == (
         "recordpublisher: no positions are stored: each start misses what came since the last one; set flink.state.uri. "
-        "Shown is what arrives in each shard\n"
+        "The table shows what arrives in each shard\n"
     )
     assert "RECORDS/S" in done.stdout
 

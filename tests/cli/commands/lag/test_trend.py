@@ -1,7 +1,7 @@
 """The small charts of `lag --watch`."""
 
 from recordpublisher.cli.commands.watch import POINTS, Trend, bars
-from recordpublisher.plugins.lag.job_state import JobSnapshot, ShardSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 
 
 def reading(time_ms, records_per_second, lag_ms):

@@ -1,9 +1,9 @@
 """E6: which free shards a worker may take."""
 
-from recordpublisher.fetcher.leases.group_store import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 
 
 def test_a_free_shard_is_taken_by_its_planned_worker_at_once_and_by_anybody_when_patience_is_over():

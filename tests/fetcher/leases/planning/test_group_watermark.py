@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
-from recordpublisher.fetcher.leases.group_store import StoredPosition, WorkerRecord
-from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
-from recordpublisher.fetcher.leases.planning import (
-    GroupView,
+from recordpublisher.fetcher.leases.group_watermark import (
     ShardWatermark,
     WorkerWatermark,
     group_watermark,
     lowest_watermark,
 )
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
+from recordpublisher.fetcher.leases.planning import GroupView
+from recordpublisher.fetcher.leases.position_documents import StoredPosition
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import StartingPosition
 
 IDLE = ShardWatermark(None, is_idle=True)

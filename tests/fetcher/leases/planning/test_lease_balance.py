@@ -10,7 +10,7 @@ from recordpublisher.fetcher.leases.planning import (
     MIN_DIFFERENCE,
     LoadLevels,
     balanced_owners,
-    next_level,
+    next_load_level,
     weight,
 )
 
@@ -123,24 +123,24 @@ def test_without_workers_there_is_no_plan():
 
 @given(st.floats(0, 1e12), st.integers(0, MAX_LEVEL))
 def test_a_load_level_is_stated_anew_only_when_it_is_off_by_more_than_a_quarter(load, stated):
-    level = next_level(stated, load)
-    assert next_level(level, load) == level
+    level = next_load_level(stated, load)
+    assert next_load_level(level, load) == level
     if level != stated:
         bytes_stated = weight(stated)
         assert not bytes_stated / 1.24 < max(load, 1_000) < bytes_stated * 1.24
 
 
 def test_small_changes_of_the_load_do_not_change_its_level():
-    level = next_level(0, 50_000)
-    assert next_level(level, 60_000) == next_level(level, 46_000) == level
-    assert next_level(level, 80_000) > level > next_level(level, 30_000)
+    level = next_load_level(0, 50_000)
+    assert next_load_level(level, 60_000) == next_load_level(level, 46_000) == level
+    assert next_load_level(level, 80_000) > level > next_load_level(level, 30_000)
 
 
 def test_the_level_of_a_shard_that_falls_silent_is_the_lowest_again():
-    load, level = 200_000.0, next_level(0, 200_000.0)
+    load, level = 200_000.0, next_load_level(0, 200_000.0)
     while load > 100:
         load *= 0.98
-        level = next_level(level, load)
+        level = next_load_level(level, load)
     assert level == 0
 
 

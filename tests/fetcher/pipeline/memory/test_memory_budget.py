@@ -5,7 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.memory_budget import MemoryBudget
+from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.publishers.records import PoisonedRecord
 
 from fakes.shard_entries import entry, marker, watermarked

@@ -5,9 +5,11 @@ import asyncio
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
+from recordpublisher.fetcher.pipeline.memory_budget import MemoryBudget
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
+from recordpublisher.fetcher.pipeline.reading import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
+from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES
 from recordpublisher.publishers.aggregation.kpl_format import STEP
 from recordpublisher.publishers.base import RunResult

@@ -3,7 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, PendingReads
+from recordpublisher.fetcher.pipeline.memory_budget import MemoryBudget, PendingReads
+from recordpublisher.fetcher.settings import BudgetLimits
 
 from fakes.shard_entries import entry, watermarked
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.reading import ReadBlock, why_blocked
+from recordpublisher.fetcher.pipeline.memory_budget import ReadBlock, why_blocked
 from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.records import PoisonedRecord

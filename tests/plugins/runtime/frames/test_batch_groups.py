@@ -1,7 +1,7 @@
 """Where a read that ends at positions ends."""
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.plugins.runtime.frames import until
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.runtime.frames import records_until
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -26,7 +26,7 @@ async def read(ends, *batches):
         finally:
             closed.append("closed")
 
-    shown = [batch async for batch in until(source(), {f"orders/{shard}": end for shard, end in ends.items()})]
+    shown = [batch async for batch in records_until(source(), {f"orders/{shard}": end for shard, end in ends.items()})]
     taken = [
         (int(number), sub)
         for one in shown

@@ -1,7 +1,7 @@
 """The sum of the workers' progress reports."""
 
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
+from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 
 
 def word(worker, records, behind=None, **more):

@@ -10,7 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import in_memory
 from recordpublisher.plugins.runtime.arguments import OF_COMMAND, CommandOptions
-from recordpublisher.plugins.runtime.supervisor import made_fetcher, properties_of_program, run_python_job
+from recordpublisher.plugins.runtime.job_of_program import fetcher_from_program, properties_of_program, run_python_job
 
 SHOP = """
 from contextlib import asynccontextmanager
@@ -95,7 +95,7 @@ async def test_three_streams_have_a_handler_each_and_share_a_resource(shop):
 
 @pytest.mark.parametrize("name", ["job", "function", "fetcher", "later"])
 async def test_a_job_is_a_fetcher_or_a_function_of_one(shop, name):
-    async with made_fetcher(f"shop_of_program:{name}") as fetcher:
+    async with fetcher_from_program(f"shop_of_program:{name}") as fetcher:
         assert isinstance(fetcher, rp.DataFetcher)
 
 
@@ -103,14 +103,14 @@ async def test_a_job_is_a_fetcher_or_a_function_of_one(shop, name):
 @pytest.mark.usefixtures("shop")
 async def test_anything_else_is_refused(name):
     with pytest.raises(rp.ConfigurationError, match=r"'JOB'.* of a DataFetcher, or of a function"):
-        async with made_fetcher(f"shop_of_program:{name}"):
+        async with fetcher_from_program(f"shop_of_program:{name}"):
             pass
 
 
 async def test_options_of_the_command_are_above_those_of_the_program(shop):
     async def run():
         OF_COMMAND.set(CommandOptions(rp.Properties({"flink.job.name": "other"})))
-        async with made_fetcher("shop_of_program:function") as fetcher:
+        async with fetcher_from_program("shop_of_program:function") as fetcher:
             return fetcher.properties["flink.job.name"]
 
     assert await asyncio.create_task(run()) == "other"

@@ -7,30 +7,30 @@ import msgspec
 import pytest
 
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.plugins.runtime.supervisor import Supervisor, as_group
+from recordpublisher.plugins.runtime.supervisor import Supervisor, properties_of_group
 from recordpublisher.publishers.properties.properties import Properties
 
 
 def test_processes_share_the_shards_as_a_group_in_the_store_of_the_job():
-    with as_group(Properties({"flink.state.uri": "s3://bucket/job", "my.own": "kept"})) as given:
+    with properties_of_group(Properties({"flink.state.uri": "s3://bucket/job", "my.own": "kept"})) as given:
         assert given == {"flink.state.uri": "s3://bucket/job", "my.own": "kept", "flink.job.workers": "GROUP"}
 
 
 def test_a_job_without_positions_has_its_leases_in_a_folder_that_goes_with_it():
-    with as_group(Properties({"flink.sink": "memory"})) as given:
+    with properties_of_group(Properties({"flink.sink": "memory"})) as given:
         folder = Path(given["flink.state.uri"])
         assert folder.is_dir()
     assert not folder.exists()
 
 
 def test_a_sink_that_keeps_positions_keeps_the_leases_too():
-    with as_group(Properties({"flink.sink": "jsonl", "flink.sink.jsonl.path": "rows"})) as given:
+    with properties_of_group(Properties({"flink.sink": "jsonl", "flink.sink.jsonl.path": "rows"})) as given:
         assert "flink.state.uri" not in given
 
 
 def test_processes_that_receive_from_a_queue_are_no_group():
     queue = Properties({"flink.stream.recordpublisher": "QUEUE"})
-    with as_group(queue) as given:
+    with properties_of_group(queue) as given:
         assert given is queue
 
 

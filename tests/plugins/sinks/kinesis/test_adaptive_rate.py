@@ -4,7 +4,7 @@ from statistics import mean
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.limits import (
+from recordpublisher.plugins.sinks.kinesis.shard_rate import (
     BURST_SECONDS,
     DECREASE,
     FREQUENT_BURST_SECONDS,

@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher.fetcher.sink import SinkContext, UnfinishedShard
 from recordpublisher.plugins.sinks.kinesis.limits import FifoWaiters
-from recordpublisher.plugins.sinks.kinesis.sink_settings import SinkMetrics
+from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkCounters
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, TransientError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -165,7 +165,7 @@ def test_k1_a_cancelled_put_did_not_accept_its_record():
 
 def test_r3_cancelling_the_first_in_line_wakes_the_next():
     async def job():
-        waiters, free, served = FifoWaiters(VirtualClock(), 3_600, SinkMetrics()), [], []
+        waiters, free, served = FifoWaiters(VirtualClock(), 3_600, KinesisSinkCounters()), [], []
 
         async def write(number):
             await waiters.wait_until(lambda: bool(free), str)

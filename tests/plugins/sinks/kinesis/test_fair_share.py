@@ -15,7 +15,7 @@ from statistics import mean
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.limits import MAX_CREDIT_SECONDS, AdaptiveRate
+from recordpublisher.plugins.sinks.kinesis.shard_rate import MAX_CREDIT_SECONDS, AdaptiveRate
 
 LIMIT = 1_000
 """Records a second."""

@@ -98,7 +98,7 @@ def test_a_sink_that_puts_into_one_shard_is_ready_while_another_shard_fails():
     assert run_virtual(job()) == []
 
 
-def test_a_sink_is_not_ready_while_records_wait_although_some_have_been_given_up():
+def test_a_sink_is_not_ready_while_records_wait_although_some_have_been_given_up(caplog):
     async def job():
         fake, found = FakeKinesis(), []
         async with a_sink(fake, {"flink.job.max.outage": "5s"}, on_failure=lambda failed: None) as sink:
@@ -112,8 +112,73 @@ def test_a_sink_is_not_ready_while_records_wait_although_some_have_been_given_up
             return found, sink.reasons_not_ready()
 
     found, after = run_virtual(job())
-    assert all(found[15:]), "the outage is longer than records are retried, and records wait"
-    assert after == [], "no record waits"
+    lines = [text for text in caplog.messages if text.startswith("calls to Kinesis have failed for")]
+    assert 3 <= len(lines) <= 12, "the pause between two lines grows, however short each record is retried"
+    assert ", for -" not in caplog.text
+    assert all(found[5:]), "the outage is longer than records are retried"
+    assert after == [], "nothing is put, and the service responds to other calls"
+
+
+def fail_every_call(fake, error=AWAY):
+    fake.fail = fake.listing_error = fake.summary_error = error
+
+
+@pytest.mark.parametrize("max_outage", ["0s", "2s", "60s"])
+def test_a_sink_is_not_ready_until_the_service_responds_although_no_record_is_left(max_outage):
+    async def job():
+        fake, found = FakeKinesis(), []
+        async with a_sink(fake, {"flink.job.max.outage": max_outage}, on_failure=lambda failed: None) as sink:
+            fail_every_call(fake)
+            await put_numbers(sink, range(3))
+            for _ in range(300):
+                await asyncio.sleep(1)
+                found.append(bool(sink.reasons_not_ready()))
+            assert sink.metrics()["outstandingRecordsCount"] == 0
+            fail_every_call(fake, None)
+            await asyncio.sleep(60)
+            return found, sink.reasons_not_ready()
+
+    found, after = run_virtual(job())
+    assert all(found[12 if max_outage == "60s" else 4 :])
+    assert after == []
+
+
+def test_a_sink_is_ready_as_soon_as_a_put_succeeds():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, {"flink.job.max.outage": "2s"}, on_failure=lambda failed: None) as sink:
+            fail_every_call(fake)
+            await put_numbers(sink, range(3))
+            await asyncio.sleep(30)
+            during = sink.reasons_not_ready()
+            fail_every_call(fake, None)
+            await put_numbers(sink, [3])
+            await sink.flush()
+            return during, sink.reasons_not_ready()
+
+    during, after = run_virtual(job())
+    assert during == [
+        "KinesisSink, stream out: puts have failed for 30 s: ListShards failed with ClientConnectorError: refused"
+    ]
+    assert after == []
+
+
+def test_a_sink_whose_calls_do_not_return_is_not_ready():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake) as sink:
+            fake.latency = 40
+            await put_numbers(sink, range(3))
+            await asyncio.sleep(9)
+            before = sink.reasons_not_ready()
+            await asyncio.sleep(4)
+            during = sink.reasons_not_ready()
+            await sink.flush()
+            return before, during, sink.reasons_not_ready()
+
+    before, (during,), after = run_virtual(job())
+    assert (before, after) == ([], [])
+    assert during == "KinesisSink, stream out: puts have failed for 13 s: no call has returned"
 
 
 def test_a_sink_is_ready_when_a_shard_that_failed_was_merged():

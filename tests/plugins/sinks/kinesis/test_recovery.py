@@ -211,7 +211,9 @@ def test_k2_records_that_waited_in_an_outage_have_the_whole_time_in_the_next_one
 def test_a_close_that_waits_says_how_long_the_records_that_are_left_are_retried(caplog):
     async def job():
         fake = FakeKinesis()
-        async with a_sink(fake, {"flink.job.max.outage": "2min"}, on_failure=lambda failed: None) as sink:
+        async with a_sink(
+            fake, {"flink.job.max.outage": "2min", "flink.job.drain.timeout": "3min"}, on_failure=print
+        ) as sink:
             fake.fail = REFUSED
             await put_numbers(sink, [0])
             await asyncio.sleep(100)

@@ -506,3 +506,27 @@ def test_an_old_record_that_becomes_a_dead_letter_holds_its_position_until_the_j
         return is_waiting, stored == checkpoint.state, sink.metrics()["handled"]
 
     assert run_virtual(job()) == (True, True, 0)
+
+
+def test_the_durations_of_calls_and_the_delays_of_records_are_counted():
+    """Three calls of 2 s, of which the first fails; the second record waits for the first one of its key."""
+
+    async def job():
+        calls = []
+
+        async def handle(record):
+            calls.append(record)
+            await asyncio.sleep(2)
+            if len(calls) == 1:
+                raise OSError
+
+        sink = rp.MapSink(handle, clock=VirtualClock())
+        await open_and_write(sink, batch_of_keys("a", "a"))
+        await asyncio.sleep(60)
+        await sink.close()
+        return sink.metrics()
+
+    metrics = run_virtual(job())
+    durations, delays = metrics["handlerDurationMs"], metrics["handlingDelayMs"]
+    assert (sum(durations["counts"]), durations["sum"]) == (3, 6_000)
+    assert sum(delays["counts"]) == metrics["handled"] == 2

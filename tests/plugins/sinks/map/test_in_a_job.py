@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.kept_snapshots import KeptSnapshots

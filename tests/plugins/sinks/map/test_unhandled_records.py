@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.plugins.sinks.map.key_order import ShardLineage
 from recordpublisher.publishers.positions import SequenceNumber

@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql
 import recordpublisher as rp
 from recordpublisher.plugins.deserializers.schemas import schema_type
 from recordpublisher.plugins.sinks.sql import SqlSink
-from recordpublisher.plugins.sinks.sql.rows import conversion_of
+from recordpublisher.plugins.sinks.sql.column_types import conversion_of
 from recordpublisher.plugins.sinks.sql.target_table import why_no_column
 
 from fakes.batches import batch
@@ -324,7 +324,7 @@ class Named(msgspec.Struct):
 
 
 async def test_a_type_with_a_field_that_has_the_name_of_the_records_own_is_refused_at_the_start(uri):
-    with pytest.raises(rp.ConfigurationError, match="field 'stream' of a value has the name of a column of the record"):
+    with pytest.raises(rp.ConfigurationError, match="field 'stream' of a value has the name of a metadata column"):
         await commit(uri, of=Named)
 
 

@@ -512,7 +512,7 @@ async def test_a_commit_whose_rows_were_dropped_with_its_life_is_refused(path): 
     await job.sink.write(batch(b"a"))
     await job.alone._positions._commits.stage()
     await job.sink.begin("next")
-    with pytest.raises(rp.FencedError, match="a later life has begun"):
+    with pytest.raises(rp.FencedError, match="a later run of its worker has begun"):
         await job.alone._positions._commits.commit(lambda number, staged: b"entry", STATE)
     assert query(path, "select count(*) from recordpublisher_commits where value = x'656e747279'") == [(0,)]
     await job.sink.close()

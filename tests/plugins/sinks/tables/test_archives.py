@@ -164,8 +164,8 @@ async def test_a_commit_that_is_taken_back_leaves_no_range(table):
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({"flink.deserializer.compression": "GZIP"}, "decompressed payloads are not what came"),
-        ({"flink.sink.partitions": "partitionKey={partitionKey}"}, "the files have no column partitionKey then"),
+        ({"flink.deserializer.compression": "GZIP"}, "an archive has payloads as they were received"),
+        ({"flink.sink.partitions": "partitionKey={partitionKey}"}, "the files would then lack the column partitionKey"),
     ],
 )
 def test_what_an_archive_refuses(tmp_path, more, text):
@@ -187,7 +187,7 @@ async def test_columns_of_fields_are_refused(table):
 
 async def test_names_that_cannot_be_paths_are_refused(table):
     sink = await opened(table, **ARCHIVE)
-    with pytest.raises(SinkError, match="is not the name of a stream or shard that an archive can have"):
+    with pytest.raises(SinkError, match="cannot be part of an archive's paths"):
         await sink.write(batch(Shard("orders", "../shard"), 1))
     await sink.close()
 

@@ -14,12 +14,12 @@ from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS, checked_snapshot
-from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart, store_as_group
-from recordpublisher.fetcher.leases.owned_leases import seal_worker
-from recordpublisher.fetcher.leases.position_store import seal_parts
-from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
+from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
+from recordpublisher.fetcher.leases.position_documents import PositionPart
+from recordpublisher.fetcher.leases.sealing import seal_parts, seal_worker
+from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
-from recordpublisher.plugins.sinks.tables.table import TableFolder
+from recordpublisher.plugins.sinks.tables.table_folder import TableFolder
 
 from .lake_tables import Delta, Iceberg, number, opened
 from fakes.batches import batch
@@ -248,7 +248,7 @@ class Job:
         for name, part in (await self.parts()).items():
             if staged := await sink.unpublished(part.staged):
                 await seal_worker(GroupStore(self.store), part.worker)
-                await take_back(Unpublished(sink, self.store, name, staged))
+                await take_back(UnpublishedCommits(sink, self.store, name, staged))
 
     async def seal(self):
         group = GroupStore(self.store)
@@ -362,7 +362,7 @@ async def test_a_command_that_dies_between_table_and_positions_is_run_again(refu
             await job.take_back()
     mend()
     with pytest.raises(
-        rp.StateError, match="was taken back, and the positions were not returned yet: run the command again"
+        rp.StateError, match="was taken back, but the positions are not set back yet: run the command again"
     ):
         await job.start()
 
@@ -380,7 +380,7 @@ async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start
     drop_table(kind)
     with pytest.raises(rp.StateError, match="there is no such table now"):
         await start.alone.publish()
-    with pytest.raises(rp.StateError, match=r"lake.orders .*: the next start makes one, and publishes into it"):
+    with pytest.raises(rp.StateError, match=r"lake.orders .*does not exist: the next start of the job creates it"):
         await job.take_back()
 
     await job.start()
@@ -425,7 +425,7 @@ async def test_purged_files_are_read_again(kind):
     start = await job.start()
     await job.commit(start, 1)
     shutil.rmtree(next((kind.data / "data").iterdir()))
-    with pytest.raises(rp.StateError, match=r"committed and not there.*--take-back"):
+    with pytest.raises(rp.StateError, match=r"committed but missing.*--take-back"):
         await start.alone.publish()
 
     await job.take_back()

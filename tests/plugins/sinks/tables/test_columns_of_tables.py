@@ -338,7 +338,7 @@ def _iceberg(**given):
 
 
 def test_iceberg_needs_a_place_for_positions_and_a_table_in_a_namespace():
-    with pytest.raises(rp.ConfigurationError, match=r"flink.state.uri.*no place for the job's positions"):
+    with pytest.raises(rp.ConfigurationError, match=r"flink.state.uri.*cannot store the job's positions"):
         _iceberg(**{"flink.state.uri": None})
     with pytest.raises(rp.ConfigurationError, match=r"namespace\.table"):
         _iceberg(**{"flink.sink.iceberg.table": "orders"})

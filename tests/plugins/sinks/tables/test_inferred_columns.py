@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns, InferredJson
 
 from .lake_tables import Delta, Iceberg, data_files, number, opened
 from fakes.batches import batch
@@ -37,7 +37,7 @@ class Job:
         async def reject(records, reason):
             self.reasons.append(reason)
 
-        context = rp.SinkContext(value_type=InferredRow, reject=reject)
+        context = rp.SinkContext(value_type=InferColumns, reject=reject)
         self.sink = await opened(self.kind, self.life, context, **INFER, **more)
         return self
 

@@ -136,7 +136,7 @@ async def test_a_staged_file_that_is_gone_is_named_and_nothing_is_published(kind
     one = await staged(sink, 1, b"a")
     (kind.data / data_files(kind)[0]).unlink()
 
-    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed and not there: a full vacuum"):
+    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed but missing: a full vacuum"):
         await sink.publish([one])
 
     assert payloads(kind) == []
@@ -149,7 +149,7 @@ async def test_what_a_full_vacuum_took_between_commit_and_publication_is_named(t
     one = await staged(sink, 1, b"a")
     DeltaTable(str(kind.data)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
 
-    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed and not there: a full vacuum"):
+    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed but missing: a full vacuum"):
         await sink.publish([one])
     await sink.close()
 
@@ -211,7 +211,7 @@ async def test_a_file_of_a_shard_that_goes_and_cannot_be_dropped_ends_the_life(k
         raise OSError("503 Slow Down")
 
     with monkeypatch.context() as patched:
-        patched.setattr("recordpublisher.plugins.sinks.tables.table.TableFolder.delete", away)
+        patched.setattr("recordpublisher.plugins.sinks.tables.table_folder.TableFolder.delete", away)
         sink.revoked(["orders/shardId-0"])
         with pytest.raises(rp.SinkError, match="503 Slow Down"):
             await sink.stage(number(1))

@@ -120,7 +120,7 @@ async def test_a_staged_object_that_is_gone_is_named(kind, url):
     await sink.write(batch(b"a"))
     one = await sink.stage(number(1))
     sink._table.folder().delete(["data/job.0.1/1/1.parquet"])
-    with pytest.raises(rp.StateError, match=r"data/job\.0\.1/1/1\.parquet .* committed and not there"):
+    with pytest.raises(rp.StateError, match=r"data/job\.0\.1/1/1\.parquet .* committed but missing"):
         await sink.publish([one])
     await sink.close()
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.plugins.spark.batch_read import ShardRange, shard_ranges, shared_among
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.spark.batch_read import ShardRange, later_ranges, shard_ranges, shared_among
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
 from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
@@ -23,7 +23,7 @@ OLDEST = StartingPosition.trim_horizon()
 
 @dataclass
 class Service:
-    """A service whose clock moves by each sleep. `tells_ms` is how exact the time is that it tells."""
+    """A service whose clock stands. `tells_ms` is how exact the time is that it tells."""
 
     now_ms: int = END.arrival_ms + 5_000
     tells_ms: int = 1
@@ -36,20 +36,15 @@ class Service:
     def server_time_ms(self, stream: str) -> int:
         return self.now_ms // self.tells_ms * self.tells_ms
 
-    def monotonic(self) -> float:
-        return self.now_ms / 1000
-
     def oldest_retained_ms(self, stream: str) -> int | None:
         return self.oldest_ms
 
-    def sleep(self, seconds: float) -> None:
-        self.now_ms += round(seconds * 1000)
+
+RANGE = ReadRange(Starts(OLDEST), END)
 
 
-def planned(service, positions=None, streams=("s",), accepts_loss=False):
-    return shard_ranges(
-        streams, positions or ReadRange(Starts(OLDEST), END), service, accepts_loss, service.sleep, service
-    )
+def planned(service, positions=RANGE, streams=("s",), accepts_loss=False):
+    return shard_ranges(streams, positions, service, accepts_loss)[0]
 
 
 def test_each_shard_of_each_stream_is_a_part():
@@ -86,32 +81,33 @@ def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_trim_hori
     if kind == "AT_SEQUENCE_NUMBER":
         assert positions.of(later)[0] == StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "7")
     else:
-        with pytest.raises(ConfigurationError, match=r"'7'.*a start behind a record or at the tip is for queries"):
+        with pytest.raises(
+            ConfigurationError, match=r"'7'.*a start after a record or at the tip is valid only for a query"
+        ):
             positions.of(later)
 
 
-def test_an_end_now_waits_until_every_record_before_it_can_be_read():
-    service = Service(now_ms=END.arrival_ms - 2_000)
-    planned(service)
-    assert service.now_ms >= END.arrival_ms + 1_000
-
-
-@pytest.mark.parametrize("late_ms", range(0, 1_000, 150))
-def test_whole_seconds_of_the_service_make_the_wait_little_longer(late_ms):
-    """A second begins while planning waits, so its time is known to a tenth."""
-    end = EndPosition(END.arrival_ms + 100)
-    service = Service(now_ms=end.arrival_ms + late_ms, tells_ms=1_000)
-    planned(service, ReadRange(Starts(OLDEST), end))
-    assert end.arrival_ms + 1_000 <= service.now_ms <= end.arrival_ms + 1_200
-
-
 @pytest.mark.parametrize("fraction_ms", range(0, 1_000, 100))
-@pytest.mark.parametrize("late_ms", [0, 400, 900])
-def test_planning_never_ends_before_every_record_can_be_read(fraction_ms, late_ms):
+@pytest.mark.parametrize("late_ms", [-2_000, 0, 400, 900, 1_700])
+def test_the_end_settles_a_second_after_it_and_at_most_a_second_later_by_a_service_that_tells_whole_seconds(
+    fraction_ms, late_ms
+):
     end = EndPosition(END.arrival_ms + fraction_ms)
     service = Service(now_ms=end.arrival_ms + late_ms, tells_ms=1_000)
-    planned(service, ReadRange(Starts(OLDEST), end))
-    assert end.arrival_ms + 1_000 <= service.now_ms <= end.arrival_ms + 2_000
+    _, settles_in = shard_ranges(("s",), ReadRange(Starts(OLDEST), end), service, accepts_loss=False)
+    assert end.arrival_ms + 1_000 <= service.now_ms + 1_000 * settles_in <= end.arrival_ms + 2_000
+
+
+def test_an_end_that_has_settled_needs_no_wait():
+    assert shard_ranges(("s",), RANGE, Service(), accepts_loss=False)[1] == 0
+
+
+def test_shards_that_were_created_after_the_plan_are_read_from_their_beginning_to_the_same_end():
+    service = Service()
+    known = frozenset(part.shard.key for part in planned(service, streams=("s", "t")))
+    service.shards.append("c")
+    found = later_ranges(("s", "t"), RANGE, known, service.list_shards)
+    assert found == [ShardRange(Shard(stream, "c"), OLDEST, END) for stream in ("s", "t")]
 
 
 def test_c2_an_end_in_the_future_is_refused():
@@ -132,4 +128,4 @@ def test_s5_a_start_past_retention_follows_fail_on_data_loss(caplog):
     ):
         planned(service, positions)
     assert len(planned(service, positions, accepts_loss=True)) == 2
-    assert "going on because flink.state.dataloss=CONTINUE" in caplog.text
+    assert "the read continues because flink.state.dataloss=CONTINUE" in caplog.text

@@ -78,6 +78,6 @@ def test_sql_over_a_view_of_a_querys_dataframe_is_a_stream(spark, kinesis, tmp_p
 
 
 def test_c2_a_table_is_refused_and_the_view_is_named(spark):
-    view = r"USING' is 'kinesis': Spark passes no options .*. Valid: CREATE TEMPORARY VIEW orders USING kinesis"
+    view = r"USING' is 'kinesis': Spark does not pass the options .*. Valid: CREATE TEMPORARY VIEW orders USING kinesis"
     with pytest.raises(Exception, match=view):
         spark.sql("CREATE TABLE batch_table USING kinesis OPTIONS (stream 'orders', `aws.region` 'us-east-1')")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange
 from recordpublisher.plugins.spark.read_range import EndPosition
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError, TransientError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from fakes.spark.background_reads import at_once
@@ -48,8 +48,48 @@ def test_a_read_ends_before_the_first_record_at_its_end_whatever_arrives(kinesis
     assert sequences(task(kinesis, end)) == ["1", "2", "3"]
 
 
+def test_a_tip_counts_if_every_record_before_the_end_can_be_read_there(kinesis):
+    settled_ms = kinesis.clock.ms + 1_500
+
+    def readable_late(*given):
+        kinesis.shards["s/a"].times[5:] = [60] if kinesis.clock.ms >= settled_ms - 500 else []
+        return kinesis.read(*given)
+
+    read = task(kinesis, EndPosition(ARRIVED + 100), read=readable_late, settles_in=1.5, sleep=kinesis.clock.sleep)
+    assert sequences(read) == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_the_end_settles_while_a_long_read_goes_on_and_nothing_more_is_waited_for(kinesis):
+    waits = []
+    assert len(sequences(task(kinesis, EndPosition(ARRIVED + 100), settles_in=0.1, sleep=waits.append))) == 5
+    assert (sum(waits), len(kinesis.reads)) == (0, 3)
+
+
+def test_shards_that_are_created_before_the_end_has_settled_are_read_too(kinesis):
+    def later():
+        looked_at.append(kinesis.clock.ms)
+        return [ShardRange(kinesis.add("b", [10, 20]), StartingPosition.trim_horizon(), EndPosition(ARRIVED + 1))]
+
+    looked_at, settled_ms = [], kinesis.clock.ms + 1_500
+    read = task(kinesis, EndPosition(ARRIVED + 100), settles_in=1.5, sleep=kinesis.clock.sleep, later=later)
+    assert sequences(read) == ["1", "2", "3", "4", "5", "1"]
+    assert looked_at == [settled_ms]
+
+
+def test_a_listing_that_fails_is_repeated_up_to_max_outage(kinesis):
+    tries = []
+
+    def later():
+        tries.append(kinesis.clock.ms)
+        raise TransientError("ListShards", "Unavailable", "away")
+
+    with pytest.raises(OutageError, match="maxOutage"):
+        sequences(task(kinesis, EndPosition(ARRIVED + 100), sleep=kinesis.clock.sleep, later=later))
+    assert len(tries) > 1
+
+
 def test_c2_an_end_at_a_record_that_is_not_there_yet_is_an_error_and_not_the_tip(kinesis):
-    with pytest.raises(ConfigurationError, match="'endingPosition' is '9': s/a has no record at or behind it"):
+    with pytest.raises(ConfigurationError, match="'endingPosition' is '9': s/a has no record at or after it"):
         sequences(task(kinesis, EndPosition(ARRIVED + 100, 9)))
     kinesis.close("a")
     assert sequences(task(kinesis, EndPosition(ARRIVED + 100, 9))) == ["1", "2", "3", "4", "5"]

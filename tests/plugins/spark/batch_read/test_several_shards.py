@@ -7,13 +7,21 @@ from concurrent.futures import Future
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange, background_reader
+from recordpublisher.plugins.spark.batch_read import (
+    RangeRead,
+    ShardRange,
+    background_reads,
+    later_ranges,
+    shard_lists,
+    shared_reader,
+)
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.read_range import EndPosition
+from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.source.kinesis_service import KinesisService
 from recordpublisher.publishers.errors import DataLossError, OutageError, StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -160,11 +168,16 @@ def on_endpoint(stream: Kinesis, ends: Mapping[str, int], outcomes: list[ShardOu
     """A task that reads every shard in small responses, some of them before the record of a sequence number."""
     given = {**stream.served.properties(), "flink.shard.getrecords.maxrecordcount": "100", "stream": stream.name}
     options = SparkOptions.parse(given, keeps_claims=False)
-    service, begin = KinesisService(options), background_reader(options)
+    service, reader = KinesisService(options), shared_reader(options)
+    begin = background_reads(reader)
     try:
         shards = service.list_shards(stream.name)
     finally:
         service.close()
+
+    def later():
+        planned = frozenset(shard.key for shard in shards)
+        return later_ranges((stream.name,), ReadRange(Starts(OLDEST), EndPosition(NEVER)), planned, shard_lists(reader))
 
     def noted(*arguments):
         future = begin(*arguments)
@@ -173,7 +186,7 @@ def on_endpoint(stream: Kinesis, ends: Mapping[str, int], outcomes: list[ShardOu
 
     parts = [ShardRange(shard, OLDEST, EndPosition(NEVER, ends.get(shard.shard_id))) for shard in shards]
     limits = Bounds(**{"max_time": 1.5, "max_records": 1_000_000, "stop_at_tip": True, **bounds})
-    return RangeRead(parts, noted, limits, 60_000)
+    return RangeRead(parts, noted, limits, 60_000, later=later)
 
 
 def test_a_parent_and_its_children_are_read_by_one_task_and_a_shard_past_its_end_is_read_no_further(stream):
@@ -186,6 +199,15 @@ def test_a_parent_and_its_children_are_read_by_one_task_and_a_shard_past_its_end
     assert len(held) == 4
     read = sum(outcome.records for outcome in outcomes if outcome.shard.shard_id == first)
     assert 50 < read <= 200  # what was in hand when the end was met; 600 are there
+
+
+def test_children_of_a_split_after_the_plan_are_read(stream):
+    outcomes = []
+    read = on_endpoint(stream, {}, outcomes)
+    stream.split(0)
+    stream.put(200)
+    assert by_shard(read) == sequences(stream)
+    assert len({outcome.shard.shard_id for outcome in outcomes}) == 4
 
 
 def test_small_windows_read_every_row_once_and_in_order(stream):

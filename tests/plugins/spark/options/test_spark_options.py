@@ -73,10 +73,9 @@ def test_a_batch_read_has_a_task_for_each_slot_and_more_where_each_would_have_mo
         ({"maxtasks": "8"}, 17, 2),
         ({"maxtasks": "8"}, 1_000, 8),
         ({"shardspertask": "1"}, 9, 9),
-        ({"maxtasks": "8", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "c"}, 16, 8),
     ],
 )
-def test_the_first_batch_of_an_available_now_run_has_few_tasks_if_it_polls(given, shards, tasks):
+def test_the_first_batch_of_an_available_now_run_has_few_tasks(given, shards, tasks):
     assert SparkOptions.parse({**GIVEN, **given}).tasks_of_first_batch(shards) == tasks
 
 

@@ -25,7 +25,7 @@ def test_c2_create_table_names_the_view():
 def test_c2_a_read_without_options_may_be_of_a_table():
     with pytest.raises(
         ConfigurationError,
-        match=rf"'stream' is required. Valid: a stream's name .*a table that CREATE TABLE made cannot be read .*{VIEW}",
+        match=rf"'stream' is required. Valid: a stream's name .*in SQL {VIEW}.*, because a table of CREATE TABLE cannot be read",
     ):
         KinesisSource({}).reader(None)
 

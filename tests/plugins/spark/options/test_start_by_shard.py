@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.options.start_by_shard import starts_by_shard, with_starts
 from recordpublisher.publishers.errors import ConfigurationError

@@ -71,7 +71,10 @@ def test_background_errors_are_logged_our_own_without_a_traceback(caplog):
     while len(caplog.records) < 2 and time.monotonic() < deadline:
         time.sleep(0.005)
     ours, bug = caplog.records
-    assert (ours.getMessage(), ours.exc_info) == ("work in the background failed: StateError: no such folder", None)
+    assert (ours.getMessage(), ours.exc_info) == (
+        "a background call of the Spark source failed; the query continues without it: StateError: no such folder",
+        None,
+    )
     assert bug.exc_info is not None
 
 

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.claims import ReadClaim, ShardRead
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -51,9 +51,9 @@ def test_reads_go_on_after_an_outage_and_it_is_warned_of_once(kinesis, tmp_path,
     run_on(job)
     assert job.planner.outage is None
     assert sorted(job.delivered()) == sorted(job.expected())
-    assert [line[:15] for line in caplog.messages if line.startswith("Kinesis")] == [
-        "Kinesis is away",
-        "Kinesis is back",
+    assert [line[:24] for line in caplog.messages if line.startswith("calls to Kinesis")] == [
+        "calls to Kinesis have fa",
+        "calls to Kinesis succeed",
     ]
 
 
@@ -73,7 +73,8 @@ def test_past_the_longest_outage_the_query_fails_with_call_and_shard(kinesis, tm
     job.batch()
     kinesis.failure = REFUSED
     with pytest.raises(
-        OutageError, match=r"^Kinesis is away since .*, for longer than maxOutage \(900 s\): s/[ab]: GetRecords failed"
+        OutageError,
+        match=r"^calls to Kinesis have failed since .*, for longer than maxOutage \(900 s\): s/[ab]: GetRecords failed",
     ):
         batches_for(job, 1000)
 
@@ -109,7 +110,7 @@ def test_a_service_that_never_answers_is_an_outage_after_the_longest_window(kine
         assert job.planner.outage is None
         assert job.batch()
     job.batch()
-    assert "no response" in job.planner.figures()["outage"]["error"]
+    assert "no read got a response" in job.planner.figures()["outage"]["error"]
 
 
 def without_responses(read):

@@ -60,7 +60,7 @@ def test_ancestors_of_a_named_shard_count_as_read(kinesis, tmp_path):
 def test_c2_a_shard_that_does_not_exist_is_named_unless_it_was_read_to_its_end(kinesis, tmp_path):
     kinesis.add("a", [1])
     assert delivered(kinesis, tmp_path, {"a": "1", "gone": END}) == [("s/a", "1")]
-    with pytest.raises(ConfigurationError, match="'startingPosition' is 'b': the stream has no such shard"):
+    with pytest.raises(ConfigurationError, match="'startingPosition' is 'b': the stream does not have such a shard"):
         delivered(kinesis, tmp_path / "other", {"a": "1", "b": "5"})
 
 

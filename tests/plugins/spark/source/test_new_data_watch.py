@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.python_worker import worker_loop
-from recordpublisher.plugins.spark.source.new_data_watch import Look, NewDataWatch, watch_properties
+from recordpublisher.plugins.spark.source.new_data_watch import (
+    Look,
+    NewDataWatch,
+    seconds_between_shards,
+    watch_properties,
+)
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StreamNotFoundError
@@ -130,10 +136,21 @@ def test_a_read_that_began_before_a_look_does_not_count_for_it():
     watch.stop()
 
 
-def test_a_pause_is_kept_between_two_looks_unless_the_call_would_end_before():
+@pytest.mark.parametrize(
+    ("shards", "seconds", "pause", "between"),
+    [(8, 4, 1, 1 / 8), (1, 4, 1, 1), (8, 4, 60, 3 / 8), (8, 4, 0, 0.01), (400, 4, 1, 0.01), (8, 0.5, 1, 0.01)],
+)
+def test_shards_take_turns_during_a_pause_as_far_as_the_time_of_the_call_allows(shards, seconds, pause, between):
+    assert seconds_between_shards(shards, seconds, pause) == between
+
+
+def test_a_look_takes_its_pause_unless_the_call_would_end_before():
     factory = Factory()
     watch = watched(factory, "a")
     assert watch.look(60) is Look.NOTHING
+    before = time.monotonic()
+    assert watch.look(60, pause=0.2) is Look.NOTHING
+    assert time.monotonic() - before >= 0.2
     assert watch.look(0.05, pause=3600) is not Look.FOUND  # and does not wait an hour
     watch.stop()
 

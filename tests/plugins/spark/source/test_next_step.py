@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_plan import BatchPlan, Decision, Facts, Wait, Watch, next_step
 from recordpublisher.plugins.spark.source.claims import BatchClaims, ShardRead

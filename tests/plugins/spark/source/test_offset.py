@@ -7,8 +7,8 @@ import pickle
 from dataclasses import replace
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
-from recordpublisher.plugins.spark.source.batch_plan import unread_shard
 from recordpublisher.plugins.spark.source.offset import BatchOffset
+from recordpublisher.plugins.spark.source.offset_lineage import unread_shard
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 

@@ -101,7 +101,7 @@ def test_a_shard_that_nobody_lists_any_more_makes_way_for_its_children_if_told_s
     del kinesis.shards["s/a"]
     job.run(40)
     assert job.delivered()[-1] == ("s/child", "1")
-    assert "going on because flink.state.dataloss=CONTINUE" in caplog.text
+    assert "the query continues because flink.state.dataloss=CONTINUE" in caplog.text
 
 
 @pytest.mark.parametrize(("does_not_tell", "listings"), [(False, 1), (False, 5), (True, 2)])
@@ -178,7 +178,10 @@ def test_a_query_that_is_far_behind_warns(kinesis, tmp_path, caplog):
     job = query(kinesis, tmp_path)
     job.run(3)
     fall_behind(kinesis, job, 20)
-    assert "records of s/a are lost in 4.0 h unless they are read before: the stream keeps them for 24 h" in caplog.text
+    assert (
+        "records of s/a are lost in 4.0 h unless the query reads them before: the stream keeps records for 24 h"
+        in caplog.text
+    )
 
 
 def test_the_warning_comes_from_four_fifths_of_the_retention_on_and_again_only_after_the_query_caught_up(

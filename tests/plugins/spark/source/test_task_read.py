@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import ReadClaim
@@ -125,7 +125,7 @@ def test_s5_with_continue_a_replay_returns_the_claimed_records_that_are_left(kin
         return kinesis.read(later, bounds, sink, publisher)
 
     assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, expired, kinesis.clock)) == ["2", "3"]
-    assert "going on because flink.state.dataloss=CONTINUE, with 2 of them" in caplog.text
+    assert "the task continues because flink.state.dataloss=CONTINUE, with 2 of them" in caplog.text
 
 
 def two_claimed(kinesis) -> MemoryClaims:
@@ -271,7 +271,7 @@ def test_a_task_waits_for_its_store_and_returns_no_row_without_a_claim(kinesis):
 def test_a_task_whose_store_is_away_for_too_long_fails_and_names_it(kinesis):
     store = Failing(StoreUnavailableError("PutItem at dynamodb://t/j failed"), 10**9)
     with pytest.raises(
-        OutageError, match=r"^the store of claims is away since .*maxOutage \(900 s\): PutItem at dynamodb"
+        OutageError, match=r"^calls to the store of claims have failed since .*maxOutage \(900 s\): PutItem at dynamodb"
     ):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, kinesis.clock.sleep).rows()
     assert kinesis.reads == []
@@ -295,7 +295,7 @@ def test_a_replay_that_cannot_read_is_an_outage_and_no_data_loss(kinesis):
     store = MemoryClaims(markers={("query", "token")})
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     kinesis.failure = TransientError("GetRecords", "ConnectionError", "refused")
-    with pytest.raises(OutageError, match=r"^Kinesis is away since .*: s/a: GetRecords failed"):
+    with pytest.raises(OutageError, match=r"^calls to Kinesis have failed since .*: s/a: GetRecords failed"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
 
 
@@ -323,8 +323,8 @@ def test_a_replay_warns_of_an_outage_and_goes_on_where_it_was(kinesis, caplog):
 
     assert sequences(TaskRead(plan(kinesis), store, read, kinesis.clock)) == first
     assert starts == [["s/a", "s/b"], ["s/a", "s/b"], ["s/b"], ["s/b"]]
-    assert caplog.text.count("Kinesis is away since") == 1
-    assert "Kinesis is back after" in caplog.text
+    assert caplog.text.count("calls to Kinesis have failed since") == 1
+    assert "calls to Kinesis succeed again after" in caplog.text
 
 
 def test_a_first_read_tries_failed_calls_again_until_its_window_ends():

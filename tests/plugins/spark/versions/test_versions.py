@@ -42,7 +42,7 @@ def test_a_short_job_reads_writes_and_runs_queries(kinesis, tmp_path, version):
     if version >= "4.2":
         assert told["refused"] == ""
         return
-    words = "triggerAvailableNowWrapper.enabled' is 'true': with it PySpark 4.0 and 4.1 ask"
+    words = "triggerAvailableNowWrapper.enabled' is 'true': if it is true, PySpark 4.0 and 4.1 ask"
     assert words in told["refused"].splitlines()[0]
     assert len(told["refused"].splitlines()) < 20, "what Spark adds is its plan"
 

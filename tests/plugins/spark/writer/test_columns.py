@@ -28,7 +28,7 @@ def test_the_option_stream_overrides_the_column():
         (
             [("data", "string"), ("partition_key", "string")],
             "out",
-            r"column 'partition_key' would be left out. Valid: 'partitionKey', if that is meant",
+            r"column 'partition_key' would be ignored. Valid: 'partitionKey' if that column is meant",
         ),
         (
             [("data", "string"), ("Data", "string")],

@@ -38,7 +38,9 @@ def test_past_the_longest_outage_it_fails_and_names_service_and_call():
     async def put():
         await PatientPort(fake, 600_000, VirtualClock()).put_records("out", ENTRIES)
 
-    with pytest.raises(OutageError, match=r"^Kinesis is away since .*maxOutage \(600 s\): PutRecords failed with Conn"):
+    with pytest.raises(
+        OutageError, match=r"^calls to Kinesis have failed since .*maxOutage \(600 s\): PutRecords failed with Conn"
+    ):
         run_virtual(put())
 
 

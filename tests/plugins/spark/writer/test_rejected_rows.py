@@ -91,8 +91,8 @@ def test_rows_without_data_target_or_room_for_an_id_become_dead_letters(job, tmp
     assert (figures.records, figures.given_up, figures.dead_letters) == (1, 4, 4)
     errors = {(letter["stream"], letter["partitionKey"]): letter["value"]["error"] for letter in writing.letters()}
     assert "the row has no data (null)" in errors["out", "k1"]
-    assert "idField adds 'id' to a JSON object, and the data of a row is b'no object'" in errors["out", "k2"]
-    assert "the data of a row has that field" in errors["out", "k3"]
+    assert "idField adds 'id' to a JSON object, but the data of a row is b'no object'" in errors["out", "k2"]
+    assert "the data of a row already has that field" in errors["out", "k3"]
     assert "the row has no stream (null)" in errors["null", "k4"]
 
 

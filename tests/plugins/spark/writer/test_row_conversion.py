@@ -14,7 +14,7 @@ from recordpublisher.plugins.spark.written_rows import (
     RowIds,
     RowsToRecords,
     WriteColumns,
-    slices,
+    slices_of_batch,
 )
 from recordpublisher.publishers.errors import SinkError
 
@@ -78,8 +78,8 @@ def test_a_row_without_data_or_target_is_named(rows, words):
 
 def test_large_batches_are_sliced():
     small = batch(data=[b"x"] * (2 * SLICE_ROWS + 1))
-    assert [part.num_rows for part in slices(small)] == [SLICE_ROWS, SLICE_ROWS, 1]
+    assert [part.num_rows for part in slices_of_batch(small)] == [SLICE_ROWS, SLICE_ROWS, 1]
     large = batch(data=[bytes(2**20)] * 20)
-    assert all(part.nbytes <= SLICE_BYTES for part in slices(large))
-    assert sum(part.num_rows for part in slices(large)) == 20
-    assert [part.num_rows for part in slices(batch(data=[bytes(SLICE_BYTES + 1)] * 2))] == [1, 1]
+    assert all(part.nbytes <= SLICE_BYTES for part in slices_of_batch(large))
+    assert sum(part.num_rows for part in slices_of_batch(large)) == 20
+    assert [part.num_rows for part in slices_of_batch(batch(data=[bytes(SLICE_BYTES + 1)] * 2))] == [1, 1]

@@ -52,7 +52,7 @@ def test_c1_a_mistyped_option_is_refused_with_the_nearest_one(key, nearest):
 
 
 def test_c1_an_option_of_reading_is_a_warning():
-    with pytest.warns(UnknownPropertyWarning, match="unknown option 'metadatalocation' is ignored"):
+    with pytest.warns(UnknownPropertyWarning, match="option 'metadatalocation' is ignored: jobs that read"):
         WriteOptions.parse({"stream": "out", "metadatalocation": "id"})
 
 

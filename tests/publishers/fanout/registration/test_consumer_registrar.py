@@ -9,12 +9,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
-from recordpublisher.publishers.fanout.registration import (
-    ConsumerKey,
-    ConsumerRefCounts,
-    ConsumerRegistrar,
-    FanOutConfig,
-)
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.registration import ConsumerKey, ConsumerRefCounts, ConsumerRegistrar
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -245,6 +241,34 @@ def test_f8_a_deregistration_ends_at_its_time_out(caplog):
 
     run_virtual(main())
     assert "Timeout waiting for stream consumer to deregister" in caplog.text
+
+
+def test_f8_a_close_that_is_cut_off_names_the_consumers_that_may_stay_registered(caplog):
+    ports = ScriptedPorts()
+    first, second, third = (STREAM_ARN.replace("orders", name) for name in ("orders", "bills", "shops"))
+    ref_counts, is_called = ConsumerRefCounts(), asyncio.Event()
+
+    async def hang(arn):
+        is_called.set()
+        await asyncio.Event().wait()
+
+    async def main():
+        made, other = registrar(ports, ref_counts), registrar(ports, ref_counts)
+        for stream, arn in (("orders", first), ("bills", second), ("shops", third)):
+            await made.ensure(stream, arn)
+        await other.ensure("shops", third)  # another job of the process uses it
+        ports.deregister_consumer = hang
+        closing = asyncio.create_task(made.close())
+        await is_called.wait()
+        closing.cancel()
+        await asyncio.wait([closing])
+        return closing.cancelled(), ref_counts._counts.keys()
+
+    is_cancelled, kept = run_virtual(main())
+    (told,) = [each for each in caplog.messages if "billed" in each]
+    assert told.endswith(f": 'app' on {first}, 'app' on {second}")
+    assert is_cancelled
+    assert {key.stream_arn for key in kept} == {third}
 
 
 # ConsumerRefCounts: which user of a consumer is the last one (F8).

@@ -14,7 +14,8 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.fanout.registration import FanOutConfig, RegistrationCalls
+from recordpublisher.publishers.fanout.config import FanOutConfig
+from recordpublisher.publishers.fanout.registration import RegistrationCalls
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.properties.properties import Properties

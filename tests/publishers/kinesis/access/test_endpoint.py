@@ -3,7 +3,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import endpoint_of, region_of, tls_name
+from recordpublisher.publishers.kinesis.endpoints import endpoint_of, region_of, tls_name
 from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"

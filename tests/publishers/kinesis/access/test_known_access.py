@@ -5,7 +5,8 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import CALLS, known_access
+from recordpublisher.publishers.kinesis.access import known_access
+from recordpublisher.publishers.kinesis.endpoints import CALLS
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.scripted_kinesis import PROPERTIES

@@ -7,7 +7,9 @@ import pytest
 from botocore.endpoint_provider import EndpointProvider
 from botocore.loaders import Loader
 
-from recordpublisher.publishers.kinesis.access import CALLS, PARTITIONS, Keys, KnownAccess
+from recordpublisher.publishers.kinesis.access import KnownAccess
+from recordpublisher.publishers.kinesis.endpoints import CALLS, PARTITIONS
+from recordpublisher.publishers.kinesis.plain_credentials import Keys
 
 LEFT_TO_THE_SDK = {"aws-iso", "aws-iso-b", "aws-iso-e", "aws-iso-f"}
 PARTITION_OF = {

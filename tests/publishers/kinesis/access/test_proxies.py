@@ -4,7 +4,7 @@ import pytest
 from botocore.httpsession import ProxyConfiguration
 from botocore.utils import get_environ_proxies
 
-from recordpublisher.publishers.kinesis.access import has_proxies, proxy_for
+from recordpublisher.publishers.kinesis.proxies import has_proxies, proxy_for
 
 PROXY = "http://proxy.example:3128"
 

@@ -236,7 +236,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_transient_after_the_dea
         writer.close()
 
     silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    at = {"aws.endpoint": f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", "aws.request.timeout": "50"}
+    at = {"aws.endpoint": f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", "aws.request.timeout": "50ms"}
     async with silent, KinesisClient(Properties({**ACCESS, **at})) as client, asyncio.timeout(10):
         with pytest.raises(TransientError, match="TimeoutError"):
             await subscribe(client)

@@ -8,8 +8,8 @@ from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.access import provider_name
-from recordpublisher.publishers.kinesis.sdk import session as internals
+from recordpublisher.publishers.kinesis.plain_credentials import provider_name
+from recordpublisher.publishers.kinesis.sdk import private_parts
 from recordpublisher.publishers.kinesis.sdk.credentials import profile_session
 from recordpublisher.publishers.kinesis.sdk.session import CheckedCredentials
 from recordpublisher.publishers.properties.properties import Properties
@@ -350,7 +350,7 @@ def hanging(tmp_path):
 async def test_a_credential_process_that_hangs_ends_with_all_that_it_has_started(
     tmp_path, hanging, monkeypatch, source, ends
 ):
-    monkeypatch.setattr(internals, "PROCESS_SECONDS", 1 if ends == "by its time" else 60)
+    monkeypatch.setattr(private_parts, "PROCESS_SECONDS", 1 if ends == "by its time" else 60)
     pids = tmp_path / "pids"
     (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {hanging}\n{source}")
     session = profile_session(Properties({f"{PREFIX}.profile.name": "role" if source else "p"}))

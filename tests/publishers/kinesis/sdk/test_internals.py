@@ -23,7 +23,7 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import EndpointConnectionError
 
 from recordpublisher.publishers.errors import FatalKinesisError, TransientError
-from recordpublisher.publishers.kinesis.sdk.session import http_session_of, tls_context_for
+from recordpublisher.publishers.kinesis.sdk.private_parts import http_session_of, tls_context_for
 
 from processes.command_line import ROOT
 from servers.scripted_kinesis import raw, stub_and_client
@@ -58,7 +58,7 @@ OF_INSTANCES = {
     "AioAWSResponse._content": lambda: AioAWSResponse("", 200, {}, None),
 }
 REACHING = {
-    "publishers/kinesis/sdk/session.py": "the AWS SDK",
+    "publishers/kinesis/sdk/private_parts.py": "the AWS SDK",
     "publishers/kinesis/http1.py": "asyncio",
     "local/server.py": "h2 and hypercorn",
     "plugins/runtime/background_loop.py": "threading (nothing public runs before the pools are closed), and sys (a function that its "
@@ -70,14 +70,14 @@ REACHING = {
 
 @pytest.mark.parametrize(("owner", "name"), OF_CLASSES, ids=lambda value: getattr(value, "__name__", value))
 def test_a_method_that_is_replaced_exists_in_the_sdk(owner, name):
-    assert hasattr(owner, name), f"{owner.__name__}.{name} is gone from the SDK: see sdk/internals.py"
+    assert hasattr(owner, name), f"{owner.__name__}.{name} is gone from the SDK: see sdk/private_parts.py"
 
 
 @pytest.mark.parametrize("name", OF_INSTANCES)
 async def test_an_attribute_that_is_used_exists_in_the_sdk(name):
     owner = OF_INSTANCES[name]()
 
-    assert hasattr(owner, name.partition(".")[2]), f"{name} is gone from the SDK: see sdk/internals.py"
+    assert hasattr(owner, name.partition(".")[2]), f"{name} is gone from the SDK: see sdk/private_parts.py"
 
 
 async def test_the_http_session_of_a_client_is_found_with_its_certificates():
@@ -87,18 +87,20 @@ async def test_the_http_session_of_a_client_is_found_with_its_certificates():
     config = AioConfig(retries={"total_max_attempts": 1})
     async with session.create_client("kinesis", region_name="eu-west-1", endpoint_url=url, config=config) as client:
         http = http_session_of(client)
-        assert http is not None, "AioBaseClient._endpoint.http_session is gone from the SDK: see sdk/internals.py"
+        assert http is not None, "AioBaseClient._endpoint.http_session is gone from the SDK: see sdk/private_parts.py"
         assert tls_context_for(http, url) is None
         with pytest.raises(EndpointConnectionError):
             await client.list_streams()
 
-        assert tls_context_for(http, url) is not None, "the SDK keeps its SSLContext elsewhere: see sdk/internals.py"
+        assert tls_context_for(http, url) is not None, (
+            "the SDK keeps its SSLContext elsewhere: see sdk/private_parts.py"
+        )
 
 
 async def test_aiohttp_keeps_the_context_of_a_connector():
     connector = aiohttp.TCPConnector()
     try:
-        assert hasattr(connector, "_ssl"), "TCPConnector._ssl is gone from aiohttp: see sdk/internals.py"
+        assert hasattr(connector, "_ssl"), "TCPConnector._ssl is gone from aiohttp: see sdk/private_parts.py"
     finally:
         await connector.close()
 

@@ -7,7 +7,8 @@ import pytest
 from aiobotocore.config import AioConfig
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import known_access, region_of
+from recordpublisher.publishers.kinesis.access import known_access
+from recordpublisher.publishers.kinesis.endpoints import region_of
 from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -11,7 +11,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.access import client_tls
+from recordpublisher.publishers.kinesis.trusted_cas import client_tls
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 

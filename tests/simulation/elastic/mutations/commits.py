@@ -6,7 +6,7 @@ from typing import Any
 
 from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
-from recordpublisher.fetcher.leases.owned_leases import PositionCommits
+from recordpublisher.fetcher.leases.position_commits import PositionCommits
 
 from .patches import Patches
 

@@ -9,13 +9,16 @@ from unittest.mock import patch
 
 from recordpublisher.fetcher.leases import lease_table
 from recordpublisher.fetcher.leases import shard_listing as listing_module
-from recordpublisher.fetcher.leases.group_observer import GroupObserver, GroupUpkeep
-from recordpublisher.fetcher.leases.group_store import PositionKey
+from recordpublisher.fetcher.leases.group_observer import GroupObserver
+from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.owned_leases import CheckpointScope, LeaseChanges, OwnedLeases, PositionCommits
+from recordpublisher.fetcher.leases.lease_transfers import LeaseGiver, LeaseTaker
+from recordpublisher.fetcher.leases.owned_leases import CheckpointScope, LeaseChanges, OwnedLeases
 from recordpublisher.fetcher.leases.planning import GroupView
+from recordpublisher.fetcher.leases.position_commits import PositionCommits
+from recordpublisher.fetcher.leases.position_documents import PositionKey
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
-from recordpublisher.fetcher.leases.worker import LeaseGiver, LeaseTaker, Worker
+from recordpublisher.fetcher.leases.worker import Worker
 
 from ..simulated_readers import SimulatedReaders
 from .patches import Patches

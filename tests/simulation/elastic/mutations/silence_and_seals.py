@@ -15,13 +15,14 @@ from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
 from recordpublisher.fetcher.leases import worker as worker_module
-from recordpublisher.fetcher.leases.group_observer import GroupObserver, GroupUpkeep
+from recordpublisher.fetcher.leases.group_observer import GroupObserver
 from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, OwnDocument
+from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.heartbeat import SendTime, SilenceObserver, WritePermission
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.lease_transfers import LeaseTaker
 from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
-from recordpublisher.fetcher.leases.worker import LeaseTaker
 from recordpublisher.publishers.errors import FencedError
 
 from ..simulated_process import SuspendableClock
@@ -112,10 +113,10 @@ def own_gap_resets() -> Patches:
 def nobody_is_sealed() -> Patches:
     """E3: a dead worker keeps its shards."""
 
-    async def seal_silent(self: GroupObserver, view: GroupView) -> GroupView:
+    async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
         return view
 
-    return [(GroupObserver, "seal_silent", seal_silent)]
+    return [(worker_module, "seal_silent", seal_silent)]
 
 
 def cleaned_at_once() -> Patches:

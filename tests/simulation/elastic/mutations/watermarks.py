@@ -10,8 +10,9 @@ import msgspec
 from recordpublisher.fetcher.leases import group_observer as observer_module
 from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.group_watermark import WorkerWatermark, group_watermark
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
-from recordpublisher.fetcher.leases.planning import GroupView, WorkerWatermark, group_watermark
+from recordpublisher.fetcher.leases.planning import GroupView
 
 from .patches import Patches
 

@@ -3,10 +3,11 @@
 import errno
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.metric_types import HistogramValue, MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -19,10 +20,10 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..export import (
     ExportedMetric,
-    FetchersHere,
+    FetchersOfProcess,
     MeasuredFetcher,
     MeasuredProducer,
-    Origin,
+    MetricOrigin,
     as_fetchers,
     exported_tables,
 )
@@ -141,7 +142,7 @@ def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
 
     Raises: TypeError if a source has no metrics.
     """
-    here = FetchersHere(as_fetchers(sources))
+    here = FetchersOfProcess(as_fetchers(sources))
     return page_of(here.measure(), here.check())
 
 
@@ -160,7 +161,7 @@ def page_of(workers: Iterable[WorkerMetrics], health: Iterable[WorkerHealth]) ->
     for metrics, rows in exported_tables(list(workers)):
         labelled = [(_labels(origin), values) for origin, values in rows]
         for metric in metrics:
-            kind = "counter" if metric.type is MetricType.COUNTER else "gauge"
+            kind = str(metric.type) if metric.type in (MetricType.COUNTER, MetricType.HISTOGRAM) else "gauge"
             lines += family(metric.prometheus_name, kind, metric.description, _samples(metric, labelled))
     return "".join(lines)
 
@@ -177,15 +178,28 @@ def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
     if metric.type is MetricType.TEXT:
         given = [(labels, values.get(source)) for labels, values in rows]
         return [f'{{{labels},{metric.stem}="{escaped_label(text)}"}} 1' for labels, text in given if text is not None]
+    if metric.type is MetricType.HISTOGRAM:
+        found = [(labels, metric.histogram(values.get(source))) for labels, values in rows]
+        return [line for labels, value in found if value is not None for line in _histogram(labels, value)]
     numbers = [(labels, number(values.get(source))) for labels, values in rows]
     return [f"{{{labels}}} {value!r}" for labels, value in numbers if value is not None]
+
+
+def _histogram(labels: str, value: HistogramValue) -> Iterator[str]:
+    """Yield the lines of one histogram. Prometheus counts in a bucket the values of all lower buckets too."""
+    total = 0
+    for bound, count in zip([*value["bounds"], inf], value["counts"], strict=True):
+        total += count
+        yield f'_bucket{{{labels},le="{"+Inf" if bound == inf else repr(bound)}"}} {total}'
+    yield f"_sum{{{labels}}} {value['sum']!r}"
+    yield f"_count{{{labels}}} {total}"
 
 
 def _producer(name: str) -> str:
     return f'producer="{escaped_label(name)}"'
 
 
-def _labels(origin: Origin) -> str:
+def _labels(origin: MetricOrigin) -> str:
     if origin.producer:
         return _producer(origin.producer)
     stream, shard = escaped_label(origin.stream), escaped_label(origin.shard)

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.conditional_store import (
     ConditionalStore,
     ConflictError,
     read_document,
-    unreadable,
+    unreadable_error,
     write_value,
 )
 from recordpublisher.plugins.columns.file_columns import InferredColumns
@@ -35,7 +35,7 @@ class FolderColumns(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, schema: pa.Schema, partitions: list[str]) -> "FolderColumns":
-        """Return the document of these columns."""
+        """Return the document that stores these columns."""
         types = {field.name: str(field.type) for field in schema}
         return cls(types, schema.serialize().to_pybytes(), partitions)
 
@@ -44,11 +44,11 @@ class FolderColumns(msgspec.Struct, frozen=True):
         try:
             return pa.ipc.read_schema(pa.py_buffer(self.arrow))
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(place, error) from error
+            raise unreadable_error(place, error) from error
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """A folder of files: the store of its document, the property that has the folder, its path, and its partition columns."""
+    """A folder of files: the store of its columns, the property that names the folder, its path, and its partition columns."""
 
     store: ConditionalStore
     key: str
@@ -56,7 +56,7 @@ class Folder(msgspec.Struct, frozen=True):
     partitions: list[str]
 
     async def agree(self, schema: pa.Schema, *, may_change: bool) -> None:
-        """Compare columns with those of the files in the folder, and store the new ones.
+        """Compare columns with the columns of the files in the folder, and store the new ones.
 
         Several processes may do so at the same time.
 
@@ -74,13 +74,14 @@ class Folder(msgspec.Struct, frozen=True):
     async def inferred(
         self, columns: InferredColumns, seen: Mapping[str, Any] | None, *, may_change: bool
     ) -> InferredColumns:
-        """Return the columns of the folder with those of `seen` that it lacks, and store the new ones.
+        """Return the columns of the folder, and columns for the fields of `seen` that it lacks, which are stored.
 
         Of several processes that add a field, the first one says its type, and the others take it from the folder.
 
-        - `seen`: the shape of records (`InferredColumns`), or None at the start.
+        - `seen`: the shape of records (`InferredColumns`), or None at the start. `may_change`: whether new columns may be stored.
 
-        Raises: ConfigurationError if the folder has other partitions; StateError if the stored columns cannot be read or written.
+        Raises: ConfigurationError if the files in the folder are partitioned by other columns; StateError if the stored columns cannot be
+        read or written.
         """
         grown = columns
 
@@ -93,7 +94,7 @@ class Folder(msgspec.Struct, frozen=True):
         return grown
 
     async def _store(self, united: Callable[[pa.Schema], pa.Schema], may_change: bool) -> None:
-        """Store the columns that `united` returns for the stored ones, in addition to those. It is called again after a conflict."""
+        """Call `united` with the stored columns, and store the columns that it returns. After a conflict call it again."""
         stored = await self.store.get(_NAME)
         place = f"{_NAME} in {self.store.place}"
         while True:
@@ -126,7 +127,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Schema:
-    """Return the wanted columns, each with the fields that the files there have inside its objects.
+    """Return the wanted columns. Objects in them also get the fields that the existing files have.
 
     Raises: ConfigurationError if readers could not unite the columns of both.
     """

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import fields_of_model, with_all_fields
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
+from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.install_commands import install_command
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.user_code import describe_error
 
-from .sink import FileSink, Rejected
+from .sink import FileSink
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.columns.file_columns import InferredColumns
@@ -39,7 +40,10 @@ class JsonlSink(FileSink):
     def __init__(self, properties: Mapping[str, object]) -> None:
         super().__init__(given := Properties(properties))
         if (pattern := given.value(PARTITIONS)) is not None:
-            reason = "the jsonl sink has a folder for each shard; leave it out, or take parquet, delta or iceberg"
+            reason = (
+                "the jsonl sink writes a folder for each shard, so it has no partitions; "
+                "leave it out, or use parquet, delta or iceberg"
+            )
             raise ConfigurationError(PARTITIONS.key, pattern, reason=reason)
         self._inferred: InferredColumns | None = None
 
@@ -52,7 +56,7 @@ class JsonlSink(FileSink):
         if self.keeps_archive and context.value_type not in (None, bytes):
             raise _no_archive_of_values()
         await super().open(context)
-        if context.value_type is InferredRow:
+        if context.value_type is InferColumns:
             try:
                 from recordpublisher.plugins.columns.file_columns import no_columns
             except ImportError as error:
@@ -82,11 +86,13 @@ class JsonlSink(FileSink):
             raise _no_archive_of_values()
         return super().prepare(batch)
 
-    def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+    def file_writers(
+        self, contents: Sequence[RecordBatch], rejected: list[RejectedRecord]
+    ) -> Mapping[str, Callable[[Path], None]]:
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
         for batch in contents if self._inferred is None else self._inferred.fitting(contents, rejected):
-            fields_of = as_json if batch.decoded is None else _with_value
+            fields_of = record_as_json if batch.decoded is None else _with_value
             for index, record in enumerate(batch):
                 try:
                     line = msgspec.json.encode(fields := fields_of(record), enc_hook=fields_of_model)
@@ -94,14 +100,14 @@ class JsonlSink(FileSink):
                         json.dumps(msgspec.to_builtins(fields, enc_hook=fields_of_model), allow_nan=False)
                     lines.append(line)
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                    rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
+                    rejected.append((batch.slice(index, index + 1), describe_error(error)))
         return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}
 
 
 def _no_archive_of_values() -> ConfigurationError:
     reason = (
-        "with a deserialiser the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserialiser out, or take "
-        "parquet"
+        "with a deserialiser the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserialiser out, "
+        "or use parquet"
     )
     return ConfigurationError(ARCHIVE.key, "true", reason=reason)
 
@@ -120,7 +126,7 @@ def _with_value(record: Record) -> dict[str, Any]:
     return {**record_metadata(record), "eventTime": record.event_time, "value": with_all_fields(record.value)}
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def record_as_json(record: Record) -> dict[str, Any]:
     """Return a record with its payload as text. A payload that is not UTF-8 is in base64, with `"base64": true`."""
     fields = {**record_metadata(record), "eventTime": record.event_time}
     try:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from recordpublisher.fetcher.sink import RejectedRecord
 from recordpublisher.install_commands import install_command
 
 try:
@@ -14,9 +15,10 @@ except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, ParquetEncoder, ParquetOptions
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
+from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
@@ -24,7 +26,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..archived_shards import check_partitions, no_archive_of_fields
 from .folder_columns import Folder
-from .sink import MOST_NAME_BYTES, FileSink, Rejected
+from .sink import MOST_NAME_BYTES, FileSink
 
 
 class ParquetSink(FileSink):
@@ -66,7 +68,7 @@ class ParquetSink(FileSink):
 
     def _first_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
-        if self._takes_fields and context.value_type is InferredRow:
+        if self._takes_fields and context.value_type is InferColumns:
             if self.keeps_archive:
                 raise no_archive_of_fields()
             kinds = self._options.kinds() | self._partitions.kinds()
@@ -78,7 +80,7 @@ class ParquetSink(FileSink):
         return columns
 
     async def _agreed(self, columns: FileColumns, *, may_change: bool) -> FileColumns:
-        """Return the columns after they were compared with those of the folder. Inferred columns begin with those of the folder."""
+        """Return the columns after they were compared with the columns of the folder. Inferred columns begin with the folder's columns."""
         if not isinstance(columns, InferredColumns):
             await self._folder().agree(columns.schema, may_change=may_change)
             return columns
@@ -110,11 +112,13 @@ class ParquetSink(FileSink):
 
         Columns of deserialised values are made later, in a thread.
         """
-        refused: Rejected = []
+        refused: list[RejectedRecord] = []
         rows = [] if batch.decoded is not None else self._columns.rows([batch], refused)
         return (rows, sum(part.nbytes for part in rows)) if rows and not refused else super().prepare(batch)
 
-    def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+    def file_writers(
+        self, contents: Sequence[Any], rejected: list[RejectedRecord]
+    ) -> Mapping[str, Callable[[Path], None]]:
         """Return a function for each partition's folder that writes its file. Reject values that do not fit into the columns."""
         by_folder: dict[str, list[pa.RecordBatch]] = {}
         for part in contents:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, check_document
-from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
+from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
-from recordpublisher.plugins.stores.folder_store import path_of
+from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property
@@ -28,7 +28,7 @@ from ..archived_shards import (
     ArchivingSink,
     ShardDocument,
     WaitingBatch,
-    files_of,
+    batches_by_file,
     range_together,
     store_documents,
 )
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from .staged_objects import StagedObjects
 
 log = logging.getLogger("recordpublisher.files")
-Rejected = list[tuple[RecordBatch, str]]
-"""Records that cannot be written, each as a batch of one record, with the reason."""
 MOST_NAME_BYTES = 255
 """Longest name of one folder or file on the usual file systems (bytes)."""
 _MOST_PATH_BYTES, _MOST_KEY_BYTES = 4096, 1024
@@ -49,7 +47,7 @@ _SHARD_FILE_BYTES = 128 + 128 + MOST_NAME_BYTES + 4
 
 
 class FileSink(ArchivingSink):
-    """Owns the batches that wait for a checkpoint, and the name of the run (`life`) that stages them.
+    """Owns the batches that wait for a checkpoint, and the name of the current run of the worker (`life`), which is a part of hidden paths.
 
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
@@ -77,7 +75,7 @@ class FileSink(ArchivingSink):
         super().__init__(properties)
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
-        # the bytes that remain for the names of partition folders
+        # The bytes that remain for the names of partition folders.
         self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
         self._context = SinkContext()
         self._life = ""
@@ -94,11 +92,13 @@ class FileSink(ArchivingSink):
     async def learn(self, contents: Sequence[Any]) -> None:
         """Prepare for the contents of the next files. Called before `file_writers`, on the event loop.
 
-        A sink that infers columns stores the new ones here, so that no file has a column of which another process does not know.
+        A sink that infers columns stores the new ones here, so that no file has a column that other processes do not know.
         """
 
     @abstractmethod
-    def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+    def file_writers(
+        self, contents: Sequence[Any], rejected: list[RejectedRecord]
+    ) -> Mapping[str, Callable[[Path], None]]:
         """Return for each folder a function that writes the file of one shard into it. Called in a thread.
 
         The folder is `""` without partitions. The result is empty if no record is valid. Invalid records are added to `rejected`.
@@ -116,7 +116,7 @@ class FileSink(ArchivingSink):
         await self._files_there.open()
 
     def entries(self) -> ConditionalStore:
-        """Return the store of the entries, which is in the hidden folder."""
+        """Return the store of the job's positions (entries), which is in the hidden folder."""
         return self._files_there.entries
 
     def destination(self) -> str:
@@ -166,7 +166,7 @@ class FileSink(ArchivingSink):
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
     async def begin(self, life: str) -> None:
-        """Begin a new run, and drop the batches that wait."""
+        """Begin a new run of the worker, with the name `life`, and drop the batches that wait."""
         self._life = life
         self._never_published = set()
         self._archived.begin()
@@ -198,10 +198,10 @@ class FileSink(ArchivingSink):
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Rename the files into place.
 
-        A file that has neither its hidden nor its final name was usually published earlier and then moved away, which is only logged.
-        Raises: StateError if such a file was staged by this run and never published, because its records are lost.
+        A file that exists under neither its hidden nor its final name was usually published earlier and then moved away. This is only
+        logged. Raises: StateError if such a file was staged by this run and never published, because its records are lost.
         """
-        # The documents come first: a shard that has files has a document.
+        # The documents are stored first, so that a shard with files always has a document.
         contents = [self._content(each) for each in staged]
         if documents := [document for content in contents for document in content.shards]:
             await store_documents(self._files_there.shards, documents)
@@ -211,12 +211,16 @@ class FileSink(ArchivingSink):
         missing = await self._files_there.publish(files)
         if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
             raise StateError(
-                f"{', '.join(lost)} of {self._files_there.place}: committed, but missing: another program has deleted files "
-                "that wait to be published, and their records are lost"
+                f"{', '.join(lost)} of {self._files_there.place}are committed but missing: another program has deleted "
+                "files that waited to be published, and their records are lost"
             )
         if missing:
             names = ", ".join(name for _, name in missing)
-            log.warning("%s of %s: published before, and no longer there", names, self._files_there.place)
+            log.warning(
+                "%s of %s are not there: they were probably published before, and another program has moved them",
+                names,
+                self._files_there.place,
+            )
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete the hidden files of runs that have ended, except those in `kept`."""
@@ -240,9 +244,9 @@ class FileSink(ArchivingSink):
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)
         self._context.resume_writing()
 
-    def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
+    def _files(self, parts: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> Files:
         files: dict[str, Callable[[Path], None]] = {}
-        for together in files_of(parts):
+        for together in batches_by_file(parts):
             contents = [part.content for part in together if part.content is not None]
             writers = self.file_writers(contents, rejected) if contents else {}
             first, last = together[0], together[-1]
@@ -288,13 +292,14 @@ def _check_names(batch: RecordBatch) -> None:
     for name in (batch.stream, batch.shard_id):
         if not is_valid_name(name):
             raise SinkError(
-                f"{name[:200]!r} is not the name of a stream or shard: letters, digits, _ . - are valid, 128 at most"
+                f"{name[:200]!r} cannot be part of a path: the name of a stream or shard may have letters, digits, "
+                "_ . -, at most 128 characters"
             )
     for number in (numbers[0], numbers[-1]):
         if not _NUMBER.fullmatch(number):
             raise SinkError(
-                f"{number[:200]!r} of {batch.stream}/{batch.shard_id} is not a sequence number that fits into a file name: "
-                "letters, digits, _ . - are valid, 110 at most"
+                f"{number[:200]!r} of {batch.stream}/{batch.shard_id} cannot be part of a file name: a sequence "
+                "number may have letters, digits, _ . -, at most 110 characters"
             )
 
 

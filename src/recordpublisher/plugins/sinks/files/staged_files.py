@@ -1,4 +1,4 @@
-"""Writes files into a hidden folder, and renames them into place when an entry has committed them (S6)."""
+"""Writes files into a hidden folder, and renames them when they are committed: when stored positions (an entry) name them (S6)."""
 
 import asyncio
 import filecmp
@@ -14,7 +14,8 @@ import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Leftover
-from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error, make_folder, sync, why_not_writable
+from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_not_writable
+from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
 from ..archived_shards import HIDDEN, SHARDS
@@ -36,7 +37,7 @@ Files = Mapping[str, Callable[[Path], None]]
 
 
 class StagedFiles:
-    """The files of a sink's folder, and the entries that commit them. Owns no state.
+    """The files of a sink's folder, hidden or published. Owns no state.
 
     Raises: StoreUnavailableError while the folder is unavailable; StateError if waiting does not help.
     """
@@ -60,7 +61,7 @@ class StagedFiles:
             )
 
     async def why_not_writable(self) -> str | None:
-        """Return why this user cannot, or must not, write into the folder, or None if it seems possible."""
+        """Return why this user cannot or must not write into the folder; None if writing seems possible."""
         return await asyncio.to_thread(lambda: self._why_not_here() or why_not_writable(self._path))
 
     def _why_not_here(self) -> str | None:
@@ -71,8 +72,8 @@ class StagedFiles:
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
         """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
 
-        The hidden paths are unique. Raises: StoreUnavailableError even if the folder of this run has disappeared. Then the process that has
-        replaced this run has deleted it, and the next commit will find that out.
+        The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run has
+        disappeared. A process that has replaced this run has deleted it, and the next commit will find that out.
         """
         try:
             return await _in_thread(self._path, lambda: self._stage(life, number, files))
@@ -82,7 +83,7 @@ class StagedFiles:
             raise
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Rename the files that are still hidden. Return the files that have neither their hidden path nor their name.
+        """Rename the files that are still hidden. Return the files that exist under neither their hidden path nor their final name.
 
         Another process may do the same at the same time.
         """
@@ -123,7 +124,7 @@ class StagedFiles:
             try:
                 if hidden.exists():
                     make_folder(target.parent)
-                    _give_name(hidden, target, self._path / other_name(staged, name))
+                    _give_name(hidden, target, self._path / name_after_clash(staged, name))
                     continue
             except FileNotFoundError:  # another process has renamed it
                 pass
@@ -157,11 +158,8 @@ class StagedFiles:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def other_name(staged: str, name: str) -> str:
-    """Return the name for a staged file whose own name is taken by a file with other content.
-
-    This happens if records from other positions were read here before.
-    """
+def name_after_clash(staged: str, name: str) -> str:
+    """Return the name for a staged file whose own name is taken by a file with other content, as after a reset of positions."""
     stem, dot, suffix = name.rpartition(".")
     return f"{stem}.{hashlib.sha256(staged.encode()).hexdigest()[:12]}{dot}{suffix}"
 

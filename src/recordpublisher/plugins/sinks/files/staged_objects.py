@@ -1,4 +1,4 @@
-"""Uploads hidden objects to S3, Google or Azure, and copies them to their final names when an entry has committed them (S6)."""
+"""Uploads hidden objects to S3, Google or Azure, and copies them once they are committed: once stored positions name them (S6)."""
 
 import asyncio
 import tempfile
@@ -9,15 +9,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.sink import Leftover
-from recordpublisher.plugins.stores.aws_stores import SCHEMES
-from recordpublisher.plugins.stores.by_location import conditional_store_of, side_by_side
+from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
+from recordpublisher.plugins.stores.object_store import side_by_side
+from recordpublisher.plugins.stores.s3_store import SCHEMES
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..archived_shards import HIDDEN, SHARDS
 from ..unfinished_uploads import UnfinishedUploads
-from .staged_files import DELTA_LOG, ENTRIES, IN_A_TABLE, STAGED, Files, StagedFile, other_name
+from .staged_files import DELTA_LOG, ENTRIES, IN_A_TABLE, STAGED, Files, StagedFile, name_after_clash
 
 _STAGED = f"{HIDDEN}/{STAGED}/"
 _AT_ONCE = 16
@@ -25,7 +26,7 @@ _AT_ONCE = 16
 
 
 class StagedObjects:
-    """The objects below a location, and the entries that commit them; does for object stores what `StagedFiles` does for folders.
+    """The objects below a location, hidden or published. It does for object stores what `StagedFiles` does for folders.
 
     It owns the client. A file is written on the local disk, then uploaded, in parts if it is large. A copy on the server gives it the final
     name.
@@ -80,7 +81,7 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy the objects that are still hidden to their final names, then delete them. Return the files that have neither object.
+        """Copy the objects that are still hidden to their final names, then delete them. Return the files of which neither object exists.
 
         Another process may do the same at the same time. If an object with other content has the name, it stays, and the copy gets another
         name.
@@ -90,7 +91,7 @@ class StagedObjects:
         async def copy(hidden: str, name: str) -> None:
             try:
                 is_taken = await self._has_other_content(hidden, name)
-                await self._client.copy_async(hidden, other_name(hidden, name) if is_taken else name)
+                await self._client.copy_async(hidden, name_after_clash(hidden, name) if is_taken else name)
             except FileNotFoundError:
                 try:
                     await self._client.head_async(name)

@@ -21,8 +21,9 @@ from recordpublisher.plugins.tracing.traces import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import stream_name, written_hash_key
@@ -46,8 +47,9 @@ class KinesisSink(Sink):
     - `ordering`: NONE or PER_KEY.
     - `fail_on_error`: if False, records that cannot be put go to `on_failure`, even those that `put` would refuse.
     - `on_failure`: a function of a `FailedRecord`, called on the event loop. Outside of a job it gets each accepted record that was not
-      put within `flink.job.max.outage`. Without it the next call raises a SinkError with their count. In either case the sink continues.
-      In a job such a record ends the sink, unless `fail_on_error` is False.
+      put within `flink.job.max.outage`, or within `flink.job.drain.timeout` after a close. Without it the next call raises a SinkError
+      with their count. In either case the sink continues, even if the function raises: that is logged and counted (`callbackErrors`).
+      In a job such a record ends the sink, unless `fail_on_error` is False, and so does an error of the function.
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
@@ -74,7 +76,7 @@ class KinesisSink(Sink):
         self._writer = writer = KinesisWriter(
             port or _client(given, name), name, of_sink, clock or SystemClock(), on_failure
         )
-        self.why_not_put = writer.why_not_put
+        self.why_not_put, self.flush_or_give_up = writer.why_not_put, writer.flush_or_give_up
         self._states = WrittenStates(self._writer.is_flushed)
         self._writes = UnfinishedWrites(self._writer.outstanding_of)
         self._keeps_failed = not of_sink.fails_on_error and on_failure is None
@@ -140,12 +142,19 @@ class KinesisSink(Sink):
         await self._writer.wait_until_flushed(epoch, PARTIAL_FLUSH_SECONDS if checkpoint.may_be_partial else None)
         # 3. Return the newest state whose records are all acknowledged.
         state = self._states.newest()
-        # Dead letters are written last, because records that are given up from now on are not covered by this state.
+        # Dead letters are written after the state is chosen, so that every failed record that the state covers has a durable dead
+        # letter. Records that fail later belong to a later state.
         await self._reject_failed()
         return state
 
     async def close(self) -> None:
-        """Flush, and close the connections. Raises: the errors of `put`, unless an earlier call has raised the error."""
+        """Flush, and close the connections.
+
+        In an outage it waits until no record was acknowledged for `flink.job.drain.timeout`, and gives up the rest. `flush` before it
+        waits for `flink.job.max.outage`.
+
+        Raises: the errors of `put`, unless an earlier call has raised the error.
+        """
         await self._writer.close()
 
     def metrics(self) -> dict[str, Any]:
@@ -153,9 +162,10 @@ class KinesisSink(Sink):
         return self._writer.metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the sink puts no records, in plain words. Empty if it puts them, or if no record waits.
+        """Return why the sink puts no records, in plain words. Empty if it can put them.
 
-        The reasons are that it is not open, that an error has ended it, and that its calls have failed for ten seconds.
+        The reasons are that it is not open, that an error has ended it, and that its calls have failed for ten seconds, or for
+        `flink.job.max.outage` if that is shorter. When no record is left to put, it stays not ready until the service responds again.
         """
         reason = self.why_not_put(FAILED_READ_LIMIT_MS / 1000)
         return [] if reason is None else [f"{self.destination()}: {reason}"]
@@ -166,7 +176,7 @@ class KinesisSink(Sink):
         return Unfinished(count, f"records not acknowledged: {count}", shards=self._writes.by_shard())
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """Return the same metrics with type, unit and meaning."""
+        """Return the figures of `metrics`, each with type, unit and meaning."""
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in KINESIS_SINK_METRICS.items()]
 
@@ -212,7 +222,10 @@ class KinesisSink(Sink):
         await self._reject_failed()
 
     async def _reject_failed(self) -> None:
-        """Write dead letters of the records that could not be put. They are durable when this returns, even those of an earlier call."""
+        """Write dead letters of the records that could not be put.
+
+        When this returns, they are durable, including dead letters of earlier calls.
+        """
         async with self._rejecting:
             failed = self._failed[:]
             rejected = [
@@ -223,7 +236,7 @@ class KinesisSink(Sink):
             ]
             if rejected:
                 await self._context.reject_all(rejected)
-            del self._failed[: len(failed)]  # not earlier, because a cancelled flush would lose them
+            del self._failed[: len(failed)]  # Not earlier, because a cancelled flush would lose them.
 
     def revoked(self, shards: Collection[str]) -> None:
         """Send no more records of these shards. Their queued records count as finished."""
@@ -288,5 +301,7 @@ def _as_text(key: object) -> str:
     """Return the key as a plain `str`. A subclass, such as a member of a `StrEnum`, is converted, because JSON encoders do not know it."""
     if isinstance(key, str):
         return str.__str__(key)
-    how = "give each record one; records of one key keep their order" if key is None else f"str({key!r:.100}) makes one"
+    how = (
+        "give each record one; records of one key keep their order" if key is None else f"str({repr_of(key)}) makes one"
+    )
     raise TypeError(f"a key of a record must be str, not {type(key).__name__}: {how}")

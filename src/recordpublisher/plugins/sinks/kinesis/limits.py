@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import accumulate
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
 from recordpublisher.publishers.retry import LINE_SECONDS, RetryPolicy, call_with_retries
-from recordpublisher.publishers.service_limits import (
-    DEFAULT_RECORD_BYTES,
-)
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
+from recordpublisher.publishers.user_code import describe_error, raised_line
 
 from .records import PendingRecord
-from .sink_settings import QueueLimit, SinkMetrics, SinkStatistics
+from .sink_settings import KinesisSinkCounters, QueueLimit, SinkStatistics
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +29,11 @@ OVERHEAD_BYTES = 220
 
 
 BYTES_PER_SHARD = 10_000_000
-"""Default limit for each shard: about ten seconds of its throughput (reviewers of FLINK-9374)."""
+"""Default limit of unacknowledged bytes for each shard: about ten seconds of its throughput, as the reviewers of FLINK-9374 asked for."""
 
 
 MAX_DEFAULT_BYTES = 128 * 2**20
-"""Upper bound of the default limit: memory stays bounded with many shards."""
+"""Upper bound of the default limit, so that memory stays bounded with many shards."""
 
 
 NO_LIMIT = 2**62
@@ -47,11 +44,11 @@ _HALVE_AFTER = 10_000
 
 
 LONG_WAIT_SECONDS = 1.0
-"""A write that waits longer is logged (Flink: after ten checks of 100 ms), with all others in one line for each `LINE_SECONDS`."""
+"""A write that waits longer is logged, as in Flink (after ten checks of 100 ms). All such writes share one line for each `LINE_SECONDS`."""
 
 
 DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)
-"""Assumed if the credentials permit writing to the stream but not describing it."""
+"""The limits that are assumed if the credentials do not permit describing the stream."""
 
 
 SECONDS_BETWEEN_LIMIT_READS = 1.0
@@ -73,10 +70,14 @@ class OutstandingRecords:
         self._limit_bytes = limit_bytes
         self._mean = MeanSize()
         self._shards = 1
+        self._has_warned = False
         self._ended_epochs: dict[int, int] = {}
         """Number of records that are still outstanding, by ended epoch, the oldest first."""
         self._in_ended_epochs = 0
-        """The sum of `_ended_epochs`. It is kept because each write may end an epoch while the service is unavailable."""
+        """The sum of `_ended_epochs`.
+
+        It is kept, because in an outage each write ends an epoch, and summing them up each time would take long.
+        """
         self.epoch = 0
         self.records = 0
         self.bytes = 0
@@ -152,13 +153,24 @@ class OutstandingRecords:
     def update_limits(self, shards: int) -> None:
         """Compute the limits for this number of shards.
 
-        Raises: ConfigurationError if the limit function does not return a number of at least 1.
+        If the limit function fails, the last limit is kept.
+
+        Raises: the error of the first call of the limit function; ConfigurationError if it does not return a number of at least 1.
         """
         self._shards = shards
         default = min(MAX_DEFAULT_BYTES, BYTES_PER_SHARD * shards)
         self.max_bytes = default if self._limit_bytes is None else self._limit_bytes
         if callable(self._limit):
-            self.max_records = _checked(self._limit(self.statistics))
+            try:
+                self.max_records = _checked(self._limit(self.statistics))
+            except Exception as error:
+                if self.max_records == NO_LIMIT:  # the first call, when the sink is made
+                    raise
+                # Later an error would end the sink, or lose count of the records that were just completed.
+                if not self._has_warned:
+                    where = "" if isinstance(error, ConfigurationError) else f", at {raised_line(error)}"
+                    log.warning("queue_limit failed, and the last limit is kept: %s%s", describe_error(error), where)
+                self._has_warned = True
         elif self._limit is not None:
             self.max_records = self._limit
 
@@ -195,10 +207,11 @@ class MeanSize:
 class FifoWaiters:
     """The writes that wait at the limit, served in the order of their arrival.
 
-    A completion wakes the first. A write that leaves the queue, served or cancelled, wakes the next, so no notification is lost (R3).
+    A completed record wakes the first write. A write that leaves the queue, served or cancelled, wakes the next one, so no notification is
+    lost (R3).
     """
 
-    def __init__(self, clock: Clock, check_interval_seconds: float, metrics: SinkMetrics) -> None:
+    def __init__(self, clock: Clock, check_interval_seconds: float, metrics: KinesisSinkCounters) -> None:
         self._clock = clock
         self._check_interval_seconds = check_interval_seconds
         self._metrics = metrics
@@ -242,13 +255,18 @@ class FifoWaiters:
             self.notify_first()
 
     def _warn(self, waited: float, describe: Callable[[], str]) -> None:
-        """Warn of all writes that wait, once a minute: in an outage each request of a server may wait in its turn."""
+        """Warn of all waiting writes together, once a minute, because in an outage each request of a server may be such a write."""
         now = self._clock.monotonic()
         if now - self._warned < LINE_SECONDS:
             return
         self._warned = now
         others = f", and {len(self) - 1} more after it" if len(self) > 1 else ""
-        log.warning("a write has been waiting for %.1f s%s: %s", waited, others, describe())
+        log.warning(
+            "a write has been waiting for %.1f s because too many records are not acknowledged%s: %s",
+            waited,
+            others,
+            describe(),
+        )
 
 
 class Notifier:
@@ -322,167 +340,3 @@ def _checked(returned: object) -> int:
     if limit < 1:
         raise ConfigurationError("queue_limit", repr(returned), "a function that returns a number of at least 1")
     return int(limit)
-
-
-# The rate at which one shard is sent records: its limit, and the part of the limit to use while other producers write
-# to the shard too.
-
-BURST_SECONDS = 0.25
-"""One call sends a shard as much as it accepts in this time, then the shard pauses: few large calls instead of many small ones."""
-
-
-MAX_CREDIT_SECONDS = 0.5
-"""Unused time that the sink may catch up on, at most. The service allows one second; this time plus one burst stays below that."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRateLimit:
-    """Records and bytes per second that one shard may be sent: the service's limits times the property `RateLimit`.
-
-    - `initial_fraction`: the part of the limit that is used first.
-    - `longest_pause`: longest time in which a shard is sent nothing because of a low rate (seconds). A call that needs more time at the
-      full rate is followed by a longer pause.
-    """
-
-    records_per_second: float
-    bytes_per_second: float
-    initial_fraction: float = 1.0
-    longest_pause: float = 2.0
-
-    def seconds_for(self, records: int, size: int) -> float:
-        """Return how long the shard needs for this many records and bytes at its rate limit."""
-        return max(records / self.records_per_second, size / self.bytes_per_second)
-
-
-INCREASE = 0.032
-"""Growth of the rate in a second, as a part of the rate limit."""
-
-
-DECREASE = 2.1
-"""Records per second by which one refused record lowers the rate.
-
-Together with INCREASE this makes a rate stable where 1.5 % of the rate limit are refused, whatever the rate: 15 of 1,000 records/s.
-"""
-
-
-MAX_DECREASE = 0.5
-"""The results of one call lower the rate to half at most."""
-
-
-MIN_RATE = 0.001
-
-
-UNCONTESTED_SECONDS = 5.0
-
-
-UNCONTESTED_INCREASE = 0.1
-"""Without a refusal for five seconds the rate grows by a tenth a second, since the other producers write less than before."""
-
-
-FREQUENT_REFUSALS = 5.0
-"""Number of refusing calls in the time in which the shard takes one second's worth of our records. Above it, refusals are frequent.
-
-Producers that back off cause one to five such calls; one that does not back off causes nine (measured with boto3). Refusals as frequent as
-these do not end when this sink slows down.
-"""
-
-
-REFUSALS_MEMORY = 3.0
-"""Refusing calls are averaged over the records that the shard takes in three seconds."""
-
-
-TOLERATED_SHARE = 0.05
-
-
-FREQUENT_DECREASE = 1.2
-"""Records per second by which a refused record lowers the rate while refusals are frequent.
-
-The part TOLERATED_SHARE of the records sent may be refused without slowing down. Refusals above it count four sevenths (1.2 instead of
-2.1).
-"""
-
-
-RARE_BURST = 0.025
-"""Size of a call while refusals are rare, in seconds of the rate limit: 25 records."""
-
-
-FREQUENT_BURST_SECONDS = 0.04
-"""Time between calls while refusals are frequent. Other producers take little between two such calls."""
-
-
-BURST_JITTER = 0.5
-"""Each of these calls is up to this part smaller or larger.
-
-Otherwise sinks with the same rate would always follow each other in the same order, and the last one would be refused most.
-"""
-
-
-class AdaptiveRate:
-    """Adapts the rate at which one shard is sent records (`fraction`, a part of its rate limit) to refused records.
-
-    The rate grows by the same amount every second, and each refused record lowers it by the same amount (the primal algorithm of Kelly,
-    Maulloo and Tan, 1998: additive increase, a decrease by the price). So the rate is stable at a certain number of refusals per second.
-    Sinks that share a shard have the same part of their records refused, so all of them come to the same rate.
-
-    If refusals continue at any rate, they are random, or other producers do not back off. Then a small part of the records may be refused,
-    and calls are small. Amounts of records are given in seconds that the shard needs for them at its rate limit.
-    """
-
-    def __init__(self, initial: float = 1.0) -> None:
-        self.fraction = initial
-        self._is_in_slow_start = True
-        self._last_result_at: float | None = None
-        self._last_refusal_at = float("-inf")
-        self._refusing_calls = FREQUENT_REFUSALS  # so that the first refusals decide whether refusals are frequent
-
-    @property
-    def has_frequent_refusals(self) -> bool:
-        """Whether calls are refused so often that slowing down does not help."""
-        return self._refusing_calls > FREQUENT_REFUSALS
-
-    def burst_seconds(self, now: float) -> float:
-        """Return the time whose worth of records one call sends (seconds). It is random while the shard refuses records."""
-        if self._is_uncontested(now):
-            return BURST_SECONDS
-        seconds = FREQUENT_BURST_SECONDS
-        if not self.has_frequent_refusals:
-            seconds = max(seconds, RARE_BURST / self.fraction)
-        return min(BURST_SECONDS, seconds * random.uniform(1 - BURST_JITTER, 1 + BURST_JITTER))  # noqa: S311 - jitter
-
-    def add_results(self, sent: float, refused: float, now: float) -> None:
-        """Adapt the rate to the results of a call.
-
-        - `sent`, `refused`: the records that were sent, and the part of them that the shard refused, both in seconds of the rate limit.
-        """
-        since_last = 0.0 if self._last_result_at is None else now - self._last_result_at
-        self._last_result_at = now
-        if refused:
-            self._last_refusal_at = now
-            self._is_in_slow_start = False
-        if self._is_in_slow_start:
-            self.fraction = min(1.0, 2 * self.fraction)
-            return
-        self._count_refusing_calls(sent, refused)
-        change = self._increase(now) * since_last - self._decrease(sent, refused)
-        self.fraction = min(1.0, max(MIN_RATE, MAX_DECREASE * self.fraction, self.fraction + change))
-
-    def _is_uncontested(self, now: float) -> bool:
-        return now - self._last_refusal_at >= UNCONTESTED_SECONDS
-
-    def _count_refusing_calls(self, sent: float, refused: float) -> None:
-        weight = min(1.0, sent / REFUSALS_MEMORY)
-        self._refusing_calls += (refused > 0) / REFUSALS_MEMORY - weight * self._refusing_calls
-
-    def _decrease(self, sent: float, refused: float) -> float:
-        if self.has_frequent_refusals:
-            return FREQUENT_DECREASE * (refused - TOLERATED_SHARE * sent)
-        return DECREASE * refused
-
-    def _increase(self, now: float) -> float:
-        """Return the growth of the rate per second.
-
-        The upper half of the rate limit is approached slowly, because a producer that backs off leaves that half free although it would use
-        it.
-        """
-        steady = INCREASE * min(1.0, 2 * (1 - self.fraction))
-        return max(steady, UNCONTESTED_INCREASE * self.fraction) if self._is_uncontested(now) else steady

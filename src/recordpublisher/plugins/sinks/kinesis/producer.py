@@ -7,6 +7,7 @@ import atexit
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties.settings import JobSettings
+from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 
 from .kinesis_sink import KinesisSink, stream_and_properties
 from .records import FailedRecord
@@ -33,8 +34,9 @@ class Producer:
     It has the arguments, limits and errors of `KinesisSink`, which runs in a thread of its own. The thread starts with the first `put` or
     `with`. `on_failure` is called in that thread.
 
-    - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. A process that a signal
-      ends without an exit (SIGKILL; SIGTERM without a handler) loses the records that are not acknowledged.
+    - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. In an outage they give up
+      the rest after `flink.job.drain.timeout`. A process that a signal ends without an exit (SIGKILL; SIGTERM without a handler) loses
+      the records that are not acknowledged.
     - After `os.fork` the child begins with a thread, connections and a queue of its own. The parent puts its own records.
 
     Raises: ConfigurationError if a setting is invalid.
@@ -67,6 +69,7 @@ class Producer:
         self._lock = threading.RLock()
         self._thread: _SinkThread | None = None
         self._is_closed = False
+        self._has_warned = False
 
     def __enter__(self) -> Self:
         """Open the connection. Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix."""
@@ -83,11 +86,14 @@ class Producer:
     ) -> None:
         """Accept one record like `KinesisSink.put`. While the limit is reached, wait for up to `timeout` seconds (by default without end).
 
-        If an interruption (Ctrl-C) ends the call, the record may have been accepted.
+        If an interruption (Ctrl-C) ends the call, the record may have been accepted. In a thread that runs an event loop it blocks the
+        loop, and warns once (RuntimeWarning).
 
         Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a number, and the errors of
         `KinesisSink.put`.
         """
+        if not self._has_warned:
+            self._warn_in_event_loop("put")
         try:
             self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), timeout)
         except TimeoutError as error:
@@ -103,6 +109,8 @@ class Producer:
         """
         if self._thread is None and not self._is_closed:
             return
+        if not self._has_warned:
+            self._warn_in_event_loop("flush")
         try:
             self._run(lambda thread: thread.flush(), timeout)
         except TimeoutError as error:
@@ -111,7 +119,7 @@ class Producer:
             raise TimeoutError(f"the flush did not end in {timeout:g} s: {self._why_late()}") from error
 
     def close(self) -> None:
-        """Flush, and end the thread.
+        """Flush, and end the thread. In an outage give up records like `KinesisSink.close`.
 
         Raises: the errors of `put`, unless an earlier call has raised the error; RecordPublisherError if `on_failure` calls it, because the
         call would wait for itself.
@@ -162,6 +170,21 @@ class Producer:
             return thread.loop.run(work(thread), timeout)
         except asyncio.CancelledError:  # The call still waited when the loop ended.
             raise SinkError("the producer is closed") from None
+
+    def _warn_in_event_loop(self, method: str) -> None:
+        """Warn once of a call that blocks an event loop.
+
+        It is not refused, because in a notebook, whose cells run in a loop, nothing else waits.
+        """
+        if asyncio._get_running_loop() is None:
+            return
+        if (running := self._thread) is not None:
+            running.loop.refuse_own_thread()
+        self._has_warned = True
+        words = f"`rp.Producer.{method}` blocks the event loop of this thread while it waits"
+        use = f"`async with rp.KinesisSink(...) as sink` and `await sink.{method}(...)`"
+        thread = f"`await asyncio.to_thread(producer.{method}, ...)`"
+        warnings.warn(f"{words}: use {use}, or {thread}", RuntimeWarning, stacklevel=3)
 
     def _start(self) -> _SinkThread:
         if self._is_closed:
@@ -249,6 +272,11 @@ class _SinkThread:
         if self._is_open():
             await self.sink.flush()
 
+    async def flush_or_give_up(self) -> None:
+        """Flush the accepted records. In an outage give them up after `flink.job.drain.timeout`."""
+        if self._is_open():
+            await self.sink.flush_or_give_up()
+
     def close(self) -> None:
         """Close the sink, then end the loop and the thread. Later calls do nothing.
 
@@ -311,8 +339,9 @@ def _flush_or_say_so(producer: Producer) -> None:
     try:
         producer.flush(timeout=1)
     except TimeoutError as error:
-        log.warning("the exit waits until all records are put: %s", error)
-        producer.flush()
+        log.warning("the exit of the process waits until all records are put: %s", error)
+        producer._run(lambda thread: thread.flush_or_give_up())
+        producer.flush()  # Raises the error of records that were given up.
 
 
 def _end_all(end: Callable[[Producer], None]) -> None:

@@ -17,11 +17,21 @@ from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, hash_key_from
-from recordpublisher.publishers.user_code import check_user_function, for_log, refuse_unrun_results
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
+from recordpublisher.publishers.user_code import (
+    check_user_function,
+    describe_error,
+    raised_line,
+    refuse_unrun_results,
+)
 
-log = logging.getLogger(__name__)
+from .sink_settings import KinesisSinkCounters
+
+log = logging.getLogger("recordpublisher.producer")
 KEY_CHARACTERS = 60
 """Number of characters of a partition key that a message shows."""
+CLOSED = "SinkClosed"
+"""The error code of a record that was not acknowledged before the sink was closed in an outage."""
 VALIDATION_EXCEPTION = "ValidationException"
 """The service's error code for an invalid record. It would fail the whole call, so records are checked before they are sent."""
 
@@ -32,7 +42,8 @@ class PendingRecord(msgspec.Struct, gc=False):
     - `size`: bytes of data and key, as the service counts them.
     - `epoch`: the number of flushes requested before it was accepted.
     - `attempts`: consecutive failed attempts.
-    - `failed_at`: time of the last failed attempt, of it or of a record before it in an outage (seconds of the clock), if there is one.
+    - `failed_at`: time of the last failed attempt of this record, or of a record before it in an outage (seconds of the clock); None
+      without one.
     - `failing_for`: seconds that count as the outage of this record.
     - `source`: the shard that a job has read the record from; None if no job has read it.
     - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
@@ -149,14 +160,18 @@ class FailedRecords:
         stream: str,
         fails_on_error: bool,
         callback: Callable[[FailedRecord], None] | None,
+        metrics: KinesisSinkCounters,
         decided_by: str = "",
         unacknowledged: Callable[[], int] = lambda: 0,
     ) -> None:
         if callback is not None:
-            check_user_function("on_failure", callback, "a plain function of a FailedRecord", is_plain=True)
+            valid = "a plain function of a FailedRecord"
+            check_user_function("on_failure", callback, valid, is_plain=True, arguments=1)
         self._stream = stream
         self._fails_on_error = fails_on_error
         self._callback = callback
+        self._metrics = metrics
+        self._callback_errors = SkippedRecordsLog(log, level=logging.ERROR)
         self._decided_by, self._unacknowledged = decided_by, unacknowledged
         self._keep: Callable[[PendingRecord, str], None] | None = None
         self._has_warned = False
@@ -167,7 +182,7 @@ class FailedRecords:
         self.was_raised = False
         """Whether a caller has received the error that ended the sink."""
         self.must_raise = False
-        """Whether the next call raises an error. It is kept, because each put asks."""
+        """Whether the next call raises an error. It is kept here, because each `put` reads it."""
         self.known = 0
         """The records given up of which a caller has learned."""
         self._given_up = 0
@@ -175,7 +190,10 @@ class FailedRecords:
         self._on_failed: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Pass records that cannot be put to this function, with the reason, if there is neither `failOnError` nor a callback."""
+        """Set the function that gets each record that cannot be put, with the reason.
+
+        It is called only if there is neither `failOnError` nor a callback.
+        """
         self._keep = keep
 
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
@@ -208,7 +226,7 @@ class FailedRecords:
             self.known, self.must_raise = self._given_up, False
             failed, record = self._last_given_up
             raise self._error_for(
-                failed, self._tried(record), f". Not put since the last error: {counted(count, 'record')}"
+                failed, self._tried(failed, record), f". Not put since the last error: {counted(count, 'record')}"
             )
 
     def fail(self, error: BaseException) -> None:
@@ -238,7 +256,7 @@ class FailedRecords:
                 self._given_up += 1
                 self._last_given_up, self.must_raise = (failed, record), True
             elif self.error is None:
-                self.fail(self._error_for(failed, self._tried(record), self._end()))
+                self.fail(self._error_for(failed, self._tried(failed, record), self._end()))
 
     def _call_back(self, failed: FailedRecord, record: PendingRecord) -> None:
         if self._callback is None and self._keep is not None:
@@ -254,13 +272,25 @@ class FailedRecords:
             return
         try:
             refuse_unrun_results([self._callback(failed)])
-        except Exception as error:
-            log.exception("on_failure raised an error for %s", failed, exc_info=for_log(error))
+        except KeyboardInterrupt:  # It may be Ctrl-C.
+            raise
+        # Not only an Exception: CancelledError would end the task that sends, without a word, and SystemExit the loop of a Producer.
+        except BaseException as error:
+            self._on_callback_error(failed, error)
+
+    def _on_callback_error(self, failed: FailedRecord, error: BaseException) -> None:
+        """Log and count an error of the callback. In a job it ends the sink, so that a restart puts the record again."""
+        self._metrics.add("callbackErrors")
+        why = f"not put into {self._stream} ({failed.error_code})"
+        record = f"a record with the partition key {short_key(failed.partition_key)}, {why}"
+        what = f"{describe_error(error)}, at {raised_line(error)}"
+        self._callback_errors.skipped(record, what, error, how="on_failure raised an error for")
+        if not self.continues:
             self.fail(error)
 
-    def _tried(self, record: PendingRecord) -> str:
+    def _tried(self, failed: FailedRecord, record: PendingRecord) -> str:
         """Return how long the record was tried, and which property decides that."""
-        limit = f" ({self._decided_by} decides)" if self._decided_by else ""
+        limit = f" ({self._decided_by} decides)" if self._decided_by and failed.error_code != CLOSED else ""
         if record.attempts < 2:
             waited = duration_words(record.failing_for)
             return f", which waited for {waited} behind others{limit}," if record.failing_for else ""

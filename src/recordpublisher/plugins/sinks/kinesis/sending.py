@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from itertools import chain, islice
 
 from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
@@ -12,48 +13,58 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     ImpossibleStateError,
+    RecordPublisherError,
     RetriesExhaustedError,
     SinkError,
-    ThrottledError,
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
-from recordpublisher.publishers.retry import OUTAGES
+from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
 
-from .limits import Notifier, OutstandingRecords, RecordLimit, ShardRateLimit
+from .limits import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
+from .put_results import (
+    NOT_SENT,
+    GivenUp,
+    PutOutcome,
+    PutRequest,
+    ShardBatch,
+    classify_results,
+    count_outage,
+    results_of_failed_call,
+    results_of_refused_call,
+    user_records_without,
+    with_unsent,
+)
 from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .shard_queues import (
-    ANY_SHARD,
     MIN_REFRESH_INTERVAL_SECONDS,
     NO_SHARDS,
     KeyOrder,
     KplAggregator,
-    MisroutedRecord,
-    ShardListing,
     ShardMap,
-    ShardQueue,
     ShardQueues,
+    TargetShardListing,
+    TargetShardQueue,
     removed_while,
     split_aggregate,
 )
-from .sink_settings import KinesisSinkSettings, SinkMetrics
+from .shard_rate import ShardRateLimit
+from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
-THROTTLED = "ProvisionedThroughputExceededException"
-"""One of the two error codes of a single record; the other is InternalFailure (API reference)."""
-NOT_SENT = "NotSent"
-"""The error code of a record whose call the service has refused because of other records, or for a reason not known yet."""
-LONGEST_TRY_SECONDS = 60.0
-"""Longest time between two failures of a record that counts as part of an outage.
-
-If it was longer, the process may have been suspended, or may not have been permitted to write.
-"""
 OUTAGE_CALLS = 3
-"""After this many calls in a row from which a shard took nothing, the outage counts for the records that wait, too."""
+"""After this many calls in a row of which a shard took no record, the outage counts for the waiting records too."""
 GIVEN_UP_PER_CALL = 2000
-"""Number of waiting records that one failed call gives up at most, which takes the loop about ten milliseconds (F1)."""
+"""Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds (F1)."""
+READY_AFTER_SECONDS = 10.0
+"""After a failed put of which no record is left, the sink is not ready for this long, and until the service responds again.
+
+Another call may succeed while puts fail. Without the pause a server would then be ready again right after each record given up.
+"""
+PROBE = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
+"""How the call is retried that asks whether the service responds: an account has 20 such calls a second."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
-"""Timers are rounded, so a call that is due this soon counts as due."""
+"""A call that is due within this time counts as due, because timers are rounded."""
 COALESCE_SECONDS = 0.01
 """Shards whose next send is this close go into the same call: one call instead of many small ones."""
 
@@ -80,7 +91,7 @@ class RecordSending:
         clock: Clock,
         outstanding: OutstandingRecords,
         failures: FailedRecords,
-        metrics: SinkMetrics,
+        metrics: KinesisSinkCounters,
         on_change: Callable[[], None],
     ) -> None:
         aggregates, retries = settings.aggregates, settings.retries
@@ -100,17 +111,21 @@ class RecordSending:
         self.limit = RecordLimit(port, stream, retries, clock)
         self._order = KeyOrder(aggregator) if settings.keeps_key_order else None
         self._queues = ShardQueues(NO_SHARDS, rate_limit, aggregator)
-        self._listing = ShardListing(port, stream, aggregates, retries, clock, metrics)
+        self._listing = TargetShardListing(port, stream, aggregates, retries, clock, metrics)
         self._queued_since_wake = 0
         self._wakeup = Notifier()
         self._next_check_at = NEVER
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], tuple[PutRequest, float]] = {}
+        """The open calls with their records, and when each began (seconds of the clock)."""
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
-        self._failing: dict[ShardQueue, float] = {}
+        self._failing: dict[TargetShardQueue, float] = {}
         self._failing_since: float | None = None
-        self._taken_at = -NEVER
+        self._failed_at = -NEVER
+        self._probing: asyncio.Task[None] | None = None
+        self.taken_at = -NEVER
+        """When a shard last took a record (seconds of the clock)."""
         self.last_failure = ""
         """The error of the last call that failed."""
         self.retried_seconds = 0.0
@@ -131,9 +146,10 @@ class RecordSending:
     async def close(self) -> None:
         """Cancel the tasks and the open calls."""
         self._is_closed = True
-        for task in self._tasks:
+        tasks = self._tasks if self._probing is None else [*self._tasks, self._probing]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def open_requests(self) -> int:
@@ -142,14 +158,44 @@ class RecordSending:
 
     @property
     def failing_seconds(self) -> float:
-        """How long a shard has taken no record, unless it only throttles; 0 if there is none (seconds). Any thread may ask."""
+        """Longest time for which a shard has taken no record, not counting shards that only throttle; 0 without such a shard (seconds).
+
+        Any thread may read it.
+        """
         since = self._failing_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
 
     @property
     def refused_seconds(self) -> float:
-        """How long calls have failed while no shard has taken a record; 0 if one does, or if none is put (seconds). Any thread may ask."""
-        return min(self.failing_seconds, self._clock.monotonic() - self._taken_at)
+        """How long calls have failed, or had no response, while no shard has taken a record (seconds). Any thread may ask.
+
+        It is 0 if a shard takes records, or if none was put since the service has responded again.
+        """
+        open_since = [began for _, began in list(self._calls.values())]
+        since = min(open_since, default=NEVER) if self._failing_since is None else self._failing_since
+        return max(0.0, self._clock.monotonic() - max(since, self.taken_at))
+
+    async def give_up_all(self, code: str, message: str) -> None:
+        """Cancel the open calls, and give up every record that is not acknowledged. Some of them may be in the stream."""
+        for number, record in enumerate(await self._take_all()):
+            self._failures.give_up(record, code, message)
+            self._count_failed(record.user_records, releases=False)
+            if number % GIVEN_UP_PER_CALL == GIVEN_UP_PER_CALL - 1:
+                await asyncio.sleep(0)
+        self._on_progress()
+
+    async def _take_all(self) -> list[PendingRecord]:
+        calls, now = dict(self._calls), self._clock.monotonic()
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        requests = [request for call, (request, _) in calls.items() if call.cancelled()]
+        for batch in chain.from_iterable(reversed(requests)):
+            batch.queue.mark_completed(len(batch.records), batch.limit_seconds, now)
+            self._put_back(batch.queue, batch.records)
+        taken = [record for queue in self._queues for record in queue.drain()]
+        taken += [] if self._order is None else self._order.take_held()
+        return [*taken, *(aggregate for aggregate, _ in self._listing.take_misrouted())]
 
     # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
 
@@ -190,12 +236,12 @@ class RecordSending:
         self._wakeup.notify_all()
 
     def _wake_for_full_call(self) -> None:
-        # Not at each record, because a check looks at every queue.
+        # Not done for each record, because a check looks at every queue.
         self._queued_since_wake = 0
         self._wakeup.notify_all()
 
     def _wake_by(self, at: float) -> None:
-        """Make sure that there is a check at this time (seconds of the clock) or before."""
+        """Make sure that the sending task checks the queues at this time (seconds of the clock) or before."""
         if at < self._next_check_at:
             self._wakeup.notify_all()
 
@@ -224,7 +270,7 @@ class RecordSending:
         found = take_next_request(self._queues, now, self._settings)
         if isinstance(found, list):
             call = asyncio.create_task(self._send(found), name="put-records")
-            self._calls.add(call)
+            self._calls[call] = found, now
             call.add_done_callback(self._on_call_end)
             return
         self._next_check_at = found
@@ -275,7 +321,7 @@ class RecordSending:
         return response.results
 
     def _on_call_end(self, call: asyncio.Task[None]) -> None:
-        self._calls.discard(call)
+        self._calls.pop(call, None)
         error = None if call.cancelled() else call.exception()
         if error is not None and self._call_error is not None and not self._call_error.done():
             self._call_error.set_exception(error)
@@ -296,38 +342,57 @@ class RecordSending:
             self._give_up_waiting(expired, held, own[0])
         self._on_progress()
 
-    def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
+    def _log_outage(self, queue: TargetShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
         """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
-        policy, waiting = self._settings.retries, outcome.to_retry
+        policy, waiting, now = self._settings.retries, outcome.to_retry, self._clock.monotonic()
+        given_up = [each.record for each in outcome.given_up if each.error_code != VALIDATION_EXCEPTION]
+        failed = [*waiting, *given_up]
         if outcome.acknowledged:
-            self._taken_at = self._clock.monotonic()
+            self.taken_at = now
             if self._failing.pop(queue, None) is not None:
                 self._note_failing()
-        if outcome.acknowledged or not waiting:
-            # Records that were given up end no outage: the shard may have others, which fail too.
-            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
-        elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
-            lasted = max(record.failing_for for record in waiting)
-            error = next(each.error_message or each.error_code or "no answer" for each in results)
-            self.last_failure, self.retried_seconds = error, lasted
+        elif outcome.throttles < len(failed):
+            lasted = max(record.failing_for for record in failed)
+            self.last_failure = next(each.error_message or each.error_code or "no answer" for each in results)
+            self._failed_at = now
             if queue in self._queues:  # Otherwise the shard was closed, and other shards get its records.
-                self._failing.setdefault(queue, self._clock.monotonic() - lasted)
+                self._failing.setdefault(queue, now - lasted)
                 self._note_failing()
-            OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
+            if waiting and policy.max_outage_ms is not None:
+                self.retried_seconds, left = lasted, policy.max_outage_ms / 1000 - lasted
+                OUTAGES.on_failure(queue, "Kinesis", self.last_failure, lasted, left, policy.decided_by)
+        if outcome.acknowledged or not waiting:
+            # Giving records up does not end the outage of a shard, because its other records fail too.
+            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
 
     def _note_failing(self) -> None:
-        """Remember since when a shard has failed. It is kept, because other threads ask."""
-        if not self._outstanding.records:  # Nothing is put, so nothing fails.
-            self._failing.clear()
+        """Remember since when a shard has failed. The value is stored, because other threads read it."""
         self._failing_since = min(self._failing.values(), default=None)
+
+    async def _probe(self) -> None:
+        """Wait until the service responds again although nothing is put, because no put may come while a server is not ready."""
+        while self._failing and self._failures.error is None:
+            await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
+            if self._clock.monotonic() < self._failed_at + READY_AFTER_SECONDS:
+                continue
+            with suppress(RecordPublisherError):
+                await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), PROBE)
+                self._forget_failures()
+
+    def _forget_failures(self) -> None:
+        if not self._outstanding.records:
+            self._failing.clear()
+            self._note_failing()
 
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
-        """Count the outage of a shard for the records that wait behind those of a call. Remove and return those that waited too long.
+        """Count the outage of a shard also for the records that wait behind the records of a call.
 
-        The first list has records of the queue, the second those that were held for the order of a key. Without this a full queue would be
-        given up call by call, each after an outage of its own, and the records of a key one by one.
+        Remove and return those that waited too long.
+
+        The first list has records of the queue, and the second has records that were held for the order of their key. Without this a full
+        queue would be given up call by call, each after an outage of its own, and the records of a key one by one.
         """
         queue, policy = batch.queue, self._settings.retries
         if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
@@ -378,7 +443,7 @@ class RecordSending:
             queue.next_send_at = max(queue.next_send_at, now + backoff)
             queue.consecutive_failures += 1
 
-    def _complete_batch(self, queue: ShardQueue, outcome: PutOutcome) -> None:
+    def _complete_batch(self, queue: TargetShardQueue, outcome: PutOutcome) -> None:
         self._metrics.add("kinesisRecords", len(outcome.acknowledged))
         self._metrics.add("retries", len(outcome.to_retry))
         self._metrics.add("throttles", outcome.throttles)
@@ -390,7 +455,7 @@ class RecordSending:
         misrouted_aggregates = [each for each in outcome.misrouted if each[0].parts]
         if outcome.misrouted:
             self._listing.request(outcome.misrouted)
-        self._acknowledge(_user_records(outcome.acknowledged, misrouted_aggregates))
+        self._acknowledge(user_records_without(outcome.acknowledged, misrouted_aggregates))
 
     def _acknowledge(self, user_records: Sequence[PendingRecord]) -> None:
         """Count user records as written: free their capacity, and release the next record of each key."""
@@ -411,7 +476,7 @@ class RecordSending:
         ):  # Otherwise the sink has ended, and a later record of the key must not be put.
             self._release_next_of_keys(user_records)
 
-    def _put_back(self, queue: ShardQueue, failed: list[PendingRecord]) -> None:
+    def _put_back(self, queue: TargetShardQueue, failed: list[PendingRecord]) -> None:
         if not failed:
             return
         if queue in self._queues:
@@ -466,7 +531,8 @@ class RecordSending:
             self._acknowledge(aggregate.parts)
             return
         taken_by = shard_map.ranges.get(shard_id)
-        # The parts of one key stay one Kinesis record: with PER_KEY they complete together, and no later record may come between them.
+        # Parts with the same key stay together in one Kinesis record (`split_aggregate`). With PER_KEY they complete together, and no
+        # later record may come between them.
         foreign: list[PendingRecord] = []
         accepted: list[PendingRecord] = []
         for record in split_aggregate(aggregate):
@@ -481,7 +547,10 @@ class RecordSending:
     def _on_progress(self) -> None:
         """Wake the sender and the waiting writes, because records were completed or moved. After an error end the tasks."""
         if self._failing and not self._outstanding.records:
-            self._note_failing()
+            if not self._failures.continues:
+                self._forget_failures()
+            elif self._probing is None or self._probing.done():
+                self._probing = self._start(self._probe(), "kinesis-sink-probe")
         if self._failures.error is not None:
             for task in self._tasks:
                 task.cancel()
@@ -501,21 +570,11 @@ class RecordSending:
             self._on_progress()
 
 
-@dataclass(frozen=True, slots=True)
-class ShardBatch:
-    """The records of one shard in a call, and the seconds that the shard needs for them at its rate limit."""
-
-    queue: ShardQueue
-    records: list[PendingRecord]
-    limit_seconds: float
-
-
-PutRequest = list[ShardBatch]
-"""The records of one call, shard by shard, in the order in which they are sent."""
-
-
 class SendPermission:
-    """Owns the shards that a job reads now. Records that were queued before their shard was revoked are never sent."""
+    """Decides which records of a job may be sent.
+
+    Owns the shards that the job reads now. Records that were queued before their shard was revoked are never sent.
+    """
 
     def __init__(self, aggregator: KplAggregator | None) -> None:
         self._aggregator = aggregator
@@ -563,7 +622,9 @@ class SendPermission:
         return self._aggregator.aggregate(parts)
 
 
-def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest | float:
+def take_next_request(
+    queues: Iterable[TargetShardQueue], now: float, limits: KinesisSinkSettings
+) -> PutRequest | float:
     """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
 
     A call is due when it can be filled, or when a record has waited for the linger.
@@ -580,7 +641,7 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisS
     return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
 
 
-def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
+def _ready(queues: Iterable[TargetShardQueue], now: float) -> tuple[list[TargetShardQueue], float]:
     """Return the queues that may send now, and the time when the next of the other queues may send."""
     waiting = [queue for queue in queues if queue.records and queue.may_send]
     ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
@@ -588,14 +649,16 @@ def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], 
     return ready, min(later, default=NEVER)
 
 
-def _fills_a_call(ready: list[ShardQueue], limits: KinesisSinkSettings) -> bool:
+def _fills_a_call(ready: list[TargetShardQueue], limits: KinesisSinkSettings) -> bool:
     return (
         sum([queue.sendable_estimate for queue in ready]) >= limits.request_count
         or sum([queue.sendable_bytes for queue in ready]) >= limits.request_bytes
     )
 
 
-def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest:
+def _take_batches(
+    ready: list[TargetShardQueue], due: set[TargetShardQueue], now: float, limits: KinesisSinkSettings
+) -> PutRequest:
     batches: PutRequest = []
     records, size = limits.request_count, limits.request_bytes
     for queue in ready:
@@ -610,125 +673,3 @@ def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, lim
         if records <= 0 or size <= 0:
             break
     return batches
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp:
-    """A Kinesis record whose retries are used up, with its last error."""
-
-    record: PendingRecord
-    error_code: str
-    error_message: str
-
-
-@dataclass(slots=True)
-class PutOutcome:
-    """The records of one batch by result.
-
-    `misrouted` are acknowledged records that another shard took than expected. If keys do not decide the shard, they are the records that
-    were taken by a shard which is not known yet.
-    """
-
-    acknowledged: list[PendingRecord]
-    to_retry: list[PendingRecord] = field(default_factory=list)
-    given_up: list[GivenUp] = field(default_factory=list)
-    throttles: int = 0
-    misrouted: list[MisroutedRecord] = field(default_factory=list)
-
-
-def classify_results(
-    batch: ShardBatch, results: Sequence[PutResult], limits: KinesisSinkSettings, now: float
-) -> PutOutcome:
-    """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
-
-    A result without a shard and without an error code says nothing, so its record counts as failed. A throttled record does not lose an
-    attempt while the shard takes other records of the same call, because a slow shard is not a failure.
-    """
-    failed = [index for index, one in enumerate(results) if one.error_code is not None or one.shard_id is None]
-    if not failed:
-        return PutOutcome(batch.records, misrouted=_misrouted(batch.queue, batch.records, results))
-    taken = set(range(len(results))) - set(failed)
-    outcome = PutOutcome([batch.records[index] for index in sorted(taken)])
-    for index in failed:
-        record, result = batch.records[index], results[index]
-        is_throttled = result.error_code == THROTTLED
-        outcome.throttles += is_throttled
-        record.attempts = 0 if is_throttled and taken else record.attempts + 1
-        if record.attempts:
-            count_outage(record, now)
-        else:
-            record.failed_at, record.failing_for = None, 0.0
-        is_used_up = record.attempts > 0 and limits.retries.is_used_up(record.attempts - 1, record.failing_for)
-        if is_used_up or result.error_code == VALIDATION_EXCEPTION:
-            outcome.given_up.append(
-                GivenUp(record, result.error_code or "MalformedResponse", result.error_message or "")
-            )
-        else:
-            outcome.to_retry.append(record)
-    taken_results = [results[index] for index in sorted(taken)]
-    outcome.misrouted = _misrouted(batch.queue, outcome.acknowledged, taken_results)
-    return outcome
-
-
-def count_outage(record: PendingRecord, now: float) -> None:
-    """Count the time since the last failure as part of the record's outage."""
-    if record.failed_at is not None:
-        record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
-    record.failed_at = now
-
-
-def results_of_failed_call(error: TransientError, records: int) -> list[PutResult]:
-    """Return the results of a call that failed as a whole. Every record counts as failed, although some may have been taken."""
-    code = THROTTLED if isinstance(error, ThrottledError) else error.code
-    return [PutResult(error_code=code, error_message=str(error))] * records
-
-
-def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry], largest: int) -> list[PutResult]:
-    """Return the results of a call that the service refused because records are above the stream's size limit, which was lowered.
-
-    The records above the limit are refused; the others are sent again.
-    """
-    refused = PutResult(
-        error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
-    )
-    others = PutResult(error_code=NOT_SENT, error_message=str(error))
-    return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
-
-
-def with_unsent(
-    request: PutRequest, entries: Sequence[PutEntry | None], results: Sequence[PutResult]
-) -> list[PutResult]:
-    """Return the results of all records of a call, including records that must no longer be sent (None).
-
-    Those records count as finished, as if their shard had taken them.
-    """
-    remaining = iter(results)
-    queues = [batch.queue for batch in request for _ in batch.records]
-    return [
-        PutResult(shard_id=_expected_shards(queue)[0]) if entry is None else next(remaining)
-        for entry, queue in zip(entries, queues, strict=True)
-    ]
-
-
-def _expected_shards(queue: ShardQueue) -> tuple[str, ...]:
-    """Return the ids of the shards that may take a record of the queue."""
-    return tuple(queue.known_shards or ()) or (queue.shard.shard_id,)
-
-
-def _misrouted(queue: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]) -> list[MisroutedRecord]:
-    expected = _expected_shards(queue)
-    if ANY_SHARD in expected or all([result.shard_id in expected for result in results]):  # noqa: C419 - a list is faster
-        return []
-    return [
-        (one, result.shard_id or "")
-        for one, result in zip(records, results, strict=True)
-        if result.shard_id not in expected
-    ]
-
-
-def _user_records(acknowledged: list[PendingRecord], misrouted: list[MisroutedRecord]) -> list[PendingRecord]:
-    """Return the user records of the acknowledged Kinesis records, except the parts of misrouted aggregates."""
-    if not any([record.parts for record in acknowledged]):  # noqa: C419 - a list is faster
-        return acknowledged
-    excluded = {id(record) for record, _ in misrouted}
-    return [part for one in acknowledged if id(one) not in excluded for part in one.user_records]

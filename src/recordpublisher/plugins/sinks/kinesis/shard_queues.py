@@ -22,15 +22,19 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, first_unlisted_range
 
-from .limits import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, Notifier, ShardRateLimit
+from .limits import Notifier
 from .records import PendingRecord, size_of
-from .sink_settings import SinkMetrics
+from .shard_rate import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, ShardRateLimit
+from .sink_settings import KinesisSinkCounters
 
 log = logging.getLogger(__name__)
 ANY_SHARD = "any shard"
-"""Id of the only queue that a stream with AUTO record distribution has without aggregation, because keys do not decide the shard (S4)."""
+"""Id of the only queue of a stream with AUTO record distribution if there is no aggregation.
+
+Keys do not decide there which shard takes a record (S4).
+"""
 _MAX_CACHED_KEYS = 65_536
-"""Number of keys whose queue is cached. Hashing a key costs more than everything else that is done for a record."""
+"""Most keys whose queue is cached. Hashing a key costs more than everything else that is done for a record."""
 ALREADY_DUE = float("-inf")
 RecordsAndBytes = tuple[list[PendingRecord], int]
 """Kinesis records and their total bytes."""
@@ -39,7 +43,7 @@ MIN_REFRESH_INTERVAL_SECONDS = 0.5
 PERIODIC_REFRESH_SECONDS = 60.0
 """Time between two listings of a stream with AUTO record distribution.
 
-Every shard is expected to take records there, so no record would show a switch back.
+Any shard may take a record there, so no result would show that the stream was switched back to keys.
 """
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
 """Pause between two requests for the record distribution, because an account has 20 DescribeStreamSummary calls a second."""
@@ -52,7 +56,7 @@ _KEY_OVERHEAD = 3
 _HASH_KEY_BYTES = 39 + _KEY_OVERHEAD + 4
 """Bytes of an explicit hash key in its table, and of the index that points to it."""
 _FRAME = 20
-"""Bytes of magic number and digest."""
+"""Bytes of an aggregate's magic number and digest."""
 
 
 class ShardQueues:
@@ -61,14 +65,14 @@ class ShardQueues:
     def __init__(self, shard_map: ShardMap, rate_limit: ShardRateLimit, aggregator: KplAggregator | None) -> None:
         self._rate_limit = rate_limit
         self._aggregator = aggregator
-        self._queues: dict[str, ShardQueue] = {}
-        self._by_key: dict[str, ShardQueue] = {}
+        self._queues: dict[str, TargetShardQueue] = {}
+        self._by_key: dict[str, TargetShardQueue] = {}
         self.update(shard_map, 0.0)
 
-    def __iter__(self) -> Iterator[ShardQueue]:
+    def __iter__(self) -> Iterator[TargetShardQueue]:
         return iter(self._queues.values())
 
-    def __contains__(self, queue: ShardQueue) -> bool:
+    def __contains__(self, queue: TargetShardQueue) -> bool:
         return self._queues.get(queue.shard.shard_id) is queue
 
     def update(self, shard_map: ShardMap, now: float) -> None:
@@ -91,7 +95,7 @@ class ShardQueues:
             queue.add(record, now)
             queue.mark_due()
 
-    def queue_for(self, record: PendingRecord) -> ShardQueue:
+    def queue_for(self, record: PendingRecord) -> TargetShardQueue:
         """Return the queue of the shard that takes this record, by the current map."""
         if record.explicit_hash_key is not None:
             return self._queues[self.map.shard_of(record.hash_key).shard_id]
@@ -104,11 +108,11 @@ class ShardQueues:
             self._by_key[key] = queue
         return queue
 
-    def by_queue(self, records: Sequence[PendingRecord]) -> Iterable[tuple[ShardQueue, Sequence[PendingRecord]]]:
+    def by_queue(self, records: Sequence[PendingRecord]) -> Iterable[tuple[TargetShardQueue, Sequence[PendingRecord]]]:
         """Return the records that each queue gets, in order."""
         if len(self._queues) == 1:
             return [(next(iter(self)), records)]
-        found: dict[ShardQueue, list[PendingRecord]] = {}
+        found: dict[TargetShardQueue, list[PendingRecord]] = {}
         for record in records:
             found.setdefault(self.queue_for(record), []).append(record)
         return found.items()
@@ -118,10 +122,10 @@ class ShardQueues:
         for queue in self:
             queue.mark_due()
 
-    def _new_queue(self, shard: Shard) -> ShardQueue:
+    def _new_queue(self, shard: Shard) -> TargetShardQueue:
         rate_limit = self._rate_limit_of(shard)
         if self._aggregator is None:
-            return ShardQueue(shard, rate_limit)
+            return TargetShardQueue(shard, rate_limit)
         return AggregatingShardQueue(shard, rate_limit, self._aggregator)
 
     def _rate_limit_of(self, shard: Shard) -> ShardRateLimit:
@@ -132,7 +136,7 @@ class ShardQueues:
         return replace(limit, records_per_second=records, bytes_per_second=size)
 
 
-class ShardQueue:
+class TargetShardQueue:
     """Owns one shard's queue, its records in flight, its rate and the time of its next send."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit) -> None:
@@ -153,7 +157,7 @@ class ShardQueue:
         self.waiting_since = 0.0
         """When the oldest queued record began to linger."""
         self.consecutive_failures = 0
-        """Calls in a row from which the shard took nothing."""
+        """Number of calls in a row of which the shard took no record."""
 
     @property
     def may_send(self) -> bool:
@@ -203,7 +207,7 @@ class ShardQueue:
         return waiting
 
     def remove_while(self, is_removed: Callable[[PendingRecord], bool], most: int) -> list[PendingRecord]:
-        """Remove and return the first queued records for which that is true, `most` of them at most."""
+        """Remove and return the first queued records for which `is_removed` is true, at most `most` records."""
         removed = removed_while(self.records, is_removed, most)
         self.queued_bytes -= sum([record.size for record in removed])
         return removed
@@ -243,7 +247,8 @@ class ShardQueue:
         records, size = len(taken[0]), taken[1]
         seconds = self.rate_limit.seconds_for(records, size)
         self._limit_credit(now)
-        # Without a bound, a large record that is refused would double the pause at each try, because only results raise the rate.
+        # The pause is bounded, because only results raise the rate: a large record that is refused would otherwise double the pause at
+        # each try.
         self.next_send_at += min(seconds / self.rate.fraction, max(seconds, self.rate_limit.longest_pause))
         self._in_flight_seconds += seconds
         self.in_flight += records
@@ -267,10 +272,9 @@ class ShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Let unused time count as MAX_CREDIT_SECONDS at most, and as less while calls are in flight.
+        """Limit the unused time for which the shard may be sent more now: to MAX_CREDIT_SECONDS, and to less while calls are in flight.
 
-        Delayed calls may all reach the shard now. Together with the sends for the time since, they would exceed the shard's limit although
-        each was sent at the allowed rate.
+        These calls may be delayed and reach the shard now. Together with new calls for the unused time they would exceed the shard's limit.
         """
         self.next_send_at = max(self.next_send_at, now - MAX_CREDIT_SECONDS + self._in_flight_seconds)
 
@@ -280,7 +284,7 @@ class ShardQueue:
         return bool(self.records)
 
 
-class AggregatingShardQueue(ShardQueue):
+class AggregatingShardQueue(TargetShardQueue):
     """A queue whose user records are sent as aggregates: full ones at once, and the rest when the linger has passed (K1)."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit, aggregator: KplAggregator) -> None:
@@ -385,6 +389,11 @@ class KeyOrder:
         """Return the held records of each key of these records, in order."""
         return {one.partition_key: self._held[one.partition_key] for record in leading for one in record.user_records}
 
+    def take_held(self) -> list[PendingRecord]:
+        """Remove and return every held record, key by key and in order, and forget the keys."""
+        held, self._held = self._held, {}
+        return [record for of_key in held.values() for record in of_key]
+
     def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
         """Remove and return the next record, or aggregate, of each key in `done`.
 
@@ -407,7 +416,7 @@ class KeyOrder:
 def removed_while(
     records: deque[PendingRecord], is_removed: Callable[[PendingRecord], bool], most: int
 ) -> list[PendingRecord]:
-    """Remove and return the first records for which that is true, `most` of them at most."""
+    """Remove and return the first records for which `is_removed` is true, at most `most` records."""
     removed: list[PendingRecord] = []
     while records and len(removed) < most and is_removed(records[0]):
         removed.append(records.popleft())
@@ -454,10 +463,10 @@ class ShardMap:
 
 
 NO_SHARDS = ShardMap((), (), 0, {})
-"""The map before the shards are listed."""
+"""The shard map before the shards are listed."""
 
 
-class ShardListing:
+class TargetShardListing:
     """Lists the shards again after a reshard, or after a switch to AUTO record distribution and back (K4).
 
     It owns misrouted aggregates from their acknowledgement until a listing shows which of their parts readers will accept.
@@ -470,7 +479,7 @@ class ShardListing:
         aggregates: bool,
         retries: RetryPolicy,
         clock: Clock,
-        metrics: SinkMetrics,
+        metrics: KinesisSinkCounters,
     ) -> None:
         self._port = port
         self._stream = stream
@@ -480,6 +489,8 @@ class ShardListing:
         self._clock = clock
         self._metrics = metrics
         self._misrouted: list[MisroutedRecord] = []
+        self._being_listed: list[MisroutedRecord] = []
+        """The aggregates that wait for the listing that is being made."""
         self._last_misrouted: dict[str, int] = {}
         self._described_at = -math.inf
         self._is_requested = False
@@ -495,7 +506,7 @@ class ShardListing:
 
     def take_misrouted(self) -> list[MisroutedRecord]:
         """Return the aggregates that wait for a listing, and forget them."""
-        taken, self._misrouted = self._misrouted, []
+        taken, self._misrouted, self._being_listed = self._being_listed + self._misrouted, [], []
         return taken
 
     async def list_first(self, keys_decide: bool) -> ShardMap:
@@ -509,7 +520,9 @@ class ShardListing:
         return self._map_of(await self._list())
 
     async def next_map(self) -> tuple[ShardMap, list[MisroutedRecord]]:
-        """Wait for a request, or for the next periodic listing. Return the new map and the aggregates that waited for it.
+        """Wait until a listing is requested or the next periodic one is due.
+
+        List the shards, and return the new map and the aggregates that waited for it.
 
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """
@@ -521,17 +534,21 @@ class ShardListing:
                     continue
             # 2. Forget the request before the call, because a record that is misrouted during the call needs another listing.
             was_requested, self._is_requested = self._is_requested, False
-            misrouted, self._misrouted = self._misrouted, []
+            self._being_listed, self._misrouted = self._misrouted, []
             # 3. List.
             try:
-                return await self._refresh(), misrouted
+                shard_map = await self._refresh()
             except RetriesExhaustedError as error:
-                if misrouted:
-                    self._misrouted, self._is_requested = misrouted + self._misrouted, True
+                if self._being_listed:
+                    self._misrouted, self._is_requested = self.take_misrouted(), True
                     raise
-                # Nothing waits for the new map. The next periodic listing, or the next try after a misrouted record, may bring it.
+                # No aggregate waits for the new map, so the failure does not end the sink. The next periodic listing, or the next try
+                # after a misrouted record, may bring the map.
                 log.warning("the shards of %s cannot be listed, so records are sent as before: %s", self._stream, error)
                 self._is_requested |= was_requested
+            else:
+                misrouted, self._being_listed = self._being_listed, []
+                return shard_map, misrouted
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
     async def _refresh(self) -> ShardMap:
@@ -554,7 +571,7 @@ class ShardListing:
         missing = first_unlisted_range(listed) if self._keys_decide else None
         if missing is not None or all(shard.closed for shard in listed):
             raise TransientError(
-                "ListShards", "IncompleteListing", f"no open shard of {self._stream} takes some hash keys"
+                "ListShards", "IncompleteListing", f"some hash keys of {self._stream} have no open shard"
             )
         return listed
 
@@ -568,7 +585,10 @@ class ShardListing:
         return any(shard in ranges and key not in ranges[shard] for shard, key in taken.items())
 
     async def _fetch_whether_keys_decide(self) -> bool:
-        """Request the record distribution again, since it can change at any time. Without the permission, assume AUTO."""
+        """Return whether keys decide the shard now, by a new request, because this can change at any time.
+
+        Without the permission for it, assume that they do not.
+        """
         await asyncio.sleep(max(0.0, self._described_at + MIN_DESCRIBE_INTERVAL_SECONDS - self._clock.monotonic()))
         self._described_at = self._clock.monotonic()
         try:
@@ -576,7 +596,7 @@ class ShardListing:
         except FatalKinesisError as error:
             log.log(
                 logging.WARNING if self._keys_decide else logging.DEBUG,
-                "records of %s reach shards that their keys do not choose, so keys do not decide: %s",
+                "records of %s go to other shards than their keys say (AUTO record distribution), so records of one key have no order: %s",
                 self._stream,
                 error,
             )

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.metric_types import Histogram, MetricType
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
+from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.properties.sink_properties import (
@@ -43,6 +44,7 @@ class KinesisSinkSettings:
     keeps_key_order: bool
     fails_on_error: bool
     retries: RetryPolicy
+    drain_seconds: float = of_property(DRAIN_TIMEOUT, 1000)
     aggregates: bool = of_property(AGGREGATION_ENABLED)
     aggregate_count: int = of_property(AGGREGATION_MAX_COUNT)
     aggregate_bytes: int = of_property(AGGREGATION_MAX_SIZE)
@@ -106,12 +108,12 @@ QueueLimit = int | Callable[[SinkStatistics], int]
 """Limit in records: a number above 0, or a function of `SinkStatistics` that returns one."""
 
 
-COUNTER, GAUGE = MetricType.COUNTER, MetricType.GAUGE
+COUNTER, GAUGE, HISTOGRAM = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 
 
 KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
-    "outstandingRecordsCount": (GAUGE, "records", "accepted and not yet acknowledged"),
-    "outstandingBytes": (GAUGE, "bytes", "of the records not yet acknowledged, as held in memory"),
+    "outstandingRecordsCount": (GAUGE, "records", "user records accepted and not yet acknowledged"),
+    "outstandingBytes": (GAUGE, "bytes", "bytes held in memory by the records not yet acknowledged"),
     "queueLimit": (GAUGE, "records", "current limit in records; null: only bytes are limited"),
     "queueLimitBytes": (GAUGE, "bytes", "current limit in bytes"),
     "waitingWrites": (GAUGE, "calls", "`put` and `write` calls that wait for capacity"),
@@ -122,7 +124,8 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     "backpressureCycles": (COUNTER, "checks", "checks for capacity by a waiting write that found none"),
     "numRecordsOut": (COUNTER, "records", "user records acknowledged"),
     "numBytesOut": (COUNTER, "bytes", "bytes of data and keys acknowledged"),
-    "numRecordsOutErrors": (COUNTER, "records", "user records rejected or given up"),
+    "numRecordsOutErrors": (COUNTER, "records", "user records that failed for good"),
+    "callbackErrors": (COUNTER, "records", "of these, records for which `on_failure` has raised an error"),
     "kinesisRecords": (COUNTER, "records", "Kinesis records acknowledged: fewer than user records with aggregation"),
     "requests": (COUNTER, "calls", "PutRecords calls that ended, failed ones included"),
     "failedRequests": (COUNTER, "calls", "calls that failed as a whole and are retried"),
@@ -135,15 +138,17 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     ),
     "shardMapRefreshes": (COUNTER, "calls", "shard listings after the first"),
     "currentSendTimeMs": (GAUGE, "ms", "duration of the last PutRecords call"),
+    "sendTimeMs": (HISTOGRAM, "ms", "durations of the PutRecords calls, failed ones included"),
 }
 
 
-class SinkMetrics:
-    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the duration of its last call."""
+class KinesisSinkCounters:
+    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the durations of its calls."""
 
     def __init__(self) -> None:
         self._counts = {name: 0 for name, (kind, *_) in KINESIS_SINK_METRICS.items() if kind is COUNTER}
         self._send_time_ms = 0
+        self._send_times = Histogram()
 
     def add(self, name: str, count: int = 1) -> None:
         """Add `count` to a counter."""
@@ -153,7 +158,9 @@ class SinkMetrics:
         """Count a PutRecords call that took this long."""
         self.add("requests")
         self._send_time_ms = round(seconds * 1000)
+        self._send_times.add(seconds * 1000)
 
     def as_dict(self, **gauges: Any) -> dict[str, Any]:
         """Return the given gauges and these counters."""
-        return {**gauges, **self._counts, "currentSendTimeMs": self._send_time_ms}
+        times = {"currentSendTimeMs": self._send_time_ms, "sendTimeMs": self._send_times.value()}
+        return {**gauges, **self._counts, **times}

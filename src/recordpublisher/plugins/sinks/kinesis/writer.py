@@ -10,12 +10,15 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import GRACE_SECONDS, RetryListener, duration_words, retry_listener
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
 from .records import (
+    CLOSED,
     FailedRecord,
     FailedRecords,
     PendingRecord,
@@ -25,7 +28,7 @@ from .records import (
     size_of,
 )
 from .sending import RecordSending, SendPermission
-from .sink_settings import KinesisSinkSettings, SinkMetrics
+from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: put inside 'async with sink:'"
@@ -57,12 +60,13 @@ class KinesisWriter:
         self._clock = clock
         self._fails_on_error = settings.fails_on_error
         self._keeps_key_order = settings.keeps_key_order
-        self._metrics = SinkMetrics()
+        self._metrics = KinesisSinkCounters()
         self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
         self._failures = FailedRecords(
             stream,
             settings.fails_on_error,
             on_failure,
+            self._metrics,
             settings.retries.decided_by,
             lambda: self._outstanding.records,
         )
@@ -77,12 +81,15 @@ class KinesisWriter:
         self._opening_failure = ""
         """The last error of an opening that has failed, or that is retried."""
         self._is_aborted = False
-        most_ms = settings.retries.max_outage_ms
-        self._max_outage_seconds = None if most_ms is None else most_ms / 1000
+        self._max_outage_seconds = (settings.retries.max_outage_ms or 0) / 1000
+        self._drain_seconds = settings.drain_seconds
         self._on_room: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Pass records that cannot be put to `keep`, with the reason, if there is neither `failOnError` nor a callback."""
+        """Set the function that gets each record that cannot be put, with the reason.
+
+        It is called only if there is neither `failOnError` nor a callback.
+        """
         self._failures.keep_failed(keep)
 
     @property
@@ -127,9 +134,9 @@ class KinesisWriter:
         self._closed_reason = None
 
     def why_not_put(self, min_seconds: float = 0.0) -> str | None:
-        """Return why no record is put now, in plain words, or None if records are put, or if none waits. Any thread may ask.
+        """Return why no record is put now, in plain words, or None if records are put, or if none waits. Any thread may call this.
 
-        - `min_seconds`: calls that have failed for a shorter time do not count.
+        - `min_seconds`: calls that have failed for a shorter time do not count, unless records are given up sooner.
         """
         if self.error is not None:
             return f"{type(self.error).__name__}: {self.error}"
@@ -138,9 +145,9 @@ class KinesisWriter:
         if self._closed_reason is not None:
             return f"it {self._closed_reason}"
         failing = self._sending.refused_seconds
-        if failing <= min_seconds:
+        if failing <= min(min_seconds, self._max_outage_seconds):
             return None
-        return f"puts have failed for {duration_words(failing)}: {self._sending.last_failure}"
+        return f"puts have failed for {duration_words(failing)}: {self._sending.last_failure or 'no call has returned'}"
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, context: object = None) -> None:
         """Accept one record, or wait for capacity. If a `put` is cancelled, its record was not accepted.
@@ -153,7 +160,8 @@ class KinesisWriter:
         # 1. Raise the error of an earlier PutRecords call. The attributes are read here, because a call for each record would cost more.
         if self._failures.must_raise or self._closed_reason is not None:
             self._raise_if_unusable()
-        # 2. Wait for room. A record that may be invalid waits too: the size limit of the stream is read again before it is refused.
+        # 2. Wait for room. A record that may be invalid waits too, because the size limit of the stream is read again before the record
+        # is refused.
         is_valid = is_obviously_valid(record, self._limit.max_bytes)
         if self._must_wait(record) or not is_valid:
             await self._wait_for_capacity(record, self._clock.monotonic())
@@ -207,7 +215,7 @@ class KinesisWriter:
     async def flush(self) -> None:
         """Return when every record accepted before this call is acknowledged or given up (K3).
 
-        Raises: the error that ended the sink; SinkError if records were given up, each flush that has waited for them.
+        Raises: the error that ended the sink; SinkError, in each flush that has waited for them, if records were given up.
         """
         known = self._failures.known
         await self.wait_until_flushed(self.begin_flush())
@@ -244,6 +252,27 @@ class KinesisWriter:
                         self._raise_if_ended()
         self._failures.raise_if_ended()
 
+    async def flush_or_give_up(self) -> None:
+        """Flush before an end. Outside of a job, give up all records if none was acknowledged for `flink.job.drain.timeout`.
+
+        A supervisor would kill the process soon, and then no one would learn of them. A job puts them again after its next start.
+        """
+        epoch, sending = self._end_epoch(), self._sending
+        if not self._failures.continues:
+            return await self.wait_until_flushed(epoch)
+        waited, taken_at = 0.0, sending.taken_at
+        while not self.is_flushed(epoch) and waited < self._drain_seconds:
+            pause = min(1.0, self._drain_seconds - waited)
+            await self.wait_until_flushed(epoch, pause)
+            # Slices are counted, not the time: a process that was suspended has not waited.
+            waited, taken_at = 0.0 if sending.taken_at > taken_at else waited + pause, sending.taken_at
+        if not self.is_flushed(epoch):
+            reason = f"no record was acknowledged for {duration_words(waited)} ({DRAIN_TIMEOUT.key})"
+            failure = f": {sending.last_failure}" if sending.refused_seconds and sending.last_failure else ""
+            text = "the Kinesis sink of %s ends, and gives up %s: %s%s"
+            log.error(text, self._stream, counted(self._outstanding.records, "record"), reason, failure)
+            await sending.give_up_all(CLOSED, reason + failure)
+
     async def close(self) -> None:
         """Flush, then release all resources. Later calls do nothing. Raises: the sink's error, unless a caller has received it already."""
         was_open, self._closed_reason = self._closed_reason is None, self._closed_reason or "is closed"
@@ -260,22 +289,24 @@ class KinesisWriter:
             self._failures.raise_if_failed()
 
     async def _flush_at_close(self) -> None:
-        """Flush, and log once what the close waits for if that takes long: a server that stops is silent otherwise."""
+        """Flush. If that takes long, log once what it waits for, because a server that is stopping would otherwise be silent."""
         line = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._log_close)
         try:
-            await self.wait_until_flushed(self._end_epoch())
+            await self.flush_or_give_up()
         finally:
             line.cancel()
 
     def _log_close(self) -> None:
         failing, most = self._sending.failing_seconds, self._max_outage_seconds
         why = ""
-        if failing and most is not None:
-            left = duration_words(max(0.0, most - self._sending.retried_seconds))
-            times = f"failed for {duration_words(failing)}, and the oldest records are retried for {left} more"
-            why = f". Calls have {times} ({MAX_OUTAGE.key}): {self._sending.last_failure}"
+        if failing:
+            left, drain = max(0.0, most - self._sending.retried_seconds), self._drain_seconds
+            limit = f"the oldest records are retried for {duration_words(left)} more ({MAX_OUTAGE.key})"
+            if self._failures.continues and drain < left:
+                limit = f"the close gives them up after {duration_words(drain)} without success ({DRAIN_TIMEOUT.key})"
+            why = f". Calls have failed for {duration_words(failing)}, and {limit}: {self._sending.last_failure}"
         text = (
-            "the close of the Kinesis sink of %s waits until %s acknowledged, which a kill of the process would lose%s"
+            "the close of the Kinesis sink of %s waits until %s acknowledged; a kill of the process would lose them%s"
         )
         count = self._outstanding.records
         log.warning(text, self._stream, f"{count:,} records are" if count != 1 else "1 record is", why)
@@ -361,8 +392,8 @@ class KinesisWriter:
         self._raise_if_unusable()
 
     def _may_stop_waiting(self, record: PendingRecord) -> bool:
-        # While the job may not write, nothing is sent and nothing becomes free. A write that waits would hold up the stop of the job, so
-        # the rest of its batch is accepted above the limit. The job writes no other batch before there is room.
+        # While the job may not write, nothing is sent, so no room becomes free. A write that waits would delay the stop of the job. So
+        # the rest of its batch is accepted above the limit, and the job writes no other batch before there is room.
         return self._has_ended or self._outstanding.has_capacity(record.size) or not self.permission.is_given
 
     @property

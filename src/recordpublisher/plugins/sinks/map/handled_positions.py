@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from recordpublisher.fetcher.shards.shard_table import reachable
+from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State, UnfinishedShard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
@@ -42,7 +42,7 @@ class HandledPositions:
     def __init__(self) -> None:
         self._shards: dict[str, ShardProgress] = {}
         self._entries_at_release: Mapping[str, Mapping[str, Any]] = {}
-        """The shards of the last state in which a shard was released, for their parents."""
+        """The last state in which a shard was released, from which the parents of shards are known."""
 
     def progress(self, key: str) -> ShardProgress:
         """Return the progress of a shard that is read here."""
@@ -84,7 +84,7 @@ class HandledPositions:
         return any(self._shards[key].batches for key in self._shards.keys() & keys)
 
     def has_dropped_the_rest(self, key: str) -> bool:
-        """Return whether records of the shard were dropped, and all records before them are handled."""
+        """Return whether records of the shard were dropped here, and all records before them are handled."""
         shard = self._shards.get(key)
         return shard is not None and shard.has_dropped and not shard.batches
 
@@ -98,17 +98,18 @@ class HandledPositions:
         for key in self._shards.keys() & keys:
             if self._shards[key].released_at is None:
                 self._shards[key].released_at = now
-        # A shard with a begun descendant is handled to its end, because the state of the descendant cannot be stored before.
+        # If a handler has begun records of a descendant, the shard is handled to its end, because the descendant's state can be stored
+        # only after that.
         begun = [key for key, shard in self._shards.items() if shard.has_begun]
         may_drop = (self._shards.keys() & keys) - _ancestors(begun, state["shards"])
         dropped = [key for key in may_drop if self._shards[key].drop_unbegun()]
         return bool(dropped)
 
     def drop_failed(self, item: UnhandledRecord, now: float) -> bool:
-        """Drop a failed record that has had its time, with all records behind it. Return whether it was dropped.
+        """Drop a failed record whose time is over, with all records behind it. Return whether it was dropped.
 
         The time is over `RETRY_SECONDS` after the release of the shard. The records of its descendants count as behind it. `now` may be
-        infinite, for a record that has no time left.
+        infinite, if the record gets no more time.
         """
         key, shard = item.batch.records.shard.key, item.batch.progress
         if shard.released_at is None or now - shard.released_at < RETRY_SECONDS:
@@ -150,7 +151,7 @@ class ShardProgress:
         self._waiting_states: deque[tuple[UnhandledBatch, Mapping[str, Any]]] = deque()
         """States of earlier checkpoints, each with the last batch that must be handled before the state may be stored."""
         self._progress_in_batch: dict[str, Any] = {}
-        """Progress at the end of the last handled batch, if that is behind `storable`."""
+        """Progress at the end of the last handled batch, if that batch is after the state `storable`."""
         self._latest: Mapping[str, Any] | None = None
         """The state of the last checkpoint."""
         self.released_at: float | None = None
@@ -172,7 +173,7 @@ class ShardProgress:
         return UnfinishedShard(records, min(oldest_ms + [each.oldest_ms for each in left]))
 
     def leave(self, record: Record) -> None:
-        """Count a record that was dropped, because the next reader of the shard handles it."""
+        """Count a dropped record as left to the next reader of the shard."""
         before = self.left or UnfinishedShard(0, record.arrival_millis)
         self.left = UnfinishedShard(before.records + 1, min(before.oldest_ms, record.arrival_millis))
 
@@ -189,7 +190,7 @@ class ShardProgress:
         if not self.batches:
             self.storable, self._progress_in_batch = state, {}
         elif self._waiting_states and self._waiting_states[-1][0] is self.batches[-1]:
-            # Nothing was written since the last checkpoint, so the newer state waits for the same batch.
+            # Nothing was written since the last checkpoint, so this newer state replaces the last one, which waits for the same batch.
             self._waiting_states[-1] = (self.batches[-1], state)
         else:
             self._waiting_states.append((self.batches[-1], state))
@@ -213,7 +214,7 @@ class ShardProgress:
             progress = _progress_after(self.batches[0].records, count)
         if not progress or self._latest is None:
             return self.storable
-        # The latest state says what shard it is. How far it is handled comes from the batch.
+        # The fields that identify the shard come from the latest state, and the progress from the handled batch.
         return {name: value for name, value in self._latest.items() if name not in _PROGRESS_FIELDS} | progress
 
     def drop_unbegun(self) -> bool:

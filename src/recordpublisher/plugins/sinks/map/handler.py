@@ -13,7 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from recordpublisher.consumer.deserialization import name_of, without_name
+from recordpublisher.consumer.typed_values import type_name, underlying_type
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -63,14 +63,14 @@ class Handler:
         """
         made, taken = context.value_type, self._value_type
         if made is not None and taken is not None and not may_fit(made, taken):
-            reason = f"the deserializer makes {name_of(made)}"
+            reason = f"the deserializer makes {type_name(made)}"
             is_own = isinstance(taken, type) and taken.__module__ != "builtins"
             in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
-            valid = f"deserializer={name_of(taken)}{in_a_file}, or a function of a Record or of {name_of(made)}"
+            valid = f"deserializer={type_name(taken)}{in_a_file}, or a function of a Record or of {type_name(made)}"
             if _list_in(taken) is not None:
                 valid += "; a handler of lists of values needs a batch_size of more than 1 (flink.sink.map.batch.size)"
-            raise ConfigurationError("handler", f"a function that takes {name_of(taken)}", valid, reason=reason)
-        sentence = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
+            raise ConfigurationError("handler", f"a function that takes {type_name(taken)}", valid, reason=reason)
+        sentence = f"{self._name} gets {'a Record' if taken is None else type_name(taken)}"
         self._hint = sentence if taken is None and made is not bytes else ""
         return sentence
 
@@ -88,16 +88,18 @@ class Handler:
         except asyncio.CancelledError as error:
             if self._is_closed:
                 raise
-            raise SinkError("the handler has cancelled itself") from error
+            raise SinkError(
+                "the handler has cancelled its own task, which counts as a failure; let it raise an error instead"
+            ) from error
         except (AttributeError, TypeError) as error:
             if self._hint and "'Record' object" in describe_error(error):
                 log.warning("%s: annotate the parameter (order: Order), or use record.value", self._hint)
                 self._hint = ""
             raise
         finally:
-            if isinstance(records, list) and not self._is_closed and is_cancelled():
+            if isinstance(records, list) and not self._is_closed and is_current_task_cancelled():
                 # A list that failed is handled again in halves, by the same task. A cancellation that asyncio has not delivered yet
-                # must arrive here, because it would otherwise fail the first half.
+                # must arrive now, because it would otherwise make the first half fail.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
 
@@ -137,7 +139,9 @@ class StreamHandlers:
         """
         sentences = ", ".join(handler.check(context) for handler in self._handlers.values())
         if missing := sorted(set(context.streams) - self._handlers.keys()):
-            raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
+            raise ConfigurationError(
+                "handler", sorted(self._handlers), f"a function for each stream, including {missing}"
+            )
         return sentences
 
     async def call(self, record: Record) -> Any:
@@ -182,8 +186,8 @@ def make_handler(
             raise ConfigurationError("batch_size", 1, valid)
         is_open = annotation in (None, Any, object) or isinstance(annotation, typing.TypeVar)
         if batch_size > 1 and not is_of_list and not is_open:
-            reason = f"the handler takes one {name_of(annotation)}, and would get a list"
-            raise ConfigurationError("batch_size", batch_size, "1, or a handler of a list", reason=reason)
+            reason = f"the handler takes one {type_name(annotation)}, and would get a list"
+            raise ConfigurationError("batch_size", batch_size, "1, or a handler that takes a list", reason=reason)
         return Handler(function, threads, timeout, clock, batch_size)
 
     if not isinstance(given, Mapping):
@@ -194,7 +198,7 @@ def make_handler(
     return StreamHandlers({stream: one(function) for stream, function in given.items()})
 
 
-def is_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
+def is_current_task_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
     """Return whether the current task was cancelled, by a handler or from outside, so that it must end soon.
 
     `loop`: the running event loop, if the caller knows it. This is faster.
@@ -246,7 +250,9 @@ def _first_annotation(function: Callable[..., Any]) -> Any:
         return None
     scope = getattr(getattr(inner, "__func__", inner), "__globals__", {})
     try:
-        return without_name(typing.get_type_hints(types.SimpleNamespace(__annotations__={name: written}), scope)[name])
+        return underlying_type(
+            typing.get_type_hints(types.SimpleNamespace(__annotations__={name: written}), scope)[name]
+        )
     except SyntaxError:  # a text that is not meant as a type
         return None
     except Exception as error:  # an annotation may be any expression, so looking it up may raise any error
@@ -261,7 +267,7 @@ def _first_annotation(function: Callable[..., Any]) -> Any:
 
 
 _UNRESOLVED: dict[str, Any] = {}
-"""For `inspect.signature` since Python 3.14, which otherwise looks up every annotation."""
+"""An argument for `inspect.signature` since Python 3.14. Without it, every annotation would be evaluated."""
 _annotations_of: Callable[[Any], Mapping[str, Any]] = attrgetter("__annotations__")
 if sys.version_info >= (3, 14):
     import annotationlib
@@ -271,7 +277,7 @@ if sys.version_info >= (3, 14):
 
 
 def _item_of(annotation: Any) -> Any:
-    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if it is of records."""
+    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if the annotation is of records."""
     of_list = _list_in(annotation)
     item = annotation if of_list is None else next(iter(typing.get_args(of_list)), None)
     is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
@@ -296,10 +302,10 @@ def _classes_of(given: Any) -> list[type]:
     if typing.get_origin(given) in (typing.Union, types.UnionType):
         members = list(typing.get_args(given))
     classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
-    # A protocol fits by its methods, which `issubclass` cannot compare.
+    # Classes that implement a protocol are not its subclasses, so `issubclass` cannot compare it.
     is_known = all(isinstance(each, type) and typing.Protocol not in each.__mro__ for each in classes)
     return classes if is_known else []
 
 
 def _bare(given: Any) -> Any:
-    return without_name(given.__origin__ if typing.get_origin(given) is typing.Annotated else given)
+    return underlying_type(given.__origin__ if typing.get_origin(given) is typing.Annotated else given)

@@ -13,11 +13,11 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.metric_types import Histogram, MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.declaration import parse_with_unit
 from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
@@ -33,11 +33,11 @@ from recordpublisher.publishers.properties.sink_properties import (
     MAP_TIMEOUT,
 )
 from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
-from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
+from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
 
 from .handled_positions import HandledPositions
-from .handler import Handler, StreamHandlers, is_cancelled
+from .handler import Handler, StreamHandlers, is_current_task_cancelled
 from .key_order import Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
 
 E = TypeVar("E", bound=Enum)
@@ -47,12 +47,14 @@ WARN_SECONDS = 60.0
 """A call that runs this long is named in the log, and again after each further minute."""
 CLOSE_SECONDS = 10.0
 """How long handlers may clean up after they were cancelled."""
+MEASURED = 16
+"""The delay of each sixteenth record of a batch is measured. To measure each would cost a tenth of a handler that does nothing."""
 _PERMISSION_SECONDS = 0.1
 """Pause between two questions whether the job may write (E4)."""
 _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
-"""A task whose handlers never wait lets the event loop run after this time, which it checks after this many records."""
+"""A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
-"""The pause before a retry, with full jitter."""
+"""The pause before a retry: from 200 ms to 10 s, with full jitter."""
 _MILLISECOND = 0.001
 
 
@@ -82,7 +84,9 @@ class RecordHandling:
         self._positions = positions
         self._clock = clock
         self._context = SinkContext()
-        self._counts = dict.fromkeys(MAP_SINK_METRICS, 0)
+        counted = (name for name, (kind, *_) in MAP_SINK_METRICS.items() if kind is not MetricType.HISTOGRAM)
+        self._counts = dict.fromkeys(counted, 0)
+        self._durations, self._delays = Histogram(), Histogram()
         self._ready = ReadyRecords(settings.ordering)
         self._changed = asyncio.Event()
         """Set when a call of the sink that waits must check again."""
@@ -185,7 +189,7 @@ class RecordHandling:
                 self._wakes_next = True
                 loop.call_soon(self._wake)
             await handle_next()
-            if is_cancelled(loop):
+            if is_current_task_cancelled(loop):
                 return  # A handler cancelled its own task. `_on_task_ended` starts another one.
             handled += 1
             if not handled % _CHECK_EVERY and loop.time() - turn_began > _TURN_SECONDS:
@@ -198,7 +202,7 @@ class RecordHandling:
         if not self._ready.queue:
             return False
         may_wait = settings.batch_wait and not self._is_draining and not self._list_wait_is_over
-        # Without room no more records come, so a list does not wait for them.
+        # Without room no more records will come, so an incomplete list is taken at once.
         if may_wait and self._is_below_limit() and not self._ready.has(settings.batch_size):
             if self._list_timer is None:
                 self._list_timer = asyncio.get_running_loop().call_later(settings.batch_wait, self._end_list_wait)
@@ -314,7 +318,7 @@ class RecordHandling:
         try:
             return await self._call_handler(records)
         finally:
-            del self._calls[first]
+            self._durations.add((self._clock.monotonic() - self._calls.pop(first)) * 1000)
 
     def _is_too_old(self, item: UnhandledRecord) -> bool:
         max_age = self._settings.max_age
@@ -347,6 +351,9 @@ class RecordHandling:
 
     def _succeed(self, item: UnhandledRecord) -> None:
         self._counts["handled"] += 1
+        if item.index % MEASURED == 0:
+            delay_ms = self._clock.now_ms() - item.record.arrival_millis
+            self._delays.add_many(delay_ms, min(MEASURED, len(item.batch.records) - item.index))
         self._finish(item)
 
     def _expire(self, item: UnhandledRecord) -> None:
@@ -374,14 +381,14 @@ class RecordHandling:
         if item.attempts == 1:
             item.failing_since = now
         failing_for = now - item.failing_since
-        # `isinstance` would read `__class__` of the user's error, which may raise another one.
+        # Not `isinstance`, because that may read `__class__` of the user's error, which may raise another error.
         self._counts["timeouts"] += issubclass(type(error), TimeoutError)
         if item.is_dropped:
-            # It was dropped while the handler ran. Other records of its key may be of shards that are still read here.
+            # The failed record was dropped while the handler ran. Other records of its key may be of shards that are still read here.
             self._handle_again(items)
         elif item.attempts <= self._settings.retries or failing_for < self._settings.retry_for:
             if self._positions.drop_failed(item, now):
-                # The next reader waits for this shard, so the remaining retries are left to it.
+                # The shard's next reader waits for this record, so the remaining retries are left to that reader.
                 self.finish_dropped()
                 self._log_retry(item, error, "left to the next reader:")
                 self._handle_again(items)
@@ -474,11 +481,11 @@ class RecordHandling:
     def _leave_rejected(self, items: Sequence[UnhandledRecord], error: Exception) -> bool:
         """Leave the oldest rejected records to the next start, because their dead letters could not be stored.
 
-        Return whether that was done: only after an error has ended the job, and if their shards are released.
+        Return False if that is not possible: before an error has ended the job, or if their shards are not released.
         """
         if not (self._leaves_failed and all(self._positions.drop_failed(item, inf) for item in items)):
             return False
-        words = "%s could not be stored as dead letters, and are left to the next start: %s"
+        words = "%s could not be stored as dead letters, so the next start handles them again: %s"
         log.warning(words, counted(len(items), "record"), describe_error(error))
         self.finish_dropped()
         for item in items:
@@ -494,7 +501,8 @@ class RecordHandling:
             self._on_changed(needs_sink_call=True)
 
     def _log_retry(self, item: UnhandledRecord, error: Exception, how: str) -> None:
-        # Only the first attempt has its traceback, and the last one if that line was left out or its error is another one.
+        # The traceback is logged at the first attempt. The last attempt has it too if that line was left out, or if its error is
+        # another one.
         key, reason = item.batch.records.shard.key, describe_error(error)
         first, attempt = error if item.attempts == 1 else None, f"attempt {item.attempts}: {reason}"
         is_logged = self._retried_log.skipped(str(item), attempt, first, key, item.record.sequence_number, how=how)
@@ -570,7 +578,8 @@ class RecordHandling:
     async def _pass_on_results(self) -> None:
         """Pass rejected records on to the job, and finish them when the job has taken them. Then raise the error that ends the job."""
         while items := list(self._rejected):
-            # The next reader of a revoked shard handles the record, and rejects it if it fails there.
+            # Records of revoked shards get no dead letter here: the shard's next reader handles them, and rejects them if they fail
+            # there.
             left = [item.batch.progress.is_revoked for item, _ in items]
             rejected = [
                 (item.as_batch(), reason) for (item, reason), is_left in zip(items, left, strict=True) if not is_left
@@ -596,9 +605,9 @@ class RecordHandling:
 
     # --- What the job can see ---
 
-    def metrics(self) -> dict[str, int]:
-        """Return the value of each counter in `MAP_SINK_METRICS`."""
-        return dict(self._counts)
+    def metrics(self) -> dict[str, Any]:
+        """Return the value of each metric in `MAP_SINK_METRICS`."""
+        return {**self._counts, "handlerDurationMs": self._durations.value(), "handlingDelayMs": self._delays.value()}
 
     def unfinished(self) -> Unfinished:
         """Return how many records are not handled, and the call that has run longest."""
@@ -610,7 +619,7 @@ class RecordHandling:
 
 
 def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
-    """Return the records of each key, in order. A record without a key is alone."""
+    """Return a list of records for each key, in order. A record without a key has a list of its own."""
     groups: dict[int, list[UnhandledRecord]] = {}
     for item in items:
         groups.setdefault(id(item if item.key_queue is None else item.key_queue), []).append(item)
@@ -634,29 +643,36 @@ def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[Unhan
         return [item for each in failed for item in by_object[each]]
     except (KeyError, TypeError):
         raise SinkError(
-            f"the handler may return failed records of its list, or nothing; it returned {_shown(returned)}"
+            f"the handler may return failed records of its list, or nothing; it returned {repr_of(returned, 200)}"
         ) from None
 
 
-def _shown(returned: Any) -> str:
-    try:
-        return f"{returned!r:.200}"
-    except Exception:  # Its __repr__ is the user's code.
-        return f"an object of {type(returned).__name__}"
-
-
 MAP_SINK_METRICS = {
-    "outstanding": (MetricType.GAUGE, "records", "written and not handled yet"),
-    "heldBytes": (MetricType.GAUGE, "bytes", "of the outstanding records"),
-    "handled": (MetricType.COUNTER, "records", "handled"),
-    "retries": (MetricType.COUNTER, "records", "handled again after a failure"),
-    "timeouts": (MetricType.COUNTER, "calls", "of the handler that took too long"),
-    "expired": (MetricType.COUNTER, "records", "not handled within their time"),
-    "left": (MetricType.COUNTER, "records", "dropped when their shard was released: the next reader handles them"),
-    "skipped": (MetricType.COUNTER, "records", "that could not be handled, and were skipped"),
-    "deadLetters": (MetricType.COUNTER, "records", "that could not be handled, and went to the dead-letter sink"),
+    "outstanding": (MetricType.GAUGE, "records", "records written to the sink and not handled yet"),
+    "heldBytes": (MetricType.GAUGE, "bytes", "bytes held in memory by the outstanding records"),
+    "handled": (MetricType.COUNTER, "records", "records handled"),
+    "retries": (MetricType.COUNTER, "records", "records handled again after a failure"),
+    "handlerDurationMs": (MetricType.HISTOGRAM, "ms", "durations of the handler's calls, failed ones included"),
+    "handlingDelayMs": (
+        MetricType.HISTOGRAM,
+        "ms",
+        "how long after their arrival in the stream records were handled; each sixteenth stands for those after it",
+    ),
+    "timeouts": (MetricType.COUNTER, "calls", "calls of the handler that raised a TimeoutError, as after `timeout`"),
+    "expired": (MetricType.COUNTER, "records", "records older than `max_age`, which were skipped or rejected"),
+    "left": (
+        MetricType.COUNTER,
+        "records",
+        "records dropped when their shard was released: the next reader handles them",
+    ),
+    "skipped": (MetricType.COUNTER, "records", "records that could not be handled, and were skipped"),
+    "deadLetters": (
+        MetricType.COUNTER,
+        "records",
+        "records that could not be handled, and went to the dead-letter sink",
+    ),
 }
-"""Type, unit and meaning of each counter."""
+"""Type, unit and meaning of each metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

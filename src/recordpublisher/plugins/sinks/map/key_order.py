@@ -1,4 +1,4 @@
-"""The records that were written to a `MapSink` and are not handled yet, and which of them may be handled now, by the order of keys."""
+"""The records of a `MapSink` that are not handled yet, and which of them may be handled now by the order of keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from recordpublisher.fetcher.shards.shard_table import reachable
+from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
@@ -32,7 +32,7 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     - `index`: the place of the record in `batch`.
     - `key_queue`: the queue of the record's key, or None if no other record has to wait for this one.
     - `attempts`: number of failed calls of the handler; `failing_since`: time of the first of them, seconds of the clock.
-    - `told`: the error of the first call, if it was logged with its traceback.
+    - `told`: the error of the first failed call, if it was logged with its traceback.
     """
 
     record: Record
@@ -202,7 +202,7 @@ class ReadyRecords:
         first, others = items[0], items[1:]
         self.queue.append(first)
         if others and first.key_queue is not None:
-            # They were taken first, so they stay before the records that have waited in the meantime.
+            # Put before the records that wait, because these were taken first.
             first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
 
     def finish(self, key_queue: KeyQueue | None) -> None:
@@ -232,7 +232,8 @@ class ReadyRecords:
         for item in ready:
             if item.is_dropped:
                 dropped.append(item)
-                # The key may have records of other shards, or children, which wait for this record.
+                # Finished like a handled record, because records of other shards with this key, and the queue's children, may wait for
+                # it.
                 self.finish(item.key_queue)
         return dropped
 
@@ -242,7 +243,10 @@ class ReadyRecords:
             self._lineage.learn(state)
 
     def clear(self) -> None:
-        """Remove every record. Without this the records would stay in memory: they refer to each other, and have no garbage collection."""
+        """Remove every record.
+
+        Without this the records would stay in memory, because they refer to each other and are excluded from garbage collection.
+        """
         self.queue.clear()
         for queues in self._key_queues.values():
             for key_queue in queues.values():
@@ -294,7 +298,7 @@ class ShardLineage:
             elif key in self._parents:
                 return self._parents[key]
             elif shard.key not in self._in_checkpoint and key not in self._begun:
-                # Its own parents may be unhandled, and nothing says which shards they are.
+                # The parents of this unknown shard may be unhandled, and it is not known which shards they are.
                 unknown.append(key)
             return ()
 

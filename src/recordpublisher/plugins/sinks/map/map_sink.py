@@ -72,7 +72,8 @@ class MapSink(Sink[V]):
     traces_writes = False
     tells_done = True
 
-    # What a handler takes is V, so that type checkers compare it with the deserialiser of the job: a record, a list, or a value.
+    # The overloads bind V to what the handler takes (a record, a list or a value), so that type checkers compare it with the job's
+    # deserialiser.
     @overload
     def __init__(
         self, handler: Callable[[list[Record[V]]], object], *, batch_size: int, **options: Unpack[_ListOptions]
@@ -184,12 +185,11 @@ class MapSink(Sink[V]):
             if self._positions.release(checkpoint.stopped, checkpoint.state, now):
                 self._handling.finish_dropped()
             self._handling.leave_failed()
-        # 2. Wait for the handlers, or only pass on what they decided.
+        # 2. Wait for the handlers, or only pass on the results that there are.
         if checkpoint is None or not checkpoint.may_be_partial:
             await self._handling.wait_until_handled()
         else:
-            # Incomplete lists are handled at once if no more records will come, or if a stopped shard can only be transferred
-            # after that.
+            # Incomplete lists are handled at once if no more records will come, or if stopped shards wait for them.
             is_draining = checkpoint.is_last or self._positions.has_unhandled(checkpoint.stopped)
             await self._handling.report(is_draining=is_draining)
         # 3. Return the positions up to which each shard is handled.
@@ -208,7 +208,7 @@ class MapSink(Sink[V]):
         return self._positions.handled_state(state)
 
     def has_given_up(self, shard: str) -> bool:
-        """Return whether records of the shard were dropped, and all records before them are handled."""
+        """Return whether records of the shard were dropped here, and all records before them are handled."""
         return self._positions.has_dropped_the_rest(shard)
 
     def revoked(self, shards: Collection[str]) -> None:
@@ -225,10 +225,11 @@ class MapSink(Sink[V]):
         return self._handling.unfinished()
 
     def metrics(self) -> dict[str, Any]:
-        """Return counts of records, and `heldBytes`, the memory of the outstanding records.
+        """Return counts of records, `heldBytes`, the memory of the outstanding records, and two histograms.
 
         The counts are `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `left` (for the next reader),
-        `skipped` and `deadLetters`.
+        `skipped` and `deadLetters`. The histograms are `handlerDurationMs`, the durations of the handler's calls, and
+        `handlingDelayMs`, how long after their arrival in the stream records were handled; each is what `rp.Histogram.value` returns.
         """
         return self._handling.metrics()
 

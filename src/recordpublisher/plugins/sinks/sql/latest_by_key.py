@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SQL_DELETE, SQL_KEY
 
@@ -35,7 +36,7 @@ _COLLATIONS = {
         "WHERE l.\"unique\" AND x.key AND x.coll <> 'BINARY'"
     ),
 }
-"""The columns for which different texts are equal, for example with the collation NOCASE."""
+"""The query for columns in which different texts count as equal, for example by the collation NOCASE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,12 @@ class LatestByKey:
             return (given if isinstance(given, str) else json.dumps(given, default=str)) == self.delete_value
         if not isinstance(given, bool):
             raise TypeError(
-                f"field '{self.delete_field}' says whether a row is deleted, and {given!r:.100} is not a boolean"
+                f"field '{self.delete_field}' says whether a row is deleted, and {repr_of(given)} is not a boolean"
             )
         return given
 
     def check_fields(self, fields: Collection[str]) -> None:
-        """Check that a type with these fields has the one that deletes. Without fields the type of the records is not known.
+        """Check that a type with these fields has the delete field. Without fields the type of the records is not known.
 
         Raises: ConfigurationError if it does not, because each delete would then be written as a row.
         """
@@ -126,7 +127,7 @@ class LatestByKey:
             if getattr(error.orig, "sqlstate", "") != "42P10" and "ON CONFLICT" not in str(error.orig):
                 raise
             reason = f"no unique index of table {table.fullname} has exactly these columns"
-            valid = f"a key with one: run CREATE UNIQUE INDEX ON {name} ({columns})"
+            valid = f"columns that have one: run CREATE UNIQUE INDEX ON {name} ({columns})"
             if connection.dialect.name == "sqlite":
                 valid = valid.replace("INDEX ON", f"INDEX {quote.quote(f'{table.name}_key')} ON")
             raise ConfigurationError(SQL_KEY.key, ",".join(self.key), valid, reason=reason) from error
@@ -136,7 +137,7 @@ class LatestByKey:
             else {"table": table.name, "schema": table.schema or "main"}
         )
         if inexact := set(self.key) & {*connection.execute(_COLLATIONS[connection.dialect.name], names).scalars()}:
-            reason = f"the collation of column '{min(inexact)}' takes different texts for the same"
+            reason = f"the collation of column '{min(inexact)}' treats different texts as equal"
             raise ConfigurationError(
                 SQL_KEY.key, ",".join(self.key), "columns that compare texts exactly", reason=reason
             )
@@ -144,10 +145,12 @@ class LatestByKey:
             late = connection.execute(_LATE_INDEXES, {"name": name}).scalars()
             if any(set(each) == set(self.key) for each in late):  # The plan succeeds, but each insert would fail.
                 reason = f"the unique index of these columns of table {table.fullname} is deferrable"
-                raise ConfigurationError(SQL_KEY.key, ",".join(self.key), "a key that is not", reason=reason)
+                raise ConfigurationError(
+                    SQL_KEY.key, ",".join(self.key), "columns with an index that is not deferrable", reason=reason
+                )
 
     def upsert(self, table: Table, dialect: str, given: Collection[str]) -> Insert:
-        """Return the statement that sets the row of a key to what it would be if this record alone had been inserted.
+        """Return the statement that inserts or replaces the row of a key, as if this record alone had been inserted.
 
         `given`: the columns that the record fills. The other columns get their default, which `excluded` contains. Only a number that the
         database has generated for the row is kept.

@@ -1,4 +1,4 @@
-"""Writes rows and the entry with their positions into a database, in one transaction (S6).
+"""Writes rows and the positions that they reach (the entry of a worker) into a database, in one transaction (S6).
 
 The steps of a record:
 
@@ -32,7 +32,10 @@ from .target_table import RejectedRowsError, TargetTable, check_fields, has_unkn
 log = logging.getLogger("recordpublisher.database")
 MakeTarget = Callable[[Connection, Sequence[RecordBatch]], TargetTable | None]
 ENTRIES = "recordpublisher_commits"
-"""The table of entries. It is separate because the state store of the same job may be in the same database."""
+"""The table of entries (stored positions of workers).
+
+It is separate from the state store's table, because that may be in the same database.
+"""
 BUFFER_BYTES = 16 * 2**20
 """Default of `flink.sink.buffer.bytes` for this sink."""
 MAX_JOB_NAME = 200
@@ -93,7 +96,7 @@ class SqlSink(CommittingSink):
         return self._entries
 
     def target(self) -> str:
-        """Return the table's name, which the entry keeps, because with another table the job would begin in the middle."""
+        """Return the table's name. It is stored with the positions, because with another table the job would begin in the middle."""
         return f"table {self._table_name}"
 
     def destination(self) -> str:
@@ -133,7 +136,7 @@ class SqlSink(CommittingSink):
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
     async def begin(self, life: str) -> None:
-        """Drop all waiting rows. From now on, the database session has a name made from `life`, one run of a worker."""
+        """Drop all waiting rows. From now on, the name of the database session contains `life`, the name of this run of the worker."""
         self._buffer.reset()
         self._database.name_session(self._session_name(life))
 
@@ -172,7 +175,7 @@ class SqlSink(CommittingSink):
         return version
 
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Insert the rows that `commit` has not inserted, such as dead letters, which no entry commits."""
+        """Insert the rows that `commit` has not inserted, such as dead letters, which are not committed with positions."""
         if waiting := [each.number for each in staged if self._buffer.has_staged(each.number)]:
             await self._buffer.insert(waiting, lambda connection: True)
 
@@ -287,7 +290,7 @@ class RowBuffer:
         def attempt(connection: Connection) -> None:
             if begin(connection):
                 if not staged.keys() >= set(numbers):
-                    raise FencedError("the rows of this commit were dropped: a later life has begun")
+                    raise FencedError("the rows of this commit were dropped: a later run of its worker has begun")
                 self._opened_target.insert(connection, [row for each in numbers for row in staged[each]])
 
         while True:
@@ -346,7 +349,7 @@ class _Targeted(msgspec.Struct):
 
 
 def _target_of(entry: bytes) -> str:
-    """Return the target in an entry of another job; empty if the entry cannot be read."""
+    """Return the target table that an entry of another job names; empty if the entry cannot be read."""
     try:
         return msgspec.json.decode(entry, type=_Targeted).target
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -28,32 +28,20 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import CompileError, DBAPIError, IdentifierError, IntegrityError, StatementError
 from sqlalchemy.schema import CreateColumn
 
-from recordpublisher.consumer.deserialization import has_fields
+from recordpublisher.consumer.typed_values import has_fields
 from recordpublisher.plugins.databases import is_about_the_row, is_missing_table_or_column, lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
+from .column_types import FieldColumns, cannot_take, columns_of_type, columns_of_values, is_narrower
 from .latest_by_key import LatestByKey
-from .rows import (
-    IDENTITY,
-    METADATA,
-    RECORD_COLUMNS,
-    FieldColumns,
-    Row,
-    RowBuilder,
-    cannot_take,
-    columns_of_type,
-    columns_of_values,
-    is_keyed_by_record,
-    is_narrower,
-    is_of_fields,
-    record_columns,
-)
+from .rows import IDENTITY, METADATA, RECORD_COLUMNS, Row, RowBuilder, is_keyed_by_record, is_of_fields, record_columns
 
 log = logging.getLogger("recordpublisher.database")
 columns_log = logging.getLogger("recordpublisher.columns")
-"""`recordpublisher run` shows its INFO lines."""
+"""`recordpublisher run` shows the INFO lines of this logger."""
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
@@ -184,7 +172,8 @@ class TargetTable:
     def _insert_all(self, connection: Connection, rows: Sequence[Row], rejected: list[Row]) -> None:
         """Insert all rows that the database accepts, and add the others to `rejected`.
 
-        With a key, a rejected row is tried again after the others, because one of those may have had its value in another unique index.
+        With a key, a rejected row is tried again after the others, because another row may release the value that it needs in another
+        unique index.
         """
         left, has_progress = rows, True
         while has_progress:
@@ -245,7 +234,7 @@ class TargetTable:
                     raise
                 return cannot_take(column, fields.get(column.name, given[column.name]))
         is_object = isinstance(value, dict) or has_fields(value) or is_keyed_by_record(self.table)
-        return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{value!r:.100}"
+        return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{repr_of(value)}"
 
 
 def check_fields(
@@ -318,7 +307,7 @@ def _needs_columns(table: Table, columns: str) -> bool:
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
     """Return the statement that adds or widens a column, for each field without one, or with one of a narrower type.
 
-    Only PostgreSQL widens columns: those of SQLite hold every number.
+    Only PostgreSQL widens columns: SQLite's columns hold every number.
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
@@ -328,8 +317,8 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
     if is_of_fields(table) and (
         taken := sorted(fields.keys() & METADATA)
     ):  # these columns hold the record's own metadata
-        reason = f"field '{taken[0]}' of a value has the name of a column of the record"
-        valid = "a table of your own, in which fields come first"
+        reason = f"field '{taken[0]}' of a value has the name of a metadata column"
+        valid = "a table that you have created, in which fields take precedence"
         raise ConfigurationError(SQL_TABLE.key, table.fullname, valid, reason=reason)
     may_add = columns == "EVOLVE" or (is_of_fields(table) and set(table.columns.keys()) == METADATA)
     statements: dict[str, str] = {}
@@ -497,7 +486,7 @@ def _lower(name: str) -> bytes:
 
 
 class NewestRecords:
-    """Owns those rows of the table `KEYS` that are about one target table.
+    """Owns the rows of the table `KEYS` that belong to one target table.
 
     The newest record of a key has the largest sequence number, and within an aggregate the largest sub-sequence number. Sequence
     numbers of one stream grow with time across its shards. Numbers of two streams cannot be compared.
@@ -523,9 +512,9 @@ class NewestRecords:
     def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Store the newest record of each key, and return the rows to write, at most one for each key, and the rejected rows.
 
-        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The
-        stored number locks its key until the transaction ends, so that of two workers the second sees the number of the first. Both
-        lock keys in the same order, which prevents deadlocks.
+        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The stored
+        number locks its key until the transaction ends, so that a second worker waits and then sees the number that the first one stored.
+        Both lock keys in the same order, which prevents deadlocks.
         """
         found: dict[tuple[str, str], tuple[str, Row]] = {}
         rejected: list[Row] = []
@@ -586,7 +575,7 @@ class NewestRecords:
 def _full_name(connection: Connection, table: Table) -> str:
     """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
     if connection.dialect.name == "sqlite":
-        # SQLite ignores the case of ASCII letters only.
+        # `bytes.lower` changes ASCII letters only, the letters whose case SQLite ignores in names.
         return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()
     name = connection.dialect.identifier_preparer.format_table(table)
     schema = connection.scalar(_SCHEMA, {"name": name})

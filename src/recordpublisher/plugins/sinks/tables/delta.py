@@ -30,7 +30,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.folder_store import make_folder, sync
+from recordpublisher.plugins.stores.durable_files import make_folder, sync
 from recordpublisher.publishers.errors import ConfigurationError, StateError, without_colours
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import (
@@ -44,18 +44,19 @@ from recordpublisher.publishers.properties.sink_properties import (
 from ..archived_shards import HIDDEN
 from ..unfinished_uploads import UnfinishedUploads
 from .sink import TableSink
-from .staged_data_files import FORMS, TableStorage, staged_data_files
+from .staged_data_files import staged_data_files
 from .table import (
     ConflictingCommitError,
     LakeTable,
     NoTableError,
-    TableFolder,
     check_columns,
     chosen_evolution,
-    differing,
+    difference_in_words,
     is_column_or_part,
     types_by_path,
 )
+from .table_folder import TableFolder
+from .table_storage import FORMS, TableStorage
 
 ENTRIES = "_recordpublisher/positions"
 """Where the table's folder has the positions of jobs."""
@@ -67,7 +68,7 @@ _KNOWN = {
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 """Beginnings of the names of rules in the metadata of a column."""
 _KEPT = {"delta.setTransactionRetentionDuration": "interval 30 days"}
-"""Settings of the tables that the sink creates. Without this one, the log would for ever keep one number for each start of a worker."""
+"""Settings of tables that the sink creates. Without this one, the log would keep a number for each start of a worker for ever."""
 _INFO, _LOG, _LATEST = "recordpublisher", "_delta_log", 20
 _MOST_CHARACTERS = 32
 _ABOVE_ALL_TEXTS = "\U0010ffff" * 4
@@ -100,8 +101,8 @@ class DeltaSink(TableSink):
 class DeltaLakeTable(LakeTable):
     """A table of Delta Lake.
 
-    It owns the last version that was loaded, and whether any record had NaN. Once one had, the log gets no least and greatest values
-    of later files.
+    It owns the last version that was loaded, and whether any record had NaN. After such a record, the log no longer gets least and greatest
+    values of files.
     """
 
     keeps_partition_columns = False
@@ -118,7 +119,7 @@ class DeltaLakeTable(LakeTable):
         self._has_nan = False
 
     async def refresh(self) -> None:
-        """Find the credentials of the storage."""
+        """Find the credentials that are valid now."""
         await self._storage.refresh()
 
     def load(self) -> DeltaTable:
@@ -170,7 +171,7 @@ class DeltaLakeTable(LakeTable):
         return self._storage.uri
 
     def live_files(self, loaded: DeltaTable) -> Mapping[str, bool]:
-        """Return the files that the log names."""
+        """Return the files of this version, by path, and whether rows of them were deleted."""
         paths = pa.table(loaded.get_add_actions()).column("path").to_pylist()
         deleted: set[str] = set()
         if "deletionVectors" in (loaded.protocol().reader_features or ()):
@@ -232,11 +233,14 @@ class DeltaLakeTable(LakeTable):
         there = types_by_path(loaded.schema().fields)
         if list(partitions) != (names := loaded.metadata().partition_columns):
             return f"the table is partitioned by {', '.join(names) or 'nothing'} now"
-        return _refusal(loaded) or differing(columns, there)
+        return _refusal(loaded) or difference_in_words(columns, there)
 
     def _created(self, schema: Schema, partitions: Partitions) -> DeltaTable:
         if HIDDEN in self.folder().names(""):
-            reason = "the sink jsonl or parquet has its files there, and who reads all Parquet files below it would read rows of both"
+            reason = (
+                "the sink jsonl or parquet has its files there, and readers of all Parquet files in that folder "
+                "would read the rows of both"
+            )
             raise ConfigurationError(DELTA_URI.key, self._storage.uri, "a folder of its own", reason=reason)
         if self._storage.is_local:
             make_folder(Path(self._storage.uri))
@@ -268,7 +272,10 @@ class DeltaLakeTable(LakeTable):
         return loaded.transaction_version(writer) or 0
 
     def writers(self, loaded: DeltaTable) -> Collection[str]:
-        """Return the writers that the last files of the log name. deltalake's `history` would block the whole process."""
+        """Return the writers that the last files of the log name.
+
+        These files are read here, because deltalake's `history` would block the whole process.
+        """
         folder, found = self.folder(), set[str]()
         for name in sorted(name for name in folder.names(_LOG) if name.endswith(".json"))[-_LATEST:]:
             actions = map(json.loads, folder.read(f"{_LOG}/{name}").splitlines())
@@ -304,10 +311,10 @@ class DeltaLakeTable(LakeTable):
             loaded.create_write_transaction(adds, "append", loaded.schema(), commit_properties=properties)
         except CommitFailedError as error:
             if "Unsupported table features" in str(error):
-                raise StateError(f"{self._storage.uri} takes no commit: {error}") from error
+                raise StateError(f"{self._storage.uri} does not accept the commit: {error}") from error
             raise ConflictingCommitError(without_colours(str(error))) from error
         except DeltaError as error:
-            raise StateError(f"{self._storage.uri} takes no commit: {error}") from error
+            raise StateError(f"{self._storage.uri} does not accept the commit: {error}") from error
         if self._storage.is_local:
             log = Path(self._storage.uri) / _LOG
             for file in sorted(log.glob("*.json"))[-3:]:
@@ -354,8 +361,8 @@ def _statistics(footer: Any, expected: Collection[str]) -> dict[str, Any]:
     """Return the number of rows, and the numbers of nulls and the limits (least and greatest values) of columns.
 
     Nulls and limits are left out unless they are known for all `expected` columns. If some columns have limits and another does not,
-    deltalake's Arrow datasets, which DuckDB and polars use too, read the missing limit as null, and find no row. In columns that the file
-    does not have, all rows are null.
+    deltalake's Arrow datasets, which DuckDB and polars use too, take the missing limit for null, and then find no row. In columns that the
+    file does not have, all rows are null.
     """
     rows = {"numRecords": footer.num_rows}
     there = {footer.schema.column(index).path for index in range(footer.num_columns)}

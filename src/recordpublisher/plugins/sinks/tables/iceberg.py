@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import logging
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from recordpublisher.install_commands import install_command
-from recordpublisher.plugins.stores.folder_store import DurableFile
-from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
-from recordpublisher.publishers.errors import StateError
 
 try:
     import pyarrow as pa
@@ -31,7 +22,6 @@ try:
         TableAlreadyExistsError,
         ValidationError,
     )
-    from pyiceberg.io import FileIO, InputFile, OutputFile
     from pyiceberg.io.pyarrow import (
         UnsupportedPyArrowTypeException,
         compute_statistics_plan,
@@ -61,6 +51,7 @@ from recordpublisher.plugins.stores.object_storage import s3_access
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     RecordPublisherError,
+    StateError,
 )
 from recordpublisher.publishers.kinesis.ports import run_sync
 from recordpublisher.publishers.log_fields import mask_passwords
@@ -74,23 +65,20 @@ from recordpublisher.publishers.properties.sink_properties import (
     TABLE_COLUMNS,
 )
 
+from .iceberg_files import ACCESS, NOT_TAKEN, ObjectFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .table import (
     ConflictingCommitError,
     LakeTable,
     NoTableError,
-    ObjectFolder,
-    ObjectReader,
-    ObjectWriter,
-    TableFolder,
-    as_os_errors,
     check_columns,
     chosen_evolution,
-    differing,
+    difference_in_words,
     is_column_or_part,
     types_by_path,
 )
+from .table_folder import TableFolder
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
@@ -130,7 +118,7 @@ class IcebergSink(TableSink):
         if name is None or "." not in name.strip("."):
             raise ConfigurationError(ICEBERG_TABLE.key, name, "namespace.table")
         if given.value(STATE_URI) is None:
-            reason = "the iceberg sink has no place for the job's positions in a catalogue"
+            reason = "the iceberg sink cannot store the job's positions in a catalogue"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
             reason = "set aws.credentials.* or AWS's configuration files for the credentials, and flink.state.endpoint for S3"
@@ -142,8 +130,8 @@ class IcebergSink(TableSink):
 class IcebergTable(LakeTable):
     """A table of Apache Iceberg.
 
-    It owns the catalogue, and the one thread that calls it. One thread is needed because a catalogue in memory is a database of SQLite,
-    which exists for its thread only.
+    It owns the catalogue, and the one thread that calls it. There is one thread because a catalogue in memory is an SQLite database, which
+    exists only for the thread that made it.
     """
 
     def __init__(self, name: str, given: Properties) -> None:
@@ -226,7 +214,7 @@ class IcebergTable(LakeTable):
         return table.io.folder(table.location())
 
     def location(self) -> str:
-        """Return the location that the catalogue has."""
+        """Return the location of the table, as the catalogue names it."""
         return str(self.load().location())
 
     def live_files(self, loaded: Table) -> Mapping[str, bool]:
@@ -273,7 +261,7 @@ class IcebergTable(LakeTable):
 
     def misfit(self, loaded: Table, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
         """Return why rows with these columns cannot be added. pyiceberg compares the columns too, but its errors say less."""
-        return _refusal(loaded) or differing(columns, _types(loaded.schema()))
+        return _refusal(loaded) or difference_in_words(columns, _types(loaded.schema()))
 
     def _prepare(self, schema: pa.Schema, partitions: Partitions, may_change: bool) -> Mapping[str, str]:
         try:
@@ -297,7 +285,10 @@ class IcebergTable(LakeTable):
         }
 
     def last_number(self, loaded: Table, writer: str) -> int:
-        """Return the last number of a writer, from a property of the table; 0 if there is none. It survives the expiry of snapshots."""
+        """Return the last number of a writer, from a property of the table; 0 if there is none.
+
+        The property is kept when snapshots expire.
+        """
         return int(loaded.properties.get(_NUMBER + writer, 0))
 
     def writers(self, loaded: Table) -> Collection[str]:
@@ -322,8 +313,8 @@ class IcebergTable(LakeTable):
         gone = [_NUMBER + name for name in retired if _NUMBER + name in loaded.properties]
 
         def commit(_: Catalog) -> None:
-            # By default pyiceberg repeats a refused append on the newest version. That version may already have the files of this number,
-            # and their rows would be there twice.
+            # By default pyiceberg repeats a refused append on the newest version. That version may already have the files of this
+            # number, and their rows would then be in the table twice.
             loaded.metadata.properties[_RETRIES] = "0"
             with loaded.transaction() as transaction:
                 metadata = transaction.table_metadata
@@ -347,7 +338,8 @@ class IcebergTable(LakeTable):
         catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         try:
             with catalog.create_table_transaction(self._name, schema) as creation, creation.update_spec() as spec:
-                # A field inside an object is a column nowhere, so its partition can have the name that readers of other tables know.
+                # A field inside an object is never a column of its own, so its partition can have the name that readers of other tables
+                # know.
                 names = {part.column: part.name for part in partitions.parts if part.is_derived and part.form is None}
                 for column, transform in _transforms(partitions).items():
                     spec.add_field(column, transform, names.get(column) or f"{column}_{transform}".replace(".", "_"))
@@ -392,7 +384,7 @@ class IcebergTable(LakeTable):
         except (RecordPublisherError, OSError):
             raise
         except (ValueError, TypeError, NotImplementedError, ValidationError, UnsupportedPyArrowTypeException) as error:
-            raise StateError(f"{self.place} does not take it: {error}") from error
+            raise StateError(f"{self.place} does not accept the call: {error}") from error
         except Exception as error:  # The error of a database, of botocore or of a REST service.
             raise OSError(mask_passwords(f"{type(error).__name__}: {error}")) from error
 
@@ -448,166 +440,3 @@ def _shape(table: Table) -> tuple[Any, ...]:
 
 def _types(schema: Schema) -> dict[str, str]:
     return types_by_path(schema.fields)
-
-
-# Lets pyiceberg read and write the files of a table with the object storage clients that all sinks use.
-
-ACCESS = "recordpublisher.access"
-"""The property of pyiceberg whose value is a function, which returns the job's `AwsAccess` to S3 for a region, with keys or without."""
-_S3: dict[str, tuple[str, ...]] = {
-    "region": ("s3.region", "client.region"),
-    "endpoint": ("s3.endpoint",),
-    "access_key_id": ("s3.access-key-id", "client.access-key-id"),
-    "secret_access_key": ("s3.secret-access-key", "client.secret-access-key"),
-    "session_token": ("s3.session-token", "client.session-token"),
-    "server_side_encryption": ("s3.server-side-encryption",),
-    "sse_kms_key_id": ("s3.sse-kms-key-id",),
-    "skip_signature": ("s3.anonymous",),
-}
-_GOOGLE: dict[str, tuple[str, ...]] = {"base_url": ("gcs.service.host",)}
-_AZURE: dict[str, tuple[str, ...]] = {
-    "account_name": ("adls.account-name",),
-    "account_key": ("adls.account-key",),
-    "sas_key": ("adls.sas-token",),
-    "tenant_id": ("adls.tenant-id",),
-    "client_id": ("adls.client-id",),
-    "client_secret": ("adls.client-secret",),
-    "token": ("adls.token",),
-}
-_NAMES: dict[str, dict[str, tuple[str, ...]]] = {
-    "s3": _S3,
-    "s3a": _S3,
-    "s3n": _S3,
-    "gs": _GOOGLE,
-    "abfs": _AZURE,
-    "abfss": _AZURE,
-}
-"""For each scheme of a location, obstore's names of settings with pyiceberg's names of them, of which the first that is set is used."""
-NOT_TAKEN = {
-    "s3.role-arn", "s3.signer", "s3.profile-name", "s3.proxy-uri", "s3.force-virtual-addressing", "client.role-arn",
-    "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",
-}  # fmt: skip
-"""Properties of pyiceberg about the place of files or about credentials that this FileIO does not support."""
-
-
-def is_news(line: logging.LogRecord) -> bool:
-    """Return whether a line should be logged: False for pyiceberg's warning that a column of a file has no statistics.
-
-    Arrow omits the statistics of long values and of columns of bytes, so the warning would be logged for each file of a job.
-    """
-    return "PyArrow statistics missing" not in str(line.msg)
-
-
-logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_news)
-
-
-class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
-    """Reads and writes files for pyiceberg. It owns a client for each bucket.
-
-    A local file is flushed to the disk when it is closed, because after that a catalogue names the file and may survive a power cut.
-    """
-
-    def __init__(self, properties: Mapping[str, Any]) -> None:
-        super().__init__(properties)
-        self._clients: dict[str, Any] = {}
-
-    def folder(self, location: str) -> TableFolder:
-        """Return the folder of the table at a location.
-
-        Raises: StateError if the scheme is not supported or the bucket cannot be opened; for a bucket of S3 also the errors of
-        `AwsAccess.refresh`.
-        """
-        client, path = self.place(location.rstrip("/"))
-        return TableFolder(path) if client is None else ObjectFolder(client, f"{path}/" if path else "")
-
-    def new_input(self, location: str) -> InputFile:
-        """Return a file to read."""
-        return _File(location, *self.place(location))
-
-    def new_output(self, location: str) -> OutputFile:
-        """Return a file to write."""
-        return _File(location, *self.place(location))
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete a file. Raises: OSError if that fails."""
-        client, path = self.place(location if isinstance(location, str) else location.location)
-        if client is None:
-            Path(path).unlink()
-        else:
-            with as_os_errors():
-                client.delete(path)
-
-    def place(self, location: str) -> tuple[Any, str]:
-        """Return the client of a location (None for a local one), and the path.
-
-        Raises: StateError if the scheme is not supported or the bucket cannot be opened; for a bucket of S3 also the errors of
-        `AwsAccess.refresh`.
-        """
-        scheme, separator, rest = location.partition("://")
-        if not separator or scheme == "file":
-            return None, rest if separator else os.path.abspath(location.removeprefix("file:"))
-        if scheme not in _NAMES:
-            raise StateError(f"{location} is neither local nor in S3, Google or Azure")
-        host, _, path = rest.partition("/")
-        root = f"{scheme if scheme not in ('s3a', 's3n') else 's3'}://{host}"
-        if root not in self._clients:
-            self._clients[root] = self._opened(root, _NAMES[scheme])
-        return self._clients[root], path
-
-    def _opened(self, root: str, names: Mapping[str, tuple[str, ...]]) -> Any:
-        found = {own: next(filter(None, map(self.properties.get, theirs)), None) for own, theirs in names.items()}
-        given: dict[str, Any] = {own: value for own, value in found.items() if value is not None}
-        if names is _S3:
-            needs_keys = not given.keys() & {"access_key_id", "skip_signature"}
-            given = s3_options(self.properties[ACCESS](given.get("region"), needs_keys), given)
-        elif names is _GOOGLE and (token := self.properties.get("gcs.oauth2.token")):
-            until = self.properties.get("gcs.oauth2.token-expires-at")
-            expires_at = datetime.fromtimestamp(int(until) / 1000, UTC) if until else None
-            given["credential_provider"] = lambda: {"token": token, "expires_at": expires_at}
-        elif names is _AZURE and "account_name" not in given and "@" in root:
-            given["account_name"] = urlsplit(root).hostname.partition(".")[0]  # type: ignore[union-attr]
-        try:
-            return open_object_store(root, **given)
-        except ImportError:
-            raise
-        except Exception as error:
-            raise StateError(f"{root} cannot be opened: {error}") from error
-
-
-class _File(InputFile, OutputFile):  # type: ignore[misc]
-    """A file that pyiceberg reads or writes."""
-
-    def __init__(self, location: str, client: Any, path: str) -> None:
-        super().__init__(location)
-        self._client, self._path = client, path
-
-    def _folder(self) -> TableFolder:
-        return TableFolder("/") if self._client is None else ObjectFolder(self._client)
-
-    def __len__(self) -> int:
-        size = self._folder().size(self._path)
-        if size is None:
-            raise FileNotFoundError(self.location)
-        return size
-
-    def exists(self) -> bool:
-        """Return whether the file exists."""
-        return self._folder().size(self._path) is not None
-
-    def open(self, seekable: bool = True) -> Any:
-        """Open the file for reading."""
-        if self._client is None:
-            return open(self._path, "rb")
-        return io.BufferedReader(ObjectReader(self._client, self._path))
-
-    def create(self, overwrite: bool = False) -> Any:
-        """Open the file for writing. Raises: FileExistsError if it exists and `overwrite` is not set."""
-        if self._client is None:
-            return DurableFile(Path(self._path), is_new=not overwrite)
-        if not overwrite and self.exists():
-            raise FileExistsError(self.location)
-        return ObjectWriter(self._client, self._path)
-
-    def to_input_file(self) -> InputFile:
-        """Return this file, which can be read too."""
-        return self

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
-from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, ParquetOptions, Rejected
+from recordpublisher.fetcher.conditional_store import ConditionalStore, pause_after_conflict
+from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
+from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
@@ -38,15 +39,16 @@ from ..archived_shards import (
     SHARDS,
     ArchivingSink,
     WaitingBatch,
+    batches_by_file,
     check_partitions,
-    files_of,
     no_archive_of_fields,
     range_together,
     store_documents,
 )
 from ..unfinished_uploads import UnfinishedUploads
-from .staged_data_files import OpenFiles, StagedDataFiles, folder_of, mark_of, staged_data_files
-from .table import DATA, STAGED, ConflictingCommitError, LakeTable, NoTableError, TableFolder
+from .staged_data_files import OpenFiles, StagedDataFiles, stage_folder_path, stage_mark_path, staged_data_files
+from .table import ConflictingCommitError, LakeTable, NoTableError
+from .table_folder import DATA, STAGED, TableFolder
 
 log = logging.getLogger("recordpublisher.lake")
 T = TypeVar("T")
@@ -65,13 +67,12 @@ _NO_MORE = 2**63 - 1
 class TableSink(ArchivingSink):
     """Owns the records that are not yet turned into columns, the open files, and the thread that writes them.
 
-    A stage ends the files. Then they are in the folder of the table, but not a part of the table, and a mark says that they are not
-    published. To publish them, one transaction adds them to the table together with the number of the writer's commit. This number
-    shows which commits the table already has.
+    A stage ends the files. Then they are in the folder of the table, but not a part of the table, and an empty file (the mark) says that
+    they are not published. To publish them, one transaction adds them to the table together with the number of the writer's commit. This
+    number shows which commits the table already has.
 
-    In an archive (`flink.sink.archive`) each file is of one shard. Names of empty files below `_recordpublisher` say in which
-    ranges the files are complete (`RangeProof`). They are stored before the transaction, and count only for files that the table
-    has.
+    In an archive (`flink.sink.archive`) each file is of one shard. Names of empty files below `_recordpublisher` say of which ranges the
+    files have every record (`RangeProof`). They are stored before the transaction, and count only for files that the table has.
     """
 
     can_take_back = True
@@ -116,7 +117,7 @@ class TableSink(ArchivingSink):
         self._retired: set[str] = set()
         self._waiting: list[WaitingBatch] = []
         self._waiting_bytes = 0
-        self._rejected: Rejected = []
+        self._rejected: list[RejectedRecord] = []
 
     def destination(self) -> str:
         """Return the sink's class and the table, as text."""
@@ -141,8 +142,8 @@ class TableSink(ArchivingSink):
         if self.keeps_archive:
             location = await self._called(self._table.location)
             self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
-            # The store has the job's own credentials, while a catalogue may give others for files, so it is read once before
-            # the first commit.
+            # Read once before the first commit, to find missing rights: the store uses the job's own credentials, while a catalogue may
+            # give others for files.
             await self._documents.get("none")
         await self.begin(secrets.token_hex(8))
 
@@ -160,7 +161,7 @@ class TableSink(ArchivingSink):
         complete = columns
         if isinstance(columns, InferredColumns):
             complete = columns.complete()
-            # The first records show the type of a field by which the table is partitioned, so they change the table.
+            # If the type of a partition field is not known yet, the table is changed only when the first records show it.
             may_change = may_change and complete.shape == columns.shape
         self._partitions.check(complete.schema)
         has_all = self._table.keeps_partition_columns
@@ -170,7 +171,7 @@ class TableSink(ArchivingSink):
         return columns
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
-        if not self._takes_fields or context.value_type is not InferredRow:
+        if not self._takes_fields or context.value_type is not InferColumns:
             columns = FileColumns(context.value_type if self._takes_fields else None, check)
             if self.keeps_archive and columns.schema != FileColumns().schema:
                 raise no_archive_of_fields()
@@ -236,7 +237,7 @@ class TableSink(ArchivingSink):
             await self._prove(contents)
             if with_files := [each for each, content in zip(commits, contents, strict=True) if content.files]:
                 await self._publish(writer, with_files)
-            # Stored only now, because if the files are taken back, records of these ranges are read again, and perhaps written then.
+            # Stored only now: if the commit were taken back, records of these ranges would be read again, and perhaps be written then.
             await self._mark([name for content in contents for name in content.empty_ranges()])
         await self._delete_marks(staged)
 
@@ -279,9 +280,10 @@ class TableSink(ArchivingSink):
         taken = [
             each
             for writer, commits in _by_writer(staged)
-            for each in await self._retried(partial(self._take_back_once, writer, commits))
+            for each in await self._retried_after_conflict(partial(self._take_back_once, writer, commits))
         ]
-        # The entry will not name the other commits, which are published, and a stage with a mark but without an entry would be deleted.
+        # The other commits are published, so the stored positions will no longer name them. Their marks must go, because a stage that
+        # has a mark and is not named is deleted.
         await self._delete_marks([each for each in staged if each not in taken])
         if proofs := [name for each in taken for name in staged_data_files(each).proofs()]:
             await self._called(lambda: self._table.folder().delete(proofs))
@@ -311,8 +313,8 @@ class TableSink(ArchivingSink):
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
 
-        Return whether none of these numbers is left. If a suspended process of such a run continues, it publishes nothing,
-        because its mark is gone.
+        Return whether none of these numbers is left. If a suspended process of such a run continues, it publishes nothing, because its
+        marks are gone.
         """
 
         def of(names: Collection[str]) -> set[str]:
@@ -332,7 +334,7 @@ class TableSink(ArchivingSink):
         return [*await self._staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the files of these leftovers, then their marks."""
+        """Delete the files of these leftovers, then the marks which say that the files are not published."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
         if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
@@ -404,12 +406,12 @@ class TableSink(ArchivingSink):
             grown.tell_change(self._place, columns)
             break
 
-    def _write_all(self, waiting: Sequence[WaitingBatch], rejected: Rejected) -> None:
+    def _write_all(self, waiting: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> None:
         """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread of files."""
         if not (self._is_in_group or self.keeps_archive):
             rejected += self._opened.write([part.content for part in waiting], None)
             return
-        for parts in files_of(waiting):
+        for parts in batches_by_file(waiting):
             batches = [part.content for part in parts if part.content is not None]
             rejected += self._opened.write(batches, parts[0].shard, range_together(parts))
 
@@ -425,9 +427,10 @@ class TableSink(ArchivingSink):
             raise SinkError(f"files of {self._place} cannot be written: {error}") from error
 
     def _write_in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Make a call, unless an earlier one has failed since `begin`; then raise its error again.
+        """Make a call.
 
-        The task that waited for the failed call may have been cancelled, and so not know of the error.
+        If an earlier one has failed since `begin`, raise that error again instead, because the task that waited for the failed call may
+        have been cancelled.
         """
         if self._error is not None:
             raise self._error
@@ -459,23 +462,23 @@ class TableSink(ArchivingSink):
 
     async def _publish(self, writer: str, commits: list[Staged]) -> None:
         try:
-            await self._retried(partial(self._publish_once, writer, commits))
+            await self._retried_after_conflict(partial(self._publish_once, writer, commits))
         except (StateError, NoTableError) as error:
             if isinstance(error, StoreUnavailableError):
                 raise
             reason = str(error) or "there is no such table now"
             raise StateError(
                 f"rows for {self._place} are committed and cannot be published: {reason}. Change the table so that it takes them. Or stop "
-                "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` returns the positions to before it"
+                "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` sets the positions back to before it"
             ) from error
 
-    async def _retried(self, call: Callable[[], T]) -> T:
+    async def _retried_after_conflict(self, call: Callable[[], T]) -> T:
         for attempt in range(_MOST_ATTEMPTS):
             try:
                 return await self._called(call)
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         raise StoreUnavailableError(
             f"{self._place} was changed by another commit during each of {_MOST_ATTEMPTS} attempts"
         )
@@ -484,7 +487,7 @@ class TableSink(ArchivingSink):
         loaded = self._table.load()
         last = self._table.last_number(loaded, writer)
         if last == _NO_MORE and self._after(loaded, writer, commits):
-            raise StateError("it was taken back, and the positions were not returned yet: run the command again")
+            raise StateError("it was taken back, but the positions are not set back yet: run the command again")
         new = [each for each in commits if each.number.n > last]
         folder = self._table.folder()
         if not last:
@@ -496,8 +499,8 @@ class TableSink(ArchivingSink):
                 )
             missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
             if missing:
-                reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
-                raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")
+                reason = "a full vacuum or a removal of orphan files may have deleted them, and their records are in no table"
+                raise StateError(f"{', '.join(missing)} of {self._place} are committed but missing: {reason}")
             partitions = files.files[0].partition if files.files else ()
             if (misfit := self._table.misfit(loaded, files.columns, partitions)) is not None:
                 raise StateError(misfit)
@@ -507,17 +510,16 @@ class TableSink(ArchivingSink):
             self._retired -= retired
 
     def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
-        """Return whether the missing mark of a commit shows that the commit was published.
+        """Return whether the missing mark of a commit shows that the commit was published. The mark is deleted once the table has the rows.
 
-        The mark is deleted once the table has the rows. That it is missing counts only if the table may drop the commit's number
-        by itself. Otherwise the number is there for as long as an entry names the commit, and a removal of orphan files may have
-        deleted the mark.
+        A missing mark counts only if the table may drop the commit's number by itself. In other tables the number itself shows whether the
+        commit was published, and a removal of orphan files may have deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits from the first one on that was taken back, whose number the table has."""
+        """Return the commits from the first one that was taken back on. The table has the number of that one."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 
@@ -528,7 +530,7 @@ class TableSink(ArchivingSink):
         folder = self._table.folder()
         new = [each for each in commits if each.number.n > last]
         new = [each for each in new if last or not self._is_known_as_published(folder, each)]
-        # The table does not show whether a commit without files was published. It was not published if it comes after one that
+        # The table does not show whether a commit without files was published. It counts as not published if it follows a commit that
         # was not.
         has_files = [bool(staged_data_files(each).files) for each in new]
         return new[has_files.index(True) :] if any(has_files) else []
@@ -537,7 +539,9 @@ class TableSink(ArchivingSink):
         try:
             loaded = self._table.load()
         except NoTableError as error:
-            raise StateError(f"there is no {self._place}: the next start makes one, and publishes into it") from error
+            raise StateError(
+                f"{self._place} does not exist: the next start of the job creates it, and publishes into it"
+            ) from error
         found = self._unpublished(loaded, writer, commits)
         if found and self._table.last_number(loaded, writer) != _NO_MORE:
             self._table.commit(loaded, (), {writer: _NO_MORE, writer + _TAKEN_BACK: found[0].number.n})
@@ -549,16 +553,18 @@ class TableSink(ArchivingSink):
         for life in folder.names(STAGED):
             marks = f"{STAGED}/{life}"
             for stage in folder.names(marks):
-                if mark_of(life, stage) not in named:
-                    size, written = folder.total(folder_of(life, stage))
-                    found.append(Leftover(folder_of(life, stage), size, written or folder.total(marks)[1], life))
+                if stage_mark_path(life, stage) not in named:
+                    size, written = folder.total(stage_folder_path(life, stage))
+                    found.append(
+                        Leftover(stage_folder_path(life, stage), size, written or folder.total(marks)[1], life)
+                    )
         return found
 
     def _remove(self, leftovers: Sequence[Leftover]) -> None:
         folder = self._table.folder()
         for left in leftovers:
             folder.delete_folder(left.name)
-            folder.delete([mark_of(left.life, left.name.rpartition("/")[2])])
+            folder.delete([stage_mark_path(left.life, left.name.rpartition("/")[2])])
             log.info("deleted %s of %s, which was never committed", left.name, self._place)
         for life in {left.life for left in leftovers}:
             if not folder.names(f"{STAGED}/{life}"):

@@ -1,38 +1,36 @@
-"""Describes the files that a table sink has staged, in the form in which an entry names them."""
+"""Describes the files that a table sink has staged, in the form in which stored positions (an entry) name them."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.sink import Staged
-from recordpublisher.plugins.columns.file_columns import FileColumns, ParquetEncoder, ParquetOptions, Rejected
+from recordpublisher.fetcher.sink import RejectedRecord, Staged
+from recordpublisher.plugins.columns.file_columns import FileColumns
+from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partition, Partitions
-from recordpublisher.plugins.stores.by_location import back_end_of, refuse_cut
-from recordpublisher.plugins.stores.folder_store import path_of
-from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
-from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..archived_shards import RANGES, Range, ShardDocument
-from .table import DATA, STAGED, ObjectFolder, OutputFile, TableFolder
+from ..archived_shards import RANGES, FileRange, ShardDocument
+from .table_folder import DATA, STAGED, OutputFile, TableFolder
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
+    pass
+
 
 MOST_OPEN = 32
-"""Most files that are written at a time, because each has a buffer of a few MiB for its upload. With more partitions, files are ended."""
+"""Most files that are written at a time, because each has a buffer of a few MiB for its upload.
+
+With more partitions, open files are ended.
+"""
 _MOST_FOLDER_BYTES = 250
 """Longest path of partition folders (bytes). The usual file systems refuse longer names, and a file's key in an object store is limited."""
 Describe = Callable[[Any], str | None]
@@ -45,7 +43,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     - `life`: the name of the run of a worker that wrote them.
     - `positions`: how far each shard was read, for people to read.
     - `columns`: the types of the table's columns that the rows need, with the names that the table format has for types.
-    - `ranges`: the ranges of an archive in which the files are complete.
+    - `ranges`: the ranges of which the files have every record. Only an archive has them.
     - `shards`: the documents of an archive's shards that the commit has to store.
     """
 
@@ -59,26 +57,33 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def mark(self) -> str:
-        """The path of the mark, which exists until the files are published."""
-        return mark_of(self.life, self.stage)
+        """The path of the mark: an empty file that exists until the files are published."""
+        return stage_mark_path(self.life, self.stage)
 
     def name(self, file: DataFile) -> str:
         """Return the path of a file, relative to the table."""
-        return f"{folder_of(self.life, self.stage)}/{file.folder}{file.number}.parquet"
+        return f"{stage_folder_path(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
     def proofs(self) -> list[str]:
-        """Return the paths of the empty files that say in which ranges the files are complete. They must be there before the files."""
+        """Return the paths of the empty files that say of which ranges the files have every record.
+
+        They must exist before the files are published.
+        """
         rows = {file.number: file.rows for file in self.files}
         return [
             f"{RANGES}/{each.shard}/"
-            + str(RangeProof(Range(each.after, each.through), part, len(each.files), self._id(number), rows[number]))
+            + str(
+                RangeProof(FileRange(each.after, each.through), part, len(each.files), self._id(number), rows[number])
+            )
             for each in self.ranges
             for part, number in enumerate(each.files, 1)
         ]
 
     def empty_ranges(self) -> list[str]:
         """Return the paths of the empty files for ranges without records."""
-        return [f"{RANGES}/{each.shard}/{Range(each.after, each.through)}" for each in self.ranges if not each.files]
+        return [
+            f"{RANGES}/{each.shard}/{FileRange(each.after, each.through)}" for each in self.ranges if not each.files
+        ]
 
     def _id(self, number: int) -> str:
         return _id_of(self.life, str(self.stage), str(number))
@@ -158,13 +163,15 @@ class OpenFiles:
         self._names = [name for name in columns.schema.names if name not in self._without]
         self._schema = pa.schema([columns.schema.field(name) for name in self._names])
 
-    def write(self, batches: Sequence[RecordBatch], shard: str | None, covered: Range | None = None) -> Rejected:
+    def write(
+        self, batches: Sequence[RecordBatch], shard: str | None, covered: FileRange | None = None
+    ) -> list[RejectedRecord]:
         """Add records, and return those that do not fit the columns.
 
         - `shard`: the shard of all these records, if each shard has files of its own; else None.
-        - `covered`: the range in which the records are complete, for an archive; perhaps of no record.
+        - `covered`: the range of which these are all records, in an archive. It may be empty.
         """
-        rejected: Rejected = []
+        rejected: list[RejectedRecord] = []
         if shard is not None and covered is not None:
             self._cover(shard, covered)
         for rows in self._columns.rows(batches, rejected) if batches else ():
@@ -206,8 +213,8 @@ class OpenFiles:
         files = tuple(file for _, file in self._ended)
         return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
 
-    def _cover(self, shard: str, covered: Range) -> None:
-        """Extend the newest range of a shard. After a gap the files are ended, so that no file is of two ranges."""
+    def _cover(self, shard: str, covered: FileRange) -> None:
+        """Extend the newest range of a shard. After a gap end its files, so that no file has records of two ranges."""
         if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
             newest.through = covered.through
             return
@@ -244,11 +251,14 @@ class OpenFiles:
         if self._folder is None:
             folder = self._open_folder()
             if self._stage == 1 and folder.names(f"{DATA}/{self._life}"):
-                raise FileExistsError(f"{DATA}/{self._life} has files of another process under the name of this one")
-            folder.mark(mark_of(self._life, self._stage))
+                raise FileExistsError(
+                    f"{DATA}/{self._life} has files of another process that writes under the same name; restart this "
+                    "process, which then gets a new name"
+                )
+            folder.mark(stage_mark_path(self._life, self._stage))
             self._folder = folder
         self._count += 1
-        return self._folder.create(f"{folder_of(self._life, self._stage)}/{folders}{self._count}.parquet")
+        return self._folder.create(f"{stage_folder_path(self._life, self._stage)}/{folders}{self._count}.parquet")
 
     def _end(self, key: tuple[Any, ...]) -> None:
         file = self._open[key]
@@ -266,7 +276,7 @@ class OpenFiles:
 
 
 Life = Annotated[str, msgspec.Meta(pattern=r"^(?!\.)[A-Za-z0-9_.-]{1,200}$")]
-"""The name of one run of a worker. It is checked because it becomes a part of a path, and the entry may be one of another program."""
+"""The name of one run of a worker. It is checked because it becomes a part of a path, and another program may have written it."""
 _Folder = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$))")]
 """A path inside the folder of the stage."""
 
@@ -291,9 +301,9 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class CoveredFiles(msgspec.Struct):
-    """The range of a shard in which some files of a stage are complete together, for an archive.
+    """A range of a shard in an archive, and the files of a stage that together have all of its records.
 
-    - `shard`: the `Shard.key`. `after`, `through`: see `Range`.
+    - `shard`: the `Shard.key`. `after`, `through`: see `FileRange`.
     - `files`: the numbers of the files; none if no record of the range could be written.
     """
 
@@ -304,13 +314,13 @@ class CoveredFiles(msgspec.Struct):
 
 
 class RangeProof(msgspec.Struct, frozen=True):
-    """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together are complete in it.
+    """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together have all its records.
 
     It is stored as the name of an empty file. A file of a table is begun before the end of its range is known, so its own name cannot say
     this. And a program that joins files of the table removes their names, while the number of rows still shows that none is missing.
     """
 
-    covered: Range
+    covered: FileRange
     part: int
     parts: int
     file: str
@@ -326,11 +336,11 @@ class RangeProof(msgspec.Struct, frozen=True):
         if (found := _PROOF.fullmatch(name)) is None:
             return None
         after, through, part, parts, file, rows = found.groups()
-        return cls(Range(after, through), int(part), int(parts), file, int(rows))
+        return cls(FileRange(after, through), int(part), int(parts), file, int(rows))
 
 
 def file_id(path: str) -> str | None:
-    """Return the id of a table's file, as a `RangeProof` has it, from the path. None if no sink of ours can have written the file."""
+    """Return the id in a file's path, by which a `RangeProof` names it; None if no sink of this package can have written the file."""
     found = _DATA_PATH.search(path)
     return None if found is None else _id_of(*found.groups())
 
@@ -339,105 +349,21 @@ def _id_of(*names: str) -> str:
     return hashlib.sha256("/".join(names).encode()).hexdigest()[:24]
 
 
-def mark_of(life: str, stage: int | str) -> str:
-    """Return the path of the mark of a stage."""
+def stage_mark_path(life: str, stage: int | str) -> str:
+    """Return the path of the mark of a stage: the empty file which says that its files are not published."""
     return f"{STAGED}/{life}/{stage}"
 
 
-def folder_of(life: str, stage: int | str) -> str:
+def stage_folder_path(life: str, stage: int | str) -> str:
     """Return the path of the folder with the files of a stage."""
     return f"{DATA}/{life}/{stage}"
 
 
 def staged_data_files(staged: Staged) -> StagedDataFiles:
-    """Return the files that were staged. Raises: StateError if the entry names something else."""
+    """Return the files that were staged. Raises: StateError if the stored content has another form."""
     try:
         return msgspec.convert(staged.content, StagedDataFiles)
     except msgspec.ValidationError as error:
         raise StateError(
             f"commit {staged.number.n} of {staged.number.writer} names no files of a table: {error}"
         ) from error
-
-
-# Opens the storage of a table from the job's properties: its folder, and the options of deltalake's own client.
-
-FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
-_OF_OBSTORE = {
-    "AWS_REGION": "region",
-    "AWS_ENDPOINT_URL": "endpoint",
-    "AWS_ACCESS_KEY_ID": "access_key_id",
-    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
-    "AWS_SESSION_TOKEN": "session_token",
-    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
-}
-"""The options of deltalake that say where objects are and who signs, with obstore's names of them."""
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_CA_FILE = "SSL_CERT_FILE"
-
-
-class TableStorage:
-    """The location of a table: its URI, the options of deltalake's client, and its folder."""
-
-    def __init__(self, location: str, key: str, properties: Properties, given: Mapping[str, str] | None = None) -> None:
-        """Read the location.
-
-        - `key`: the property that has the location.
-        - `given`: options of deltalake, which take precedence over those that are found.
-
-        Raises: ConfigurationError if the location is not a folder and not in S3, Google or Azure.
-        """
-        back_end = back_end_of(location)
-        if back_end not in ("FILE", "S3", "GOOGLE", "AZURE"):
-            raise ConfigurationError(key, location, FORMS)
-        self.is_local = back_end == "FILE"
-        if not self.is_local:
-            refuse_cut(key, location, FORMS)
-        self.uri = str(Path(path_of(location, key)).absolute()) if self.is_local else location.rstrip("/")
-        if back_end == "S3":
-            self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
-        self._given = {_option(name): value for name, value in (given or {}).items()}
-        self.options = self._given
-        self._access: AwsAccess | None = None
-        if back_end == "S3":
-            region, has_keys = self._given.get("AWS_REGION"), _KEYS[0] in self._given
-            self._access = s3_access(properties, region, needs_keys=not has_keys)
-        self._objects: ObjectLocation | None = None
-        if not self.is_local:
-            named = {own: self._given[name] for name, own in _OF_OBSTORE.items() if name in self._given}
-            self._objects = ObjectLocation(self.uri, key, properties, self._access, **named)
-
-    async def refresh(self) -> None:
-        """Put the credentials, region and endpoint that the AWS SDK finds into `options`. Call this before each use.
-
-        Raises: the errors of `AwsAccess.refresh`; ConfigurationError if the environment has a session token of other credentials.
-        """
-        if self._access is None:
-            return
-        found = await self._access.refresh()
-        endpoint = self._given.get("AWS_ENDPOINT_URL", found.endpoint)
-        options = {
-            "AWS_REGION": found.region,
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http:") else None,
-            **dict(zip(_KEYS, (found.access_key, found.secret_key, found.token), strict=True)),
-        }
-        if found.ca_bundle is not None:
-            os.environ.setdefault(_CA_FILE, found.ca_bundle)  # deltalake has no option for it
-        self.options = {name: value for name, value in options.items() if value} | self._given
-        if _KEYS[2] not in self.options and os.environ.get(_KEYS[2]):
-            reason = "it belongs to other credentials than the job's, and deltalake would sign with it: unset it"
-            raise ConfigurationError(_KEYS[2], reason=reason)
-
-    def folder(self) -> TableFolder:
-        """Return the folder of the table. Raises: OSError if its client cannot be opened."""
-        return TableFolder(self.uri) if self._objects is None else ObjectFolder(self._objects.client)
-
-
-def _option(name: str) -> str:
-    """Return the name of an option as `_OF_OBSTORE` has it, or the name as it is if it is not one of those.
-
-    deltalake ignores the case of names, and knows each also without `AWS_`.
-    """
-    known = f"AWS_{name.upper().removeprefix('AWS_')}"
-    known = {"AWS_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_TOKEN": "AWS_SESSION_TOKEN"}.get(known, known)
-    return known if known in _OF_OBSTORE or known == "AWS_ALLOW_HTTP" else name

@@ -23,7 +23,7 @@ def check_job(options: SparkOptions) -> None:
     publisher = checked_publisher_class(registry, properties, "Spark, which reads each row exactly once,")
     if publisher.finds_gaps:
         name = properties.as_given(RECORD_PUBLISHER)
-        reason = "Spark asks the stream which records a batch has; read the files of an archive with spark.read"
+        reason = "a query asks the stream which records a batch has, and cannot read an archive; read its files with spark.read"
         raise ConfigurationError(RECORD_PUBLISHER.key, name, "POLLING, EFO", reason=reason)
     publisher.check(properties, list(options.streams))
     check_reading(registry, properties)

@@ -13,7 +13,6 @@ from typing import Any
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties.declaration import (
     MAX_MS,
@@ -31,9 +30,10 @@ from recordpublisher.publishers.properties.properties import (
     UnknownPropertyWarning,
     is_unknown,
     nearest_hint,
-    reason_of_flink,
+    why_flink_key_has_no_effect,
 )
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION, uses_fan_out
+from recordpublisher.publishers.start_from_properties import refuse_future
 
 from ..python_worker import log_to_stderr
 from .start_by_shard import AT_TIME, VALID_START, option_time_ms
@@ -44,16 +44,16 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 @dataclass(frozen=True, slots=True)
 class OptionWarnings:
-    """The texts of warnings, and whether `load()` has logged them.
+    """Warnings about the options of a job.
 
-    If the query gives a schema, `load()` does not log them, because Spark then does not ask for one.
+    - `is_told`: whether `load()` has logged them. It has not if the query gives a schema, because Spark then does not call `schema`.
     """
 
     texts: tuple[str, ...] = ()
     is_told: bool = False
 
     def tell(self) -> None:
-        """Log the warnings, unless that was done."""
+        """Log the warnings, unless `load()` has logged them."""
         if not self.is_told and self.texts:
             log_to_stderr()
             for text in self.texts:
@@ -104,10 +104,13 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
 
 
 def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
-    """Refuse every key that is neither a declared property nor one of these options. The error names the nearest known one.
+    """Refuse every key that is neither a declared property nor one of the options `ours`. The error names the nearest known key.
 
-    A warning is enough for an option of the other direction, and for a key of Flink's connector that has no effect here. Options of other
-    connectors were translated before. Keys of another name space (`my.own.key`) are accepted, because a plugin may read them.
+    A warning is enough if a job that reads has an option for writing, or the reverse, and for a key of Flink's connector that has no effect
+    here. Options of other connectors were translated before. Keys of another name space (`my.own.key`) are accepted, because a plugin may
+    read them.
+
+    - `ours`: the options of this kind of job.
 
     Raises: ConfigurationError if a key is unknown.
     """
@@ -119,7 +122,8 @@ def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]])
         if lower in own or lower in (*SPARK_OPTIONS, *_MODE) or lower in declared:
             continue
         if find_property(key) is not None and is_option(key):
-            warnings.warn(f"unknown option '{key}' is ignored", UnknownPropertyWarning, stacklevel=3)
+            text = f"option '{key}' is ignored: jobs that read and jobs that write have different options"
+            warnings.warn(text, UnknownPropertyWarning, stacklevel=3)
         elif is_option(key):
             nearest = known.get(lower.removeprefix(f"{_PREFIX}.")) or next(
                 (known[each] for each in difflib.get_close_matches(lower, known, n=1, cutoff=0.8)), None
@@ -127,7 +131,7 @@ def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]])
             hint = f"; did you mean '{nearest}'?" if nearest else nearest_hint(key)
             raise ConfigurationError(key, reason=f"there is no such option{hint}")
         elif is_unknown(key):
-            reason = reason_of_flink(key)
+            reason = why_flink_key_has_no_effect(key)
             if reason is None:
                 raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
             warnings.warn(f"property '{key}' has no effect here: {reason}", UnknownPropertyWarning, stacklevel=3)
@@ -140,7 +144,7 @@ def is_option(key: str) -> bool:
 
 
 _VIEW = "CREATE TEMPORARY VIEW orders USING kinesis OPTIONS (stream 'orders', ...)"
-_REASON = "Spark passes no options of a table to the source that reads it"
+_REASON = "Spark does not pass the options of a table to the source that reads it"
 
 
 def refuse_new_table(options: Mapping[str, str]) -> None:
@@ -156,25 +160,26 @@ def refuse_table(options: Mapping[str, str]) -> None:
     """Refuse a read without any option, such as a SELECT from a table. Raises: ConfigurationError if there is no option."""
     if not options:
         valid = (
-            "a stream's name or ARN, as .option('stream', 'orders'); in SQL, where a table that CREATE TABLE made cannot be read (Spark "
-            f"passes no options of it), {_VIEW}"
+            f"a stream's name or ARN, as .option('stream', 'orders'); in SQL {_VIEW}, because a table of CREATE TABLE cannot be read "
+            "(Spark does not pass its options)"
         )
         raise ConfigurationError("stream", None, valid)
 
 
-# The table of the options of other connectors, and ours. Options are translated with it, and the documentation shows
-# it.
+# The table of options of other connectors with our properties. It serves to translate options, and the documentation
+# shows it.
 
 
 @dataclass(frozen=True, slots=True)
 class PeerOption:
     """One option of another connector. It is translated to our property `ours`, or refused with a reason. A `key` with `.*` is a prefix.
 
-    - `values`: their values (lower case) and ours, if they differ. Other values are refused, for the `reason`.
-    - `unit`: the unit of their plain numbers, if it differs from ours.
-    - `also`: properties that the option implies.
-    - `before`: their option whose value this option is a prefix of.
-    - `default`: their default, if it means something else than ours.
+    - `values`: the other connector's values (lower case), each with ours, if they differ. Other values are refused with `reason`.
+    - `unit`: the unit in which the other connector reads plain numbers, if it differs from ours.
+    - `also`: our properties that the option implies, with their values.
+    - `before`: if the option is a prefix, the other connector's option whose value it precedes.
+    - `default`: the other connector's default, if it means something else than ours.
+    - `refused`: why the option has no equivalent here, and what to use instead.
     """
 
     key: str
@@ -209,12 +214,12 @@ PER_SHARD_LIMIT = (
 )
 METADATA = "the metadata of other connectors is not read: use 'metadataLocation' with a new place"
 RETRIES = "each call has its own retries: use 'flink.shard.getrecords.maxretries', '.backoff.base' and '.backoff.max'"
-QUIET = "not needed: a quiet stream runs no batches but one at the end of an AvailableNow run ('probeInterval')"
+QUIET = "not needed: a quiet stream causes no batches, except one at the end of an AvailableNow run ('probeInterval')"
 CREDENTIALS = "use 'aws.credentials.provider'"
 REGISTERED = (
     "use 'flink.stream.efo.registration=NONE', and the ARN of the consumer in 'flink.stream.efo.consumerarn.<stream>'"
 )
-PROXY = "the AWS SDK's proxy is taken: set HTTPS_PROXY in the environment"
+PROXY = "the AWS SDK takes its proxy from the environment: set HTTPS_PROXY"
 QUEUE = "tasks have no such queue: use 'maxFetchTime' for how long a task reads"
 DEREGISTER = "Spark does not tell a source when its query ends: add the listener rp.spark.ConsumerDeregistration"
 FLUSH = "not needed: a batch ends when every record was acknowledged"
@@ -343,8 +348,7 @@ PEERS: Mapping[str, tuple[PeerOption, ...]] = {
 """The options by name and version of the connector whose documentation has the keys."""
 
 
-# Translates options in the spelling of another connector to ours, with the meaning that they have in that connector
-# (C1).
+# Translates options of another connector to ours, with the meaning that they have in that connector (C1).
 
 SECONDS_BELOW = 10**11
 """A smaller number is in seconds. As milliseconds it would be before 1974, when Kinesis did not exist."""
@@ -353,7 +357,7 @@ _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option i
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
 
 
-def own_options(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
+def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
     """Return the options with our keys.
 
     - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.
@@ -384,7 +388,7 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
 
 
 def _with_prefixes(given: Properties) -> Properties:
-    """Return the options, where a prefix is joined to the value of the option that it precedes.
+    """Return the options with each prefix, such as `consumerNamePrefix`, joined to the value of the option that it precedes.
 
     Raises: ConfigurationError if that option is missing.
     """
@@ -450,7 +454,7 @@ def _time_of_databricks(key: str, given: str) -> str:
         epoch_ms(at)
     except (ValueError, TypeError, LookupError, OverflowError):
         line = f".option('{key}', 'AT_TIMESTAMP 2026-11-22T06:00:00Z')"
-        reason = "a time in a format of its own is not read"
+        reason = "only times in ISO-8601 are read"
         raise ConfigurationError(key, given, f"{line}, with your time in ISO-8601", reason=reason) from None
     return AT_TIME + at
 
@@ -491,7 +495,10 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
         for option in filter(lambda each: each.default, options):
             declared = _declared(option.ours)
             if option.before:
-                if theirs_only <= {"consumermode", "consumername"}:  # Users of our options may guess these names.
+                if theirs_only <= {
+                    "consumermode",
+                    "consumername",
+                }:  # A user of our own options may have guessed these names.
                     continue
                 here = _without_prefix(given, own, option)
             else:
@@ -499,11 +506,11 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
                 here = f"here '{declared.key}' is {declared.default}" if is_ours else ""
             if here:
                 theirs = f"'{option.key}' is {option.default} by default in {name}"
-                warnings.warn(f"{theirs}; {here}: set it", UserWarning, stacklevel=4)
+                warnings.warn(f"{theirs}; {here}: set the value that you need", UserWarning, stacklevel=4)
 
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
-    """Return what the value is here, if their default would be a prefix of it; empty if that does not matter."""
+    """Return how the value here lacks the prefix that the other connector has by default; empty if the job is not affected."""
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.starts import by_shard
+from recordpublisher.fetcher.checkpoints.starts import valid_by_shard
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
@@ -26,20 +26,20 @@ from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTI
 from recordpublisher.publishers.shards import stream_name
 
 from . import SPARK
-from .other_connectors import OptionWarnings, check_unknown_options, own_options, refuse_continuous
+from .other_connectors import OptionWarnings, check_unknown_options, options_with_our_keys, refuse_continuous
 from .start_by_shard import STARTS, with_starts
 
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
 ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
-"""A variable in the driver's environment: the `metadataRoot` of queries that name no place.
+"""A variable in the driver's environment: the `metadataRoot` of queries whose options name no place for claims.
 
-It is needed because Spark does not show its configuration to a Python source.
+It is an environment variable because Spark does not show its configuration to a Python source.
 """
 
 METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
-    "Where claims are kept, one place for each query: a folder that driver and executors see, s3://bucket/prefix or "
-    "dynamodb://table/job.",
+    "Where claims (what tasks have read) are kept, one place for each query: a folder that driver and executors see, s3://bucket/prefix "
+    "or dynamodb://table/job.",
     aliases=("metadataLocation",),
 )
 METADATA_ROOT = SPARK.text(
@@ -50,7 +50,8 @@ METADATA_ROOT = SPARK.text(
 )
 ON_METADATA_LOSS = SPARK.choice(
     "flink.spark.metadata.loss",
-    "A query with a checkpoint whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last batch come again).",
+    "What a query does whose checkpoint exists but whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last batch come "
+    "again).",
     "FAIL",
     ("FAIL", "REPLAY"),
     aliases=("onMetadataLoss",),
@@ -59,9 +60,9 @@ METADATA_PROPERTIES = (METADATA_LOCATION, METADATA_ROOT, ON_METADATA_LOSS)
 
 
 def with_default_root(properties: Properties) -> Properties:
-    """Return the properties with the place that the driver's environment names, unless the options name one.
+    """Return the properties with the place for claims that the driver's environment names, unless the options name one.
 
-    Tasks get the place with the options.
+    Tasks do not read the environment: they get the place with the properties.
     """
     root = os.environ.get(ROOT_VARIABLE)
     is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
@@ -69,7 +70,10 @@ def with_default_root(properties: Properties) -> Properties:
 
 
 def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
-    """Warn if an option of `of_queries` is given without a place. Spark reports only at the start of a query that it is one."""
+    """Warn if one of the options `of_queries`, which only queries have, is given without a place for claims.
+
+    This is not an error, because Spark does not say whether it loads a query or a batch read.
+    """
     given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
     if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
         text = (
@@ -79,12 +83,12 @@ def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[
 
 
 def metadata_key(properties: Properties) -> str:
-    """Return the option that names the place."""
+    """Return the name of the option that gives the place for claims."""
     return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
 
 
 def metadata_place(properties: Properties, *, is_needed: bool) -> str:
-    """Return the place, checked as far as possible without a call; empty if none is given or needed.
+    """Return the place for claims, checked as far as possible without a call; empty if none is given or needed.
 
     Raises: ConfigurationError if the place is missing although it is needed, if it is invalid, or if two are given.
     """
@@ -104,13 +108,13 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
 SHARDS_AT_ONCE = 16
-"""The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once unless told.
+"""The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once.
 
-A cluster may have more slots than the driver has CPUs.
+It holds unless options set the number of tasks, which otherwise follows the driver's CPUs. A cluster may have more slots than these.
 """
 
 END_OPTION = "endingPosition"
-VALID_END = "NOW, a time, or " + by_shard(' or "NOW"')
+VALID_END = "NOW, a time, or " + valid_by_shard(' or "NOW"')
 ENDING_POSITION = SPARK.text(
     "flink.spark.end",
     f"`spark.read`: before which record of a shard a batch read ends: {VALID_END}. Not set: NOW, when the DataFrame is loaded.",
@@ -132,7 +136,7 @@ SHARDS_PER_TASK = SPARK.optional_integer(
 MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
     "Tasks of one batch, or of `spark.read`, best the number of slots. Not set: the driver's CPUs; for `spark.read` more "
-    "if a task would read more than 16 shards. The first batch of an AvailableNow run that polls has one task for each 16 shards.",
+    "if a task would read more than 16 shards. The first batch of an AvailableNow run has one task for each 16 shards.",
     1,
     unit="tasks",
     aliases=("maxTasks",),
@@ -207,7 +211,7 @@ _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION
 class SparkOptions:
     """A job's options, typed and checked. All other properties are in `properties`.
 
-    - `metadata_location`: the value of `metadataLocation` or `metadataRoot`. In both, claims are stored under the query's id.
+    - `metadata_location`: the value of `metadataLocation` or `metadataRoot`. Below either place, claims are stored under the query's id.
     """
 
     streams: tuple[str, ...]
@@ -236,9 +240,10 @@ class SparkOptions:
         Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
         """
         refuse_continuous(options)
-        properties = own_options(with_starts(options), has_default=(ON_DATA_LOSS,))
+        properties = options_with_our_keys(with_starts(options), has_default=(ON_DATA_LOSS,))
         properties = with_loaded_stream(properties, (STREAMS, STREAM))
-        properties.check(lambda key: False)  # `check_unknown_options` knows more
+        # Unknown keys are not reported here, because `check_unknown_options` has better hints.
+        properties.check(lambda key: False)
         check_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
         if keeps_claims:
             properties = with_default_root(properties)
@@ -263,7 +268,7 @@ class SparkOptions:
 
     @property
     def is_fan_out(self) -> bool:
-        """Whether the first read of a batch subscribes."""
+        """Whether the job uses enhanced fan-out: the first read of a batch then subscribes."""
         return uses_fan_out(self.properties)
 
     @property
@@ -286,7 +291,7 @@ class SparkOptions:
 
     @property
     def replays_lost_claims(self) -> bool:
-        """Whether a query whose claims are lost continues."""
+        """Whether a query whose claims are lost continues, and returns the records of its last batch again."""
         return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
 
     def task_bytes(self, tasks: int) -> int:
@@ -294,19 +299,19 @@ class SparkOptions:
         return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
 
     def tasks_of_batch_read(self, shards: int) -> int:
-        """How many tasks of `spark.read` share `shards` shards."""
+        """Return among how many tasks of `spark.read` the shards are divided, of which there are `shards`."""
         tasks = self.tasks_for(shards)
         is_given = self.shards_per_task is not None or self.max_tasks is not None
         return tasks if is_given else max(tasks, -(-shards // SHARDS_AT_ONCE))
 
     def tasks_of_first_batch(self, shards: int) -> int:
-        """How many tasks read `shards` shards in the first batch of an AvailableNow run.
+        """Return how many tasks read `shards` shards in the first batch of an AvailableNow run.
 
         Few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does not reach
-        the tips, the following ones have all tasks. A fan-out batch uses its whole window, so it has all tasks from the start.
+        the tips, the following ones have all tasks.
         """
         tasks = self.tasks_for(shards)
-        return tasks if self.is_fan_out or self.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))
+        return tasks if self.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))
 
     def tasks_for(self, shards: int) -> int:
         """Return how many tasks read `shards` shards."""

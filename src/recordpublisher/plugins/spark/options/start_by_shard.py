@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from recordpublisher.fetcher.checkpoints.starts import VALID_BY_SHARD, Starts, states_by_shard
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_TIMESTAMP
+from recordpublisher.publishers.start_from_properties import initial_position, initial_timestamp_ms
 
 from . import SPARK
 
@@ -46,7 +46,7 @@ def option_time_ms(option: str, given: str, properties: Properties, valid: str) 
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return where each named shard starts, by its id. LATEST is not pinned yet. Empty without a start by shard.
+    """Return where each named shard starts, by its id. LATEST is not replaced by a time yet. Empty without a start by shard.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -55,5 +55,5 @@ def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str,
 
 
 def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where a new query starts. LATEST is not pinned yet. Raises: ConfigurationError if the start is invalid."""
+    """Return where a new query starts. LATEST is not replaced by a time yet. Raises: ConfigurationError if the start is invalid."""
     return Starts(initial_position(properties), starts_by_shard(properties, streams))

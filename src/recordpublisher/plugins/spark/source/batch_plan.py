@@ -1,30 +1,21 @@
-"""Computes the plan of the next batch in one pass, from the last offset, the claims of its batch, and other facts."""
+"""Computes the plan of the next batch in one pass, from the last offset and the claims of its batch (what its tasks have read)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import msgspec
 
-from recordpublisher.fetcher import watermark_rules
-from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
-from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
-from recordpublisher.fetcher.shards.shard_table import finished_ancestors, parent_keys, parents_ended
-from recordpublisher.fetcher.watermark_rules import inherited_watermark
-from recordpublisher.fetcher.watermarks import lowest_active
-from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.job_properties import LOOKAHEAD, TRACKER_TIMEOUT
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import SparkOptions
 from .claims import BatchClaims, ShardRead
-from .offset import EMIT_NOTHING, BatchOffset, Held, ShardOffset
+from .offset import BatchOffset, Held, ShardOffset
+from .offset_alignment import AlignmentSettings, is_held, next_global_watermark
+from .offset_lineage import has_children, is_startable, new_shards, unread_shard, with_new_shards, with_started_children
 
 SHORTEST_WATCH_MS = 1_000
 
@@ -52,8 +43,8 @@ class Wait:
 class Watch:
     """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
 
-    - `first_look`: whether the last batch had records, so that there may be more already. If a first look at every shard does not show
-      within `FIRST_LOOK_SECONDS` that there are none, the batch runs.
+    - `first_look`: whether the last batch had records, so that there may already be more. Then every shard is read once (a look), and the
+      next batch runs unless that shows within `FIRST_LOOK_SECONDS` that there are none.
     """
 
     until_ms: int
@@ -69,7 +60,7 @@ class Facts:
 
     - `now_ms`: the driver's time.
     - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
-    - `found_new`: whether the watch has found something, or could not read every shard in time.
+    - `found_new`: whether the watch (the driver's polling of quiet shards) has found something, or could not read every shard in time.
     - `has_listed`: whether the streams were listed for this batch.
     """
 
@@ -82,10 +73,10 @@ class Facts:
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     """Return what the driver does now. The cases, in this order:
 
-    1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited for.
+    1. The next fan-out read may not subscribe yet (F9), because the last one ended early, or the driver waits for the end of an outage.
     2. An AvailableNow run has read everything.
     3. No shard can be read. Children that no response has named may exist, so the streams are listed once.
-    4. No task has read the last batch, or an AvailableNow run found nothing: a batch in each probe interval.
+    4. No task has read the last batch, or an AvailableNow run found nothing. Then one batch runs in each probe interval.
     5. There is more to read, according to the last reads or the watch, or a batch is due.
     6. The stream is quiet: the driver watches it until something is new or a batch is due. Before that it lists the streams as in 3.
     """
@@ -113,17 +104,17 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
 TIP_CONFIRMATION_MS = 3_600_000
 """How often the tip of a quiet shard is confirmed and stored.
 
-It must be far below the shortest retention (24 h): whether records were lost while the job was stopped is decided by the later one of last
-record and last tip (S5).
+It must be far below the shortest retention (24 h). After a stop, the time of the last record or of the last tip, whichever is later,
+decides whether records may have been lost (S5).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AvailableNow:
-    """A run that stops at the tips as of its start.
+    """A run with Trigger.AvailableNow: it stops at the shards' tips as of its start.
 
     - `arrival_ms`: the service's time at the start (epoch ms).
-    - `after_batch`: the last batch that was planned before.
+    - `after_batch`: the number of the last batch that was planned before the start.
     """
 
     arrival_ms: int
@@ -147,7 +138,7 @@ class PlanInputs:
     - `streams`: the names of the job's streams. Other streams in the offset are dropped.
     - `listed`: the newest complete listing. `finished`: shards, by `Shard.key`, that have left the offset since the process began.
     - `available_now`: set in a run that stops at the tips.
-    - `lost`: shards, by `Shard.key`, that are past retention, if the job accepts that.
+    - `lost`: shards, by `Shard.key`, that have expired unread, if the job accepts that.
     """
 
     plan: str
@@ -166,7 +157,7 @@ class PlanInputs:
 class BatchPlan:
     """The plan of a batch, and facts for the decision whether the batch should run.
 
-    - `previous`, `claims`: the last batch. `offset`: the plan itself; the token of the store is added to it at the end.
+    - `previous`, `claims`: the last batch. `offset`: the plan itself. The token of the claim store is added to it later.
     - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
     - `has_unlisted_ends`: whether a shard has ended whose children are not known.
     - `read_everything`: whether the last batch left nothing that this one could emit, according to its reads.
@@ -264,7 +255,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
     return replace(
         entry,
         state=read.end,
-        # The omitted values are in `silence` and in the new shards.
+        # `tip_seen_ms` is part of `silence`, and the children become new shards.
         seen=msgspec.structs.replace(read.seen, tip_seen_ms=None, children=()),
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),
@@ -277,7 +268,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
 
 
 def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
-    """Count the time for which a record has waited above the emit limit."""
+    """Return the shard with the time added for which its next record has waited above the emit limit."""
     if entry.seen.next_watermark is None or entry.state.ended:
         return entry
     batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
@@ -349,165 +340,3 @@ def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: Ali
 def _idle_from_ms(entry: ShardOffset, idle_ms: int, offset: BatchOffset) -> int:
     last_tip_ms = offset.planned_ms if entry.silence.tip_ms is None else entry.silence.tip_ms
     return last_tip_ms + max(0, idle_ms - entry.silence.ms)
-
-
-# Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset
-# (W1-W8).
-#
-# The rules are those of `fetcher/watermark_rules.py`. Tasks do not communicate: the driver gets the results of
-# their reads from their
-# claims, and the next tasks get the global watermark and the limit in the offset.
-
-
-@dataclass(frozen=True, slots=True)
-class AlignmentSettings:
-    """Settings of alignment (ms).
-
-    - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
-    - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
-    - `timeout`: how long an ended shard without known children holds the minimum (W5).
-    """
-
-    lookahead: int | None = of_property(LOOKAHEAD)
-    idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD
-    timeout: int = of_property(TRACKER_TIMEOUT)
-
-    @classmethod
-    def of(cls, properties: Properties) -> AlignmentSettings:
-        """Return the settings of a job's properties."""
-        return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
-
-    def emit_limit(self, global_watermark: int | None) -> int | None:
-        """Return the highest watermark that the next batch emits, or None without a limit (W8).
-
-        While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
-        the first batch are also within the lookahead.
-        """
-        limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
-        if limit == math.inf:
-            return None
-        return EMIT_NOTHING if limit == -math.inf else int(limit)
-
-    def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
-        """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return seen.next_watermark is None and watermark_rules.is_idle(silence.ms, self.idle_intervals.watermarks_ms)
-
-
-def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
-    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit (W8, W11)."""
-    watermark = entry.alignment_watermark
-    return emit_limit is not None and watermark is not None and watermark > emit_limit
-
-
-def next_global_watermark(
-    current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
-) -> int | None:
-    """Return the lowest watermark of the active shards, never below `current` (W6).
-
-    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
-    """
-    active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
-    return watermark_rules.raised(current, lowest_active(entry.alignment_watermark for entry in active)[1])
-
-
-def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Return whether the shard holds the global watermark.
-
-    Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
-    another process that has not reported it yet, so an ended parent holds the watermark longer there.
-    """
-    if entry.state.ended:
-        waited_ms = now_ms - (entry.ended_ms or now_ms)
-        return watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
-    is_open = not entry.done and is_startable(entry, shards)
-    return watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)
-
-
-# Splits and merges in an offset: the shards that may be read, the new shards, and the shards that leave the offset
-# (S2, S3, S5).
-
-Shards = Mapping[str, ShardOffset]
-"""The shards of an offset by `Shard.key`."""
-
-
-def is_startable(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether every parent was read to its end (S2).
-
-    A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
-    So a parent that is not in the offset was read, or is past retention. `ShardTable` cannot conclude that, because there a parent may
-    belong to another worker.
-    """
-    return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
-
-
-def has_children(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether a child of the shard is in the offset."""
-    return any(entry.key in parent_keys(other.shard) for other in shards.values())
-
-
-def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
-    """Return the entry of a shard that was not read yet."""
-    return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
-
-
-def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
-    """Return the listed shards that are new to the job.
-
-    Shards of the offset, their ancestors (read to their end before, S5), and shards that this process has `finished` are not new. They may
-    be listed, because a listing may be older than the offset.
-    """
-    ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
-    known = {*shards, *ancestors, *finished}
-    return [shard for shard in listed if shard.key not in known]
-
-
-def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
-    """Return the offset's shards and the shards found while the job runs.
-
-    New shards are read from TRIM_HORIZON, once their parents have ended (S3). `listed` come from a listing, `named` from the ChildShards of
-    ended shards. One parent may name a merged shard before the other parent is known. Then the shard is omitted: the next listing, or the
-    other parent's end, shows it again (S2).
-    """
-    known = dict(shards)
-    for shard in listed:
-        known.setdefault(shard.key, unread_shard(shard, StartingPosition.trim_horizon()))
-    children = [child for child in named if all(parent in known for parent in parent_keys(child))]
-    for child in children:
-        known.setdefault(child.key, unread_shard(child, StartingPosition.trim_horizon()))
-    return known
-
-
-def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
-    """Replace ended parents by their children.
-
-    A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
-    record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
-    with the history of the stream.
-    """
-    started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
-    children = _children_by_parent(started)
-    return {key: entry for key, entry in started.items() if not _is_replaced(entry, children.get(key, ()), shards)}
-
-
-def _children_by_parent(shards: Shards) -> dict[str, list[ShardOffset]]:
-    children: dict[str, list[ShardOffset]] = {}
-    for entry in shards.values():
-        for parent in parent_keys(entry.shard):
-            children.setdefault(parent, []).append(entry)
-    return children
-
-
-def _is_replaced(entry: ShardOffset, children: Collection[ShardOffset], shards: Shards) -> bool:
-    return entry.state.ended and bool(children) and all(is_startable(child, shards) for child in children)
-
-
-def _with_inherited(entry: ShardOffset, shards: Shards) -> ShardOffset:
-    parents = [shards[parent].state for parent in parent_keys(entry.shard) if parent in shards]
-    if not parents or not is_startable(entry, shards):
-        return entry
-    watermark, seen_ms = entry.state.watermark, entry.state.seen_ms
-    if watermark is None:
-        watermark = inherited_watermark(parent.watermark for parent in parents)
-    if entry.state.position is None:
-        seen_ms = latest(seen_ms, *(latest(parent.arrival_ms, parent.seen_ms) for parent in parents))
-    return replace(entry, state=replace(entry.state, watermark=watermark, seen_ms=seen_ms))

@@ -15,22 +15,11 @@ from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import METADATA_ROOT, SparkOptions
 from ..outages import OutageWatch
-from .batch_plan import (
-    AlignmentSettings,
-    BatchPlan,
-    Decision,
-    Facts,
-    PlanInputs,
-    Step,
-    Wait,
-    Watch,
-    is_held,
-    next_step,
-    plan_batch,
-)
+from .batch_plan import BatchPlan, Decision, Facts, PlanInputs, Step, Wait, Watch, next_step, plan_batch
 from .claims import BatchClaims, ShardRead, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .kinesis_service import KinesisService
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset, random_id
+from .offset_alignment import AlignmentSettings, is_held
 from .query_start import (
     QueryRun,
     RetentionLeft,
@@ -63,11 +52,13 @@ class BatchPlanner:
     """Stop at the tips as of the first plan (Trigger.AvailableNow)."""
     outages: OutageWatch = field(init=False)
     _last_plan: str = ""
+    _first_plan: str = ""
+    """The plan of the first batch that this process has planned. Its tasks poll."""
     _run: QueryRun | None = None
     _finished: set[str] = field(default_factory=set)
     _remembered: tuple[str, Wait | Watch] | None = None
     _just_loaded: BatchClaims | None = None
-    """The claims from before a first look at the shards. They need not be loaded again, because the look ends within a second."""
+    """The claims that were loaded before a first look (one read of every shard). They still hold after it, because it takes a second."""
     _progress: QueryProgress | None = None
     _shown: Mapping[str, Any] | None = None
     """The state in the progress that Spark received last."""
@@ -101,9 +92,9 @@ class BatchPlanner:
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """Return the plan of the next batch, or what to do instead.
 
-        - `found_new`: whether the watch has found something, or could not read every shard in time.
+        - `found_new`: whether the watch (polling of quiet shards) has found something, or could not read every shard in time.
 
-        Raises: OutageError if a service was away for too long; StateError if the claims of the last batch are lost.
+        Raises: OutageError if a service was unreachable for too long; StateError if the claims of the last batch are lost.
         """
         if previous.is_unlisted:
             previous = replace(self.initial_offset(previous.planned_ms), query=previous.query)
@@ -113,7 +104,8 @@ class BatchPlanner:
             return waiting
         self._store_check.check_location()
         claims = claims or load_batch_claims(self.store, previous)
-        if claims.missing and not claims.has_token:  # A task that the sink did not read has no claim.
+        # If the token is there, the store is the right one, and the sink did not read the tasks without a claim.
+        if claims.missing and not claims.has_token:
             self._check_may_replay(previous)
         self._begin_run(previous, claims)
         self._warnings.shared_consumer(self._reads.note(previous, claims))
@@ -134,16 +126,19 @@ class BatchPlanner:
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
         """Return the tasks of a batch, as planned. For a batch that was just planned this makes no call.
 
-        Raises: StateError if a batch runs again whose claims are lost.
+        Raises: StateError if the batch runs again, its claims are lost, and `onMetadataLoss` is FAIL.
         """
-        token, lost_claims = offset.store_token, False
-        if self._last_plan != offset.plan:  # The batch is replayed.
+        token, lost_claims, is_replay = offset.store_token, False, self._last_plan != offset.plan
+        if is_replay:
             lost_claims = not self._store_check.is_planning_store(offset)
             if lost_claims:
                 self._check_may_replay(offset)
                 self._warnings.lost_claims(offset)
             token = self._store_check.write_token(offset)
-        return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
+        # After a start there are rows as soon as they are read, and not at the end of a window of subscriptions (5.5 s).
+        polls = is_replay or offset.plan == self._first_plan
+        consumer_arns = None if polls else self.service.consumer_arns()
+        return task_plans(offset, self.options, token, consumer_arns, lost_claims)
 
     def progress(self) -> dict[str, Any] | None:
         """Return the figures of the last batch; None before the first plan."""
@@ -154,16 +149,23 @@ class BatchPlanner:
         return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms, **warned}
 
     def has_news(self) -> bool:
-        """Return whether there are figures that Spark did not receive with the last plan. The caller shows them now."""
+        """Return whether there are figures that Spark has not received. The caller must show them now, because they count as shown."""
         before, self._shown = self._shown, None if self._progress is None else self._progress.state()
         return self._shown != before
 
     def commit(self, end: BatchOffset) -> None:
-        """Remove the claims of batches long before the batch that Spark has committed. An error is logged; the next commit tries again."""
+        """Remove old claims, because Spark has committed the batch of `end`. The claims of the last batches stay.
+
+        An error is logged, and the next commit tries again.
+        """
         try:
             self.store.purge(end.query, end.batch - self.options.retain)
         except Exception as error:
-            LOG.warning("old claims of query %s cannot be removed: %s", end.query, error)
+            LOG.warning(
+                "old files of query %s in metadataLocation (claims) cannot be removed, and only take space; the next batch tries again: %s",
+                end.query,
+                error,
+            )
 
     # --- the start of a run ------------------------------------------------------------------------------------------------------
 
@@ -193,7 +195,10 @@ class BatchPlanner:
     # --- each step ---------------------------------------------------------------------------------------------------------------
 
     def _remembered_step(self, previous: BatchOffset) -> Wait | Watch | None:
-        """Return the last step while it is valid. Before its time only something that the watch finds can change it."""
+        """Return the last step if the plan is the same and the time of the step has not come.
+
+        Before that, only the watch could find a reason for another step.
+        """
         if self._remembered is None:
             return None
         plan, step = self._remembered
@@ -220,7 +225,9 @@ class BatchPlanner:
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
         if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:
-            self._noted_plan = plan.previous.plan  # A later look does not change how long the batch took.
+            self._noted_plan = (
+                plan.previous.plan
+            )  # Only once, because the time until now counts as the batch's duration.
             self._progress = QueryProgress.after(plan.previous, plan.offset, self.clock.now_ms(), is_planned=False)
         if isinstance(step, Watch):
             self._just_loaded = plan.claims if step.first_look else None
@@ -244,24 +251,28 @@ class BatchPlanner:
         self._remembered = None
         self.service.stop_watching()
         self._last_plan = planned.plan
+        self._first_plan = self._first_plan or planned.plan
         return planned
 
     def _least_retention_left(self, offset: BatchOffset) -> RetentionLeft | None:
         return least_retention_left(offset, self.service, self.clock.now_ms())
 
 
-# Detects outages, and a consumer that others use too, from failed reads of successive batches (F10).
+# Detects outages, and a fan-out consumer that another job uses too, from failed reads of successive batches (F10).
 
-NO_RESPONSE = "no response to any read, however long it was waited for"
+NO_RESPONSE = "no read got a response, even in the longest window"
 
 
 class FailedReads:
-    """Owns when the next batch may try again, and how often in a row another user of the `consumer` disturbed each shard.
+    """Owns when the next batch may try again, and how often in a row another job disturbed the subscriptions to each shard.
 
-    A shard fails if its whole read got no response and its last call failed. While other shards are read, batches follow each other as
-    usual. A task cannot count disturbances, because it sees only one or two take-overs or refusals before its window ends.
+    Another job that uses the same `consumer` disturbs a shard: it takes over subscriptions, or makes the service refuse them. A task cannot
+    count that, because it sees only one or two such events before its window ends.
 
-    - `outages`: is notified which shards fail.
+    A shard fails if its whole read got no response and its last call failed. While other shards can be read, batches follow each other as
+    usual.
+
+    - `outages`: receives which shards fail and which succeed.
     """
 
     def __init__(self, outages: OutageWatch, clock: Clock, consumer: str) -> None:
@@ -274,10 +285,10 @@ class FailedReads:
         self.retry_at_ms = 0
 
     def note(self, offset: BatchOffset, claims: BatchClaims) -> frozenset[str]:
-        """Note how the reads of an offset's batch ended. Only the first call for a batch counts.
+        """Count the failures in an offset's batch, and return the shards that are disturbed at least for the second time in a row.
 
-        Return the shards that are disturbed at least for the second time in a row. Raises: OutageError if a shard failed for too long;
-        ConsumerError if too many subscriptions in a row were taken over or refused.
+        Only the first call for a batch counts. Raises: OutageError if a shard failed for too long; ConsumerError if too many subscriptions
+        in a row were taken over or refused.
         """
         if offset.plan == self._noted_plan:
             return frozenset()
@@ -304,7 +315,7 @@ class FailedReads:
         self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)
 
     def _detector_of(self, shard: Shard) -> SubscriptionPreemptionDetector:
-        from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector  # most queries poll
+        from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector  # Most queries poll.
 
         return self._detectors.setdefault(shard.key, SubscriptionPreemptionDetector(shard))
 
@@ -334,7 +345,7 @@ _OF_A_BATCH = {
 class QueryProgress:
     """How far a query is: where its last batch ended, and how much that batch read in how many seconds.
 
-    While a quiet stream is watched, no batch follows. Then `batch`, and the number of `tasks`, are those of the last batch.
+    While a quiet stream is watched, no batch follows. Then `batch` and the number of `tasks` still describe the last batch.
     """
 
     reached: BatchOffset
@@ -422,13 +433,13 @@ def _time(millis: int | None) -> str:
     return "unknown" if millis is None else iso_time(millis)
 
 
-# Warnings about a running query. They are logged and shown in the progress; warnings about its settings are logged
-# once.
+# Warnings about a running query. They are logged and shown in the progress. Each warning about its settings is logged
+# only once.
 
 HOUR_MS = 3_600_000
 WARN_FROM_RETENTION_PART = 0.8
 """How old the oldest unread record may be without a warning, as a part of the retention."""
-NEAR_LOSS = "records of %s are lost in %.1f h unless they are read before: the stream keeps them for %.0f h"
+NEAR_LOSS = "records of %s are lost in %.1f h unless the query reads them before: the stream keeps records for %.0f h"
 NOT_READ = (
     ". Does the sink read the batch? A file sink skips the batches that _spark_metadata in its folder has: a new checkpoint needs a new "
     "folder"
@@ -456,9 +467,9 @@ class QueryWarnings:
     def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
         """Warn about the batch `previous`, once `offset` is planned."""
         if claims.missing:
-            text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
+            text = "in batch %s tasks %s have claimed no read: their shards are read again from where the batch started"
             hint = NOT_READ if claims.is_unread else PARTLY_READ
-            if not claims.has_token:  # the claims are lost
+            if not claims.has_token:  # The claims are lost, so the hint about the sink would be wrong.
                 hint = ""
             self._warn(text + hint, previous.batch, claims.missing)
         if previous.batch > WARM_UP_BATCHES:
@@ -480,20 +491,21 @@ class QueryWarnings:
     def dropped_streams(self, streams: Collection[str]) -> None:
         """Warn of streams of the checkpoint that are no longer among the options."""
         if streams:
-            text = "no longer read, and their positions are forgotten: %s; if added again, they start where the job started"
+            text = "streams %s are no longer read and their positions are forgotten; if added again, they start where the job started"
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
         """Warn that a new query found claims of other queries in its own place, because a checkpoint may be lost."""
         if queries:
             text = (
-                "metadataLocation has claims of %s, and this query has a new checkpoint: it begins at flink.stream.initpos, not where that "
-                "one ended. If a checkpoint was lost or mistyped, stop, and use it. Queries that share a place name it as metadataRoot"
+                "metadataLocation has claims of other queries (%s), and this query has a new checkpoint: it begins at flink.stream.initpos "
+                "and not where another query ended. If a checkpoint was lost or its path mistyped, stop this query, and start it with that "
+                "checkpoint. Queries that share a place must give it as metadataRoot"
             )
             self._once(text, ", ".join(sorted(queries)))
 
     def shared_consumer(self, shards: Collection[str]) -> None:
-        """Warn once that subscriptions are disturbed batch after batch."""
+        """Warn once that another job takes over subscriptions to these shards in batch after batch, or that they are refused."""
         if shards:
             text = "subscriptions to %s are taken over or refused batch after batch: does another query or job use the consumer %s?"
             self._once(text, ", ".join(sorted(shards)), self._options.consumer)
@@ -502,7 +514,7 @@ class QueryWarnings:
         """Warn that the batch was not planned with this claim store."""
         text = (
             "the claims of batch %s are lost: metadataLocation has none of this query. The batch runs again without rows, and its "
-            "records come with the next one, including those that the sink already has"
+            "records come with the next one, including records that the sink already has"
         )
         self._warn(text, offset.batch)
 
@@ -516,12 +528,12 @@ class QueryWarnings:
         if lookahead is not None and lookahead < 2 * batch_ms:
             text = (
                 "flink.watermark.lookahead.millis (%s) is below twice the time of a batch (%s ms): "
-                "on live data such a job never catches up"
+                "on live data such a job never catches up; set it higher"
             )
             self._once(text, lookahead, batch_ms)
 
     def _tasks_one_after_the_other(self, previous: BatchOffset, claims: BatchClaims) -> None:
-        """Warn if reads were not concurrent, because they began a window apart. Then there are fewer slots than tasks."""
+        """Warn if tasks read one after another: their reads began at least a window apart. Then there are fewer slots than tasks."""
         began = claims.began_ms
         if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:
             text = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore, read_claim_store_of
 from recordpublisher.publishers.errors import StateError
 
@@ -21,7 +21,7 @@ from .offset import BatchOffset, ShardOffset
 
 
 def claim_name(group: int) -> str:
-    """Return the name of a task's claim within its batch."""
+    """Return the name of a task's claim within its batch. `group` is the number of the task."""
     return f"group-{group:05d}"
 
 
@@ -48,7 +48,7 @@ class BatchClaims:
     - `shards`: the read of each shard, by `Shard.key`.
     - `missing`: the numbers of the tasks without a claim.
     - `began_ms`: when each task began to read (epoch ms).
-    - `subscribed_ms`: when the last read of a task that has subscribed began (epoch ms); 0 without one.
+    - `subscribed_ms`: when the last read that may have subscribed began (epoch ms); 0 without one.
     - `has_token`: whether the store has the token of the batch's plan.
     """
 
@@ -77,7 +77,7 @@ class BatchClaims:
 def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims:
     """Return the claims of an offset's batch.
 
-    Shards without a claim, or whose claim is of another plan, are read again by the next batch.
+    A claim that belongs to another plan counts as missing. The next batch reads the shards of a missing claim again.
     """
     claims = BatchClaims()
     if offset.batch == 0:
@@ -151,10 +151,8 @@ class StoreVisibilityCheck:
         return token
 
 
-# The record of what one task has read of its shards. It is stored once, before the task returns its first row.
-#
-# The first claim of a task wins. Every other attempt of that task reads the claimed ranges again and returns the same
-# rows.
+# What is in a claim. The first claim of a task wins. Every other attempt of that task reads the claimed ranges again
+# and returns the same rows.
 
 VERSION = 3
 """Claims of earlier versions are refused; version 1 has no version field."""
@@ -198,7 +196,7 @@ class ShardRead:
         return has_moved or self.is_at_end or after.ended or self.records > 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict."""
+        """Return the read as a dict of plain values, for JSON."""
         return {
             "start": self.start.to_json(),
             "end": self.end.to_json(),
@@ -257,7 +255,9 @@ class ReadClaim:
             shards = {key: ShardRead.from_json(entry) for key, entry in plain["shards"].items()}
             return cls(shards, plain["beganMs"], plain["subscribed"])
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
-            raise StateError(f"a claim cannot be read: {stored[:200]!r}: {error}") from error
+            raise StateError(
+                f"a claim in metadataLocation cannot be read ({error}): {stored[:200]!r}; does another program write there?"
+            ) from error
 
     def is_of(self, starts: Mapping[str, ShardState]) -> bool:
         """Return whether the task read exactly these shards from these states."""

@@ -1,4 +1,4 @@
-"""Makes the driver's calls to Kinesis."""
+"""Makes the calls of a query's driver to Kinesis."""
 
 import asyncio
 import logging
@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.alarm_monitor import RetentionPeriods
-from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
-from recordpublisher.fetcher.shards.shard_reading import ShardState
-from recordpublisher.fetcher.shards.shard_table import MissingShards, ShardExists, parent_keys
+from recordpublisher.fetcher.shards.discovery import MissingShards, ShardExists
+from recordpublisher.fetcher.shards.lineage import parent_keys
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck, RetentionGap
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
@@ -32,10 +33,10 @@ OLD_LISTING_SECONDS = 5.0
 
 
 class KinesisService:
-    """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch.
+    """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch for new data.
 
     Blocking calls are made when a query starts, when an AvailableNow run would end, and when a quiet stream has an ended shard without
-    known children. They have their own retries. After these, `QueryPlanner` waits for a service that is away, and every other error ends
+    known children. They have their own retries. If these fail in an outage, `QueryPlanner` waits for the service. Every other error ends
     the query.
     """
 
@@ -97,8 +98,11 @@ class KinesisService:
         """
         return self._retention_periods.of(stream)
 
-    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
-        """Return whether records after a state were lost (S5). For `seen_ms` see `fetcher.shards.retention_check.may_have_gap`."""
+    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> RetentionGap:
+        """Return whether records after a state were lost (S5).
+
+        - `seen_ms`: the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch ms).
+        """
         return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
 
     def consumer_arns(self) -> Mapping[str, str]:
@@ -115,9 +119,9 @@ class KinesisService:
         return self._arns
 
     def discovered_shards(self, known: Collection[str]) -> list[Shard]:
-        """Return the newest complete listing, for an offset with the shards `known`. Never blocks or raises an error (S3).
+        """Return the newest complete listing (S3). Never blocks or raises an error. The first call starts the listing in the background.
 
-        The first call starts the discovery in the background.
+        - `known`: the shards of the current offset. A listing that lacks one of them is not complete.
         """
         self._check.require(known)
         if not self._discovers:
@@ -153,7 +157,7 @@ class KinesisService:
         return Look.LATE if self._watch is None else self._watch.look(seconds, pause)
 
     def tip_ms(self, key: str) -> int | None:
-        """Return when a watch last found nothing new in a shard (`Shard.key`, epoch ms), or None if it has not."""
+        """Return when a watch last read a shard (`Shard.key`) to its tip and found nothing new (epoch ms); None if it never did."""
         return self._tip_ms.get(key)
 
     def stop_watching(self) -> None:
@@ -196,13 +200,13 @@ class KinesisService:
         except RecordPublisherError as error:
             LOG.log(
                 logging.INFO if name in self._undiscovered else logging.WARNING,
-                "discovery of %s failed; until it works, new shards are found only when their parents end: %s",
+                "listing %s failed and is tried again; until it works, new shards are found only when their parents end: %s",
                 name,
                 error,
             )
             self._undiscovered.add(name)
         except Exception:
-            LOG.exception("discovery of %s failed", name)
+            LOG.exception("listing %s failed with an unexpected error, and is tried again", name)
 
 
 def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
@@ -218,8 +222,8 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
 class ListingCheck:
     """Owns what is known about shards that the newest listing of each stream lacks.
 
-    An old listing may show a shard that was read and left the offset, but lack the shards between it and the shards of the offset. Only
-    these would show that it was read. So no shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard,
+    An old listing may show a shard that was read and left the offset, but lack its descendants up to the shards of the offset. Only these
+    would show that the shard was read. So no shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard,
     unless the missing shard has expired.
     """
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from enum import Enum
 
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
@@ -25,7 +25,7 @@ MS_BETWEEN_CALLS = 10
 SHORTEST_INTERVAL_MS = 200
 """The service accepts five reads of a shard in a second."""
 ANSWERS_SECONDS = 1.0
-"""A look has made all its calls this long before its end, so that the answers arrive in time."""
+"""A look (one read of every watched shard) has made all its calls this long before its end, so that the answers arrive in time."""
 MOST_SHARDS = 300
 """How many shards a look can read in the time of one call of Spark."""
 
@@ -45,6 +45,16 @@ def watch_properties(properties: Properties, probe_ms: int) -> Properties:
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
 
+def seconds_between_shards(shards: int, seconds: float, pause: float) -> float:
+    """Return how long after each other a look of `seconds` reads its shards.
+
+    With a pause the shards take turns during the pause. A record that arrives in this time is found at the turn of its shard, and not at
+    the end. The turns are over in time for the answers, but there are never more calls than a hundred a second.
+    """
+    shortest = MS_BETWEEN_CALLS / 1000
+    return max(shortest, min(pause, seconds - ANSWERS_SECONDS) / max(1, shards))
+
+
 def has_new_data(batch: RecordBatch) -> bool:
     """Return whether a response shows something new: any record, or the children of a shard that has ended."""
     return bool(batch.records or batch.child_shards)
@@ -53,10 +63,10 @@ def has_new_data(batch: RecordBatch) -> bool:
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
-    In a look it reads every shard to its tip; between looks it reads nothing. An object is used for one watch; the factory belongs to the
-    caller. Call `begin`, `look` and `stop` one after the other. The loop does the reading.
+    A look is one read of every shard to its tip. Between looks nothing is read. An object serves one watch; the factory belongs to the
+    caller. Call `begin`, `look` and `stop` one after the other. The reads run on `loop`.
 
-    - `tip_ms`: gets, by `Shard.key`, the time when a read last found nothing new (epoch ms).
+    - `tip_ms`: a dict that receives, by `Shard.key`, the time when a read last found nothing new (epoch ms).
     """
 
     def __init__(self, factory: RecordPublisherFactory, loop: WorkerLoop, clock: Clock, tip_ms: dict[str, int]) -> None:
@@ -66,9 +76,9 @@ class NewDataWatch:
         self._is_over = asyncio.Event()
         self.found = threading.Event()
         self._places: dict[Shard, int] = {}
-        self._look_at = 0.0
         # The following fields are changed only on the loop.
         self._number = 0
+        self._spacing = 0.0
         self._number_of_read: dict[Shard, int] = {}
         self._unseen: set[Shard] = set()
         self._begin_look = asyncio.Event()
@@ -82,16 +92,11 @@ class NewDataWatch:
     def look(self, seconds: float, pause: float = 0.0) -> Look:
         """Read every shard once, with reads that begin after this call does. Return within `seconds`.
 
-        - `pause`: seconds between the beginnings of two looks. It is shorter if the look would otherwise end too late.
+        - `pause`: seconds that the look takes. It is shorter if the look would otherwise end too late.
         """
-        until, calls = self._clock.monotonic() + seconds, len(self._places) * MS_BETWEEN_CALLS / 1000
-        latest = until - calls - ANSWERS_SECONDS
-        begin = min(self._look_at + max(pause, calls), latest) if pause else 0.0
-        if self.found.wait(max(0.0, begin - self._clock.monotonic())):
-            return Look.FOUND
-        self._look_at, end = self._clock.monotonic(), threading.Event()
-        self._loop.start(self._start_look(end))
-        has_ended = end.wait(max(0.0, until - self._clock.monotonic()))
+        end = threading.Event()
+        self._loop.start(self._start_look(end, seconds_between_shards(len(self._places), seconds, pause)))
+        has_ended = end.wait(seconds)
         if self.found.is_set():
             return Look.FOUND
         if has_ended:
@@ -102,8 +107,9 @@ class NewDataWatch:
         """End the watch. Return at once."""
         self._loop.start(self._end())
 
-    async def _start_look(self, end: threading.Event) -> None:
+    async def _start_look(self, end: threading.Event, spacing: float) -> None:
         self._number += 1
+        self._spacing = spacing
         self._unseen, self._end_look = set(self._places), end
         self._begin_look.set()
         self._begin_look = asyncio.Event()
@@ -129,7 +135,7 @@ class NewDataWatch:
             while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
         except RecordPublisherError as error:
-            # The batch shows an outage, and the planner warns of it once.
+            # For an outage INFO is enough: the next batch fails too, and the planner warns once.
             level = logging.INFO if is_outage(error) else logging.WARNING
             LOG.log(level, "%s cannot be watched and is read by a batch instead: %s", shard.key, error)
         except Exception:
@@ -137,7 +143,7 @@ class NewDataWatch:
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
-        """Note what a read found. An empty response before the tip shows nothing, so the look continues to read."""
+        """Handle the response of a read. An empty response before the tip shows nothing, so the look continues to read."""
         shard = batch.shard
         if has_new_data(batch):
             self._finish()
@@ -151,10 +157,10 @@ class NewDataWatch:
             await self._wait_for_look(shard)
 
     async def _wait_for_look(self, shard: Shard) -> None:
-        """Wait until a look begins that has not seen the shard, and for the shard's place in it."""
+        """Wait until the next look begins, and then for the shard's turn in it."""
         while self._number_of_read.get(shard, 0) == self._number:
             await self._begin_look.wait()
-        await asyncio.sleep(self._places[shard] * MS_BETWEEN_CALLS / 1000)
+        await asyncio.sleep((self._places[shard] + 1) * self._spacing)
         self._number_of_read[shard] = self._number
 
     def _finish(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
-from recordpublisher.fetcher.shards.shard_reading import ShardState, start_from_json, start_to_json
+from recordpublisher.fetcher.shards.shard_state import ShardState, start_from_json, start_to_json
 from recordpublisher.fetcher.watermark_rules import shard_watermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
@@ -77,7 +77,7 @@ class ShardOffset:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard enters the global minimum (W1)."""
+        """The watermark with which the shard counts for the global watermark (W1)."""
         return shard_watermark(self.seen.next_watermark, self.state.watermark)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ class ShardOffset:
         return ShardOffset.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict without empty entries."""
+        """Return the shard as a dict of plain values, for JSON. Empty values are left out."""
         entries = {
             **shard_to_json(self.shard),
             "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
@@ -178,7 +178,7 @@ class BatchOffset:
         return [_rotated(groups[task], self.batch) for task in sorted(groups)]
 
     def follows(self, previous: BatchOffset) -> bool:
-        """Return whether this batch was planned after `previous`, or is the same because nothing was planned or the query waits.
+        """Return whether this batch was planned after `previous`, or is `previous` itself because nothing was planned or the query waits.
 
         Every process computes the start of a new query again, so the first batch follows any initial offset.
         """
@@ -186,7 +186,7 @@ class BatchOffset:
         return is_first or previous.plan in (self.plan, self.after)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict. Equal offsets give equal JSON text."""
+        """Return the offset as a dict of plain values, for JSON. Equal offsets give equal JSON text."""
         entries = {
             "v": VERSION,
             "query": self.query,
@@ -213,7 +213,9 @@ class BatchOffset:
             plain = json.loads(entries) if isinstance(entries, str) else entries
             return cls._from_plain(plain)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateError(f"a Spark offset cannot be read: {str(entries)[:200]}: {error}") from error
+            raise StateError(
+                f"an offset of the checkpoint cannot be read ({error}): {str(entries)[:200]}; is it a checkpoint of this source?"
+            ) from error
 
     @classmethod
     def _from_plain(cls, plain: Mapping[str, Any]) -> BatchOffset:

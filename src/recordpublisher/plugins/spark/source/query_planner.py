@@ -1,4 +1,4 @@
-"""The planner as Spark calls it. Every call for an offset returns within five seconds, even while a service is away."""
+"""Plans the batches of a query as Spark asks for them. Every call for an offset returns within five seconds, even in an outage."""
 
 import threading
 import time
@@ -23,14 +23,14 @@ ANSWER_SECONDS = 4.0
 """After this time Spark gets an answer, because it can stop a query only between two calls."""
 NO_ANSWER_SECONDS = 10.0
 """A call that has run for this long counts as an outage, until it ends."""
-NO_ANSWER = "a call that planning needs has no answer"
+NO_ANSWER = "a call that planning a batch needs has not been answered"
 
 
 class BackgroundCall:
-    """Owns the running call, which is never cancelled. A later request of the same name gets its result.
+    """Runs one call at a time in a thread. The call is never cancelled: a later request of the same name gets its result.
 
-    A call of another name begins when the running one has ended, and the result of the running one is dropped. The thread is a daemon, so
-    it does not delay the end of the process.
+    A call of another name begins when the running one has ended, whose result is then dropped. The thread is a daemon, so it does not delay
+    the end of the process.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def _started(call: Callable[[], T]) -> Future[T]:
 
 
 class PlanningCalls:
-    """Owns the time when a call may be tried again, and reports to the watch of outages how calls end."""
+    """Makes the calls for planning, owns the time when a failed call may be tried again, and reports to `outages` how calls end."""
 
     def __init__(self, outages: OutageWatch, clock: Clock, background: BackgroundCall) -> None:
         self._background = background
@@ -81,11 +81,11 @@ class PlanningCalls:
         self._began: float | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
-        """Return the result of the call of that name, or None if it has none yet, because the call is still running or a service cannot
-        be reached.
+        """Return the result of the call of that name, or None if there is no result yet.
 
-        A call that takes longer continues in the background: ask again later. Raises: OutageError if a service was away for longer than
-        `maxOutage`. Errors that are not outages are raised at once.
+        There is none while the call is running, or while a service is unreachable. A call that takes longer than `seconds` continues in the
+        background: ask again later. Raises: OutageError if a service was unreachable for longer than `maxOutage`. Errors that are not
+        outages are raised at once.
         """
         now = self._clock.monotonic()
         if now < self._retry_at:
@@ -109,9 +109,9 @@ class PlanningCalls:
 
 
 POLL_SECONDS = 0.05
-"""Pause before one call asks again for the next step."""
+"""Pause of a call of Spark before it asks the planner again for the next step."""
 FIRST_LOOK_SECONDS = 1.0
-"""How long planning waits until every shard was read once, after a batch that read records up to all tips."""
+"""How long a first look, which is one read of every shard after a batch that read records up to all tips, may take."""
 SETTLED_SECONDS = 2.0
 """A stream that was quiet for this long gets a batch without rows, which shows its figures.
 
@@ -121,10 +121,10 @@ With a shorter time, a slow stream would get one more batch after each of its re
 
 @dataclass(slots=True)
 class QueryPlanner:
-    """Carries out the steps of the planner. Only this class waits for the time of a step.
+    """Carries out the steps that `BatchPlanner` decides. Only this class waits until the time that a step names.
 
-    While a service is away it returns the old offset, so that nothing is planned and the query continues. An AvailableNow run would end
-    with the old offset, so it gets batches without tasks instead.
+    While a service is unreachable it returns the old offset, so that nothing is planned and the query continues. An AvailableNow run would
+    end with the old offset, so it gets batches without tasks instead.
     """
 
     planner: BatchPlanner
@@ -147,7 +147,7 @@ class QueryPlanner:
     def initial_offset(self) -> BatchOffset:
         """Return where a new query starts. The offset has no shards if they cannot be listed now.
 
-        Raises: OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         began_ms = self.planner.clock.now_ms()
         self.planner.outages.begin(is_first_start=True)
@@ -161,14 +161,15 @@ class QueryPlanner:
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
         """Return the plan of the next batch, or `previous` if there is none now (Spark calls again), or if an AvailableNow run has ended.
 
-        It returns `previous` only after a read of every shard that began after this call did, because `processAllAvailable` then assumes
-        that all records put so far are in the sink. If the shards could not be read in time, a batch without tasks makes Spark ask again,
-        for at most `NO_ANSWER_SECONDS`. While a service is away, and if the sink does not read its batches, it returns `previous` at once.
+        If it returns `previous`, `processAllAvailable` assumes that all records put so far are in the sink. So it does that only after a
+        read of every shard that began after this call did. If the shards could not be read in time, a batch without tasks makes Spark ask
+        again, for at most `NO_ANSWER_SECONDS`. While a service is unreachable, and if the sink does not read its batches, it returns
+        `previous` at once.
 
-        - `is_first`: whether Spark may not call again. Then there is a plan unless a service is away, even if nothing is known to be new. A
-          running call is waited for until it counts as an outage.
+        - `is_first`: whether Spark may not call again. Then there is a plan unless a service is unreachable, even if nothing is known to be
+          new, and a running call is waited for until it counts as an outage.
 
-        Raises: OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         planner, now = self.planner, self.planner.clock.monotonic
         planner.outages.begin(is_first_start=previous.is_unlisted)
@@ -192,7 +193,8 @@ class QueryPlanner:
             self.sleep(POLL_SECONDS)
             is_late, is_away = now() >= until, self.outage is not None
             may_be_new = not is_away and (step is None or (isinstance(step, Wait) and step.may_be_new))
-            runs_on = is_first and step is None and not is_away  # Wait for the call until it counts as an outage.
+            # A first call waits for the running call until that counts as an outage.
+            runs_on = is_first and step is None and not is_away
             if planner.is_available_now:
                 if is_late and (is_away or step is None):
                     return _without_rows(previous)
@@ -202,10 +204,10 @@ class QueryPlanner:
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
         """Return the tasks of a batch.
 
-        Services are called only for a batch that was planned before a restart. If they are away, its tasks wait. Spark runs a batch up to
-        the first offset that it gets, even if that is the initial one because nothing could be planned.
+        Services are called only for a batch that was planned before a restart. If they are unreachable, its tasks wait for them. The batch
+        of the initial offset has no tasks: Spark runs it if nothing could be planned before.
 
-        Raises: StateError if the position of Spark is not the one where the plan begins.
+        Raises: StateError if the plan of `end` was not made after the batch of `start`.
         """
         if not end.follows(start):
             raise StateError(
@@ -218,7 +220,7 @@ class QueryPlanner:
         return task_plans(end, self.planner.options, end.store_token, consumer_arns=None) if tasks is None else tasks
 
     def commit(self, end: BatchOffset) -> None:
-        """Remember that Spark has committed a batch."""
+        """Remove old claims, because Spark has committed the batch of `end`."""
         self.planner.commit(end)
 
     def figures(self) -> dict[str, Any] | None:
@@ -226,7 +228,7 @@ class QueryPlanner:
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
     def _look(self, step: Watch, until: float) -> Look:
-        """Read every shard once: at once after a batch, and otherwise once in each probe interval."""
+        """Read every shard once: at once after a batch that had records, and otherwise once in each probe interval."""
         if step.first_look:
             return self.planner.service.look(FIRST_LOOK_SECONDS)
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
@@ -235,8 +237,8 @@ class QueryPlanner:
     def _may_be_in_time(self, look: Look, began: float) -> bool:
         """Return whether the look was late and the next one may be in time.
 
-        A shard that has not answered for `NO_ANSWER_SECONDS` is waited for like a service that is away: a batch in each call would cost a
-        commit each four seconds for as long as the shard is silent.
+        After `NO_ANSWER_SECONDS` a shard that has not answered is treated like an outage, because a batch in each call would cost a commit
+        every four seconds for as long as the shard does not answer.
         """
         if look is not Look.LATE:
             self._late_since = None

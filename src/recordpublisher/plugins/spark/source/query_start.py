@@ -11,12 +11,12 @@ from recordpublisher.fetcher.checkpoints.starts import (
     given_position,
     initial_states,
     last_seen_ms,
-    old_shards,
     shards_no_longer_listed,
+    shards_read_long_ago,
     shards_with_unread_children,
 )
-from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, time_to_loss_ms
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, time_to_loss_ms
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, RecordPublisherError
 from recordpublisher.publishers.shards import Shard, stream_name
@@ -34,10 +34,9 @@ LOG = logging.getLogger("recordpublisher.spark")
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
     """Return where a new query starts that began at `began_ms` (epoch ms, by the driver's clock).
 
-    LATEST becomes the service's time when the query began (P3). It is the service's time now minus the time since `began_ms`, because the
-    service may have been away since then, or the driver may have started again. Ancestors of shards that are named one by one count as
-    read and are left out, because their
-    records are before the given positions.
+    LATEST becomes the service's time when the query began (P3). That is the service's time now minus the time since `began_ms`, because the
+    service may have been unreachable since then, or the driver may have started again. If starts are given by shard, the ancestors of the
+    named shards count as read and are left out, because their records are before the given positions.
 
     Raises: ConfigurationError if a named shard is not listed; DataLossError if a record at which one starts is past retention;
     StreamNotFoundError if there is no such stream; KinesisError if a call fails.
@@ -76,7 +75,7 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
         asked = given_position(entry.state)
         if entry.state.ended or asked is None:
             continue
-        if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not Gap.LOST:
+        if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not RetentionGap.LOST:
             continue
         lost = f"{entry.key} no longer has the record {asked}, at which {START_OPTION} begins: it is past the stream's retention"
         if not accepts_loss:
@@ -92,7 +91,7 @@ def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> 
     missing = {shard for shard, state in starts.items() if not state.ended} - {shard.shard_id for shard in listed}
     if missing:
         valid = ", ".join(shard.shard_id for shard in listed)
-        reason = "the stream has no such shard, or no longer"
+        reason = "the stream does not have such a shard, or no longer has it"
         raise ConfigurationError(START_OPTION, ", ".join(sorted(missing)), valid, reason=reason)
 
 
@@ -115,7 +114,7 @@ def begin_run(
 
     - `reached`: where the last batch ended, which may have been read and claimed.
 
-    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a service that is away.
+    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a service that is unreachable.
     """
     is_new = reached.batch <= 1
     lost = frozenset[str]() if is_new else lost_shards(reached, options, service, now_ms)
@@ -155,19 +154,18 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
 # Finds records that are near their stream's retention, or past it (S5).
 #
 # At the start of a query it checks whether records passed retention while no query ran. While the query runs, the
-# fetchers of its tasks check
-# each read, and the driver reports how far the worst shard is from a loss.
+# fetchers of its tasks check each read, and the driver reports how far the worst shard is from a loss.
 
 
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
     """Return the shards of the offset, by `Shard.key`, that have expired unread, if the job continues without them.
 
     Raises: DataLossError, which names the records past retention, unless the job accepts the loss (S5); the error of a service that is
-    away.
+    unreachable.
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
     names = options.stream_names & {entry.shard.stream for entry in offset.shards.values()}
-    old = old_shards(restored, now_ms)
+    old = shards_read_long_ago(restored, now_ms)
     try:
         listed, expired = service.list_restored(names, restored)
         oldest = {name: service.oldest_retained_ms(name) for name in names & {key.rsplit("/", 1)[0] for key in old}}
@@ -179,21 +177,21 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
     except RecordPublisherError as error:
         if is_outage(error):
             raise
-        # The tasks get the same error and report it better.
-        LOG.warning("cannot check whether records are past retention: %s", error)
+        # The query starts nevertheless: its tasks get the same error and report it better.
+        LOG.warning("cannot check whether records passed retention while no query ran: %s", error)
         return frozenset()
     if lost and not options.accepts_loss:
         raise data_loss_error(lost, restored)
     if lost:
-        LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
+        LOG.error("%s; the query continues because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
     return frozenset(missing)
 
 
 class RetentionLeft(NamedTuple):
-    """The shard, by `Shard.key`, whose unread records are nearest to their stream's retention.
+    """The shard, by `Shard.key`, whose unread records will be past retention first.
 
-    - `left_ms`: the time left (ms).
-    - `retention_ms`: the retention (ms).
+    - `left_ms`: the time left until then (ms).
+    - `retention_ms`: how long the shard's stream keeps records (ms).
     """
 
     shard: str
@@ -202,7 +200,7 @@ class RetentionLeft(NamedTuple):
 
 
 def least_retention_left(offset: BatchOffset, service: KinesisService, now_ms: int) -> RetentionLeft | None:
-    """Return the offset's shard that is nearest to a loss, as a part of its retention; None while no retention is known.
+    """Return the offset's shard with the smallest part of its retention left; None while no retention is known.
 
     A shard without unread records has its whole retention left, counted from the last read of a task or the watch at its tip.
     """
@@ -221,4 +219,4 @@ def _seen_by_watch(state: ShardState, tip_ms: int | None) -> ShardState:
 
 
 def _has_gap(service: KinesisService, shard: Shard, state: ShardState) -> bool:
-    return not state.ended and service.gap_after(shard, state, last_seen_ms(state)) is Gap.LOST
+    return not state.ended and service.gap_after(shard, state, last_seen_ms(state)) is RetentionGap.LOST

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.pipeline.emitter import Bounds
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.read_claim_store import BatchId
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.shards import Shard
@@ -18,12 +18,13 @@ from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 class TaskPlan:
     """The plan that the driver sends to a task. It is pickled, and has no secrets.
 
+    - `group`: the number of the task.
     - `bounds`: bounds of the first read.
-    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, because a second subscription would preempt
-      the first (F9, F10).
+    - `publisher`: the publisher that reads the batch the first time. `replay_publisher` reads it every other time, because a second
+      subscription would end the first (F9, F10).
     - `store_token`: the token that the task must find in the claim store.
     - `accepts_loss`: whether a replay continues without claimed records that are past retention (S5).
-    - `max_outage_ms`: how long the task waits for a service that is away.
+    - `max_outage_ms`: how long the task waits for a service that is unreachable.
     """
 
     batch: BatchId
@@ -49,7 +50,7 @@ class TaskPlan:
 
 
 MAX_DOUBLINGS = 4
-"""A window grows from 1.5 s to 24 s at most."""
+"""How often the time of a read may double: it grows from 1.5 s to 24 s at most."""
 
 
 def task_plans(
@@ -61,11 +62,11 @@ def task_plans(
 ) -> list[TaskPlan]:
     """Return the tasks that read a batch.
 
-    - `consumer_arns`: the fan-out consumers, or None if the service cannot be asked for them now. Then the tasks poll.
+    - `consumer_arns`: the fan-out consumers, or None if the tasks poll, as they do in the first batches after a start.
     - `lost_claims`: whether the tasks return no rows. The sink may have this batch already, and would then ignore other rows under its
       number. The records come with the next batch instead.
     """
-    may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
+    may_subscribe = uses_subscriptions(offset, options) and consumer_arns is not None and not lost_claims
     publisher = options.publisher if may_subscribe else options.polling_publisher
     groups = offset.tasks()
     return [
@@ -73,7 +74,9 @@ def task_plans(
             batch=batch_id(offset),
             group=number,
             shards=tuple(group),
-            bounds=Bounds(max_records=0) if lost_claims else bounds_of(offset, group, len(groups), options),
+            bounds=Bounds(max_records=0)
+            if lost_claims
+            else bounds_of(offset, group, len(groups), options, may_subscribe=may_subscribe),
             publisher=publisher,
             replay_publisher=options.polling_publisher,
             store_token=store_token,
@@ -85,28 +88,29 @@ def task_plans(
     ]
 
 
-def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
-    """Return whether first reads subscribe.
+def uses_subscriptions(offset: BatchOffset, options: SparkOptions) -> bool:
+    """Return whether the first read of the batch subscribes.
 
     A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions (F9).
     """
     return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
 
 
-def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
+def bounds_of(
+    offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions, *, may_subscribe: bool
+) -> Bounds:
     """Return the bounds of the read of one of `tasks` tasks."""
     reading = sum(entry.task is not None for entry in offset.shards.values())
     # At least one record of each shard, so that every shard makes progress.
     share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
-    fan_out = subscribes(offset, options)
-    window_ms = options.fan_out_window_ms if fan_out else options.window_ms
+    window_ms = options.fan_out_window_ms if may_subscribe else options.window_ms
     return Bounds(
         max_time=window_ms * window_factor(group) / 1000,
         max_records=options.max_task_records,
         max_bytes=options.task_bytes(tasks),
         until_event_time=offset.emit_limit,
         # A fan-out read uses its whole window, because the next one may not subscribe before (F9).
-        stop_at_tip=not fan_out,
+        stop_at_tip=not may_subscribe,
         shard_limits={} if share is None else {entry.key: share for entry in group},
     )
 
@@ -115,6 +119,6 @@ def window_factor(group: list[ShardOffset]) -> int:
     """Return how many times longer than usual a task may read. It doubles after each window in which a shard made no progress.
 
     A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
-    With windows of constant length it would never reach the next one. The same is true for reads that wait because of throttling.
+    With windows of constant length a read would never reach the next record. The same is true for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))

@@ -1,4 +1,4 @@
-"""One task of a batch: its read, which stores a claim of what it read before it returns the rows. `task_plans.py` makes the tasks."""
+"""One task of a batch: it reads, stores a claim (what it has read), and then returns the rows. `task_plans.py` makes the tasks."""
 
 import contextlib
 import logging
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
@@ -38,11 +38,14 @@ ENDLESS = 2**31
 
 
 REPLAY_SECONDS = 600.0
-"""A replay that has found no record for this long fails its task, which Spark retries. The time of an outage does not count."""
+"""A replay (a read of records that an earlier attempt has claimed) that finds no record for this long fails its task, which Spark retries.
+
+The time of an outage does not count.
+"""
 
 
 REPLAY_WINDOW_SECONDS = 10.0
-"""After this time a replay checks whether the service is away, and warns."""
+"""After this time a replay checks whether the service is unreachable, and warns."""
 
 
 class ReadShards(Protocol):
@@ -66,9 +69,10 @@ class ReadShards(Protocol):
 def shard_reader(
     options: SparkOptions, consumer_arns: Mapping[str, str], values: Deserializer[Any] | None = None
 ) -> ReadShards:
-    """Return the function with which a task reads: the fetcher on the worker's loop, whose clients stay open from batch to batch.
+    """Return the function with which a task reads: a fetcher on this process's event loop, whose clients stay open from batch to batch.
 
-    - `values`: the deserialiser; None for that of the properties, by which both are given.
+    - `values`: the deserialiser; None for the one that the properties name. It is made from the properties in both cases, so reads with
+      equal properties can share a fetcher.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.streaming import BoundedReader
@@ -97,10 +101,10 @@ def endless_retries(properties: Properties) -> Properties:
 
 @dataclass(slots=True)
 class TaskRead:
-    """Runs a plan with a claim store and a function that reads.
+    """Runs the plan of a task with a claim store and a function that reads.
 
-    It waits for a store of claims that is away, because no row may be returned without a claim. A first read does not wait for Kinesis: the
-    task ends with what it has read and claimed. A replay waits, because it must return the claimed records.
+    It waits in an outage of the store, because no row may be returned without a claim. A first read does not wait in an outage of Kinesis:
+    the task ends with what it has read and claimed. A replay waits, because it must return the claimed records.
     """
 
     plan: TaskPlan
@@ -119,7 +123,7 @@ class TaskRead:
         """Return the rows as Arrow batches. They are the same for every attempt, action and restart.
 
         Raises: ConfigurationError if the driver's claim store is not visible here; StateError if a claim belongs to another plan;
-        DataLossError if claimed records are no longer in the stream; OutageError if a service was away for too long.
+        DataLossError if claimed records are no longer in the stream; OutageError if a service was unreachable for too long.
         """
         plan = self.plan
         stored = self._stored(lambda: self.store.get(plan.batch, plan.name, plan.store_token))
@@ -128,7 +132,8 @@ class TaskRead:
             if is_ours:
                 return rows.drain()
             # Another attempt was faster. Its claim counts, and the rows just read are dropped.
-            LOG.info("%s of batch %s was claimed by another attempt", self.plan.name, self.plan.batch.batch)
+            text = "another attempt of %s of batch %s has stored its claim first; its records are read again"
+            LOG.info(text, self.plan.name, self.plan.batch.batch)
         else:
             claim = ReadClaim.from_bytes(stored)
         return self._replay(claim).drain()
@@ -139,12 +144,14 @@ class TaskRead:
         plan = self.plan
         publisher, bounds, may_subscribe = plan.publisher, plan.bounds, plan.publisher != plan.replay_publisher
         if may_subscribe and not self._reserve_subscription():
-            # Polling need not use the window of a subscription: after a kill the first rows come 5 s earlier.
+            # The read polls and ends at the tip. A subscription would read for its whole window, so after a kill the first rows would
+            # come 5 s later.
             publisher, bounds = plan.replay_publisher, replace(bounds, stop_at_tip=True)
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, bounds, rows, publisher)
-        rows.build()  # A bad record fails the task before it claims the batch, which another policy could not change.
-        # Also if it was another attempt that has subscribed, so that the next batch keeps the distance to that subscription (F9).
+        # Built before the claim, so that a bad record fails the task first. No other policy for bad records could change a claim.
+        rows.build()
+        # Stored even if another attempt has subscribed, so that the next batch keeps the distance to that subscription (F9).
         claim = self._claim_of(result, rows, may_subscribe, began_ms)
         content = claim.to_bytes()
         stored = self._stored(lambda: self.store.put_if_absent(plan.batch, plan.name, content))
@@ -156,7 +163,7 @@ class TaskRead:
         return self._stored(lambda: self.store.put_if_absent(self.plan.batch, name, token)) == token
 
     def _stored(self, call: Callable[[], T]) -> T:
-        """Return the result of a call to the store of claims. If the store is away, wait for it."""
+        """Return the result of a call to the store of claims. In an outage of the store, wait for it."""
         return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
@@ -173,7 +180,7 @@ class TaskRead:
         except DataLossError as error:  # A whole shard is past retention.
             if not self.plan.accepts_loss:
                 raise
-            LOG.warning("%s; reading each shard alone because flink.state.dataloss=CONTINUE", error)
+            LOG.warning("%s; each shard is read by itself now because flink.state.dataloss=CONTINUE", error)
             rows = self._rows_again()  # Start again, because it is not known how far the other shards were read.
             for shard, state in states.items():
                 with contextlib.suppress(DataLossError):
@@ -188,7 +195,7 @@ class TaskRead:
     def _read_again(self, states: Mapping[Shard, ShardState], counts: Mapping[str, int], rows: ArrowRows) -> None:
         """Read `counts` records of each shard, window by window, or to its tip. Only at the tip are missing records lost.
 
-        Raises: OutageError if Kinesis was away for too long; RetriesExhaustedError if the reads find neither more records nor the tip;
+        Raises: OutageError if Kinesis was unreachable for too long; RetriesExhaustedError if reads find neither more records nor the tip;
         DataLossError if a whole shard is past retention.
         """
         until, found = self.clock.monotonic() + REPLAY_SECONDS, len(rows)
@@ -207,12 +214,13 @@ class TaskRead:
             if any(left.values()) and self.clock.monotonic() >= until:
                 missing = ", ".join(f"{count} of {key}" for key, count in left.items() if count)
                 raise RetriesExhaustedError(
-                    f"{self.plan.name} of batch {self.plan.batch.batch} reads its claimed records again, and has found none for "
+                    f"{self.plan.name} of batch {self.plan.batch.batch} must read again the records that an earlier "
+                    "attempt has read (claimed), and has found none of them for "
                     f"{REPLAY_SECONDS:.0f} s. Missing are {missing}; nothing shows that they are lost"
                 )
 
     def _note_failures(self, result: BoundedResult) -> bool:
-        """Warn of shards whose reads fail. Return whether there are any."""
+        """Warn of an outage if reads of shards fail. Return whether there are such shards."""
         for key, outcome in result.shards.items():
             if outcome.seen.failure is None:
                 self._outages.on_success(key)
@@ -236,14 +244,15 @@ class TaskRead:
         if not self.plan.accepts_loss:
             raise error
         left = rows.keep_until(key, claimed.last)
-        LOG.error("%s; going on because flink.state.dataloss=CONTINUE, with %s of them", error, left)
+        LOG.error("%s; the task continues because flink.state.dataloss=CONTINUE, with %s of them", error, left)
 
     def _check_plan(self, claim: ReadClaim) -> None:
         planned = {entry.key: entry.state for entry in self.plan.shards}
         if not claim.is_of(planned):
             raise StateError(
-                f"the claim {self.plan.name} of {self.plan.batch} names other shards or starts than the plan: "
-                f"{sorted(claim.shards)} instead of {sorted(planned)}; every query needs a metadataLocation of its own"
+                "another query seems to use this metadataLocation: every query needs a metadataLocation of its own. "
+                f"The claim {self.plan.name} of {self.plan.batch} (what a task has read) names other shards or starts than the plan: "
+                f"{sorted(claim.shards)} instead of {sorted(planned)}"
             )
 
 

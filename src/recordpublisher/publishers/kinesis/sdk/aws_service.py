@@ -19,10 +19,11 @@ from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import REQUEST_TIMEOUT
 
-from ..access import ca_bundle_path, region_of
+from ..endpoints import region_of
 from ..error_mapping import reject_malformed, translate_errors, with_new_token
+from ..trusted_cas import ca_bundle_path
 from .credentials import credentials_of, renewal_of, session_with_credentials
-from .session import read_body
+from .private_parts import read_body
 
 T = TypeVar("T")
 Response = dict[str, Any]

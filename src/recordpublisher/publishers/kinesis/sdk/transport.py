@@ -23,13 +23,14 @@ from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import HTTP_CLIENT, HTTP_PROTOCOL, REQUEST_TIMEOUT
 
-from ..access import QUEUE_CALLS, ca_bundle_path, endpoint_of, queue_url, region_of
 from ..codec import decode_object, preset_body, replace_body
 from ..direct_transport import CallStartLimiter, FastPathCalls, SignedPost, error_in_response, json_headers
+from ..endpoints import QUEUE_CALLS, endpoint_of, queue_url, region_of
 from ..error_mapping import translate_errors, with_new_token
 from ..http1 import CONNECT_SECONDS, Http1Pools
+from ..trusted_cas import ca_bundle_path
 from .credentials import renewal_of, session_with_credentials
-from .session import RecordParserFactory, http_session_of, tls_context_for
+from .private_parts import RecordParserFactory, http_session_of, tls_context_for
 
 if TYPE_CHECKING:
     from ..http2 import Http2Sender

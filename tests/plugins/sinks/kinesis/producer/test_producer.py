@@ -194,7 +194,7 @@ def test_at_the_limit_a_put_that_times_out_names_the_cause(served):
         producer.put(b"1", "key")
         wait_until(lambda: producer.metrics()["failingMs"])
         for call in (lambda: producer.put(b"2", "key", timeout=0.05), lambda: producer.flush(timeout=0.05)):
-            with pytest.raises(TimeoutError, match=r"puts have failed for \d+ s: .*InternalFailure"):
+            with pytest.raises(TimeoutError, match=r"puts have failed for \d+ m?s: .*InternalFailure"):
                 call()
         served.call(served.endpoint.faults._calls.clear)
 
@@ -266,13 +266,15 @@ def test_a_wrong_setting_is_an_error_of_the_constructor(served):
         rp.Producer("out", properties(served), ordering="SORTED")
 
 
-def test_a_callback_that_puts_into_its_own_producer_is_told_so_and_does_not_hang(served):
+def test_a_callback_that_puts_into_its_own_producer_is_told_so_and_does_not_hang(served, caplog):
     def put_again(failed):
         producer.put(failed.data, "another")
 
-    producer = rp.Producer("out", properties(served), fail_on_error=False, on_failure=put_again)
-    with pytest.raises(rp.RecordPublisherError, match="cannot wait for itself"), producer:
+    with rp.Producer("out", properties(served), fail_on_error=False, on_failure=put_again) as producer:
         producer.put(b"1", "")
+        producer.put(b"2", "key")
+    assert "cannot wait for itself" in caplog.text
+    assert payloads(arrived(served)) == [2]
 
 
 def test_a_callback_that_closes_its_own_producer_is_told_so_and_the_records_arrive(served):
@@ -390,7 +392,7 @@ def test_an_exit_that_waits_says_so(served):
         with frozen(served):
             process.stdin.write("\n")
             process.stdin.flush()
-            assert "the exit waits until all records are put: " in process.stderr.readline()
+            assert "the exit of the process waits until all records are put: " in process.stderr.readline()
         assert process.wait(60) == 0
     assert payloads(arrived(served)) == [1, 2]
 
@@ -404,12 +406,12 @@ def test_an_exit_tells_what_was_not_put(served):
 
 ENDED = """
 def leave(failed):
-    raise SystemExit
+    raise KeyboardInterrupt
 
 producer = rp.Producer("out", json.loads(sys.argv[1]), fail_on_error=False, on_failure=leave)
 try:
     producer.put(b"1", "")
-except (SystemExit, rp.RecordPublisherError):
+except (KeyboardInterrupt, rp.RecordPublisherError):
     producer._thread.loop._thread.join()
 try:
     producer.close()
@@ -453,3 +455,57 @@ def test_a_producer_gives_up_a_service_after_its_longest_outage(monkeypatch):
         rp.Producer("out", away, max_outage="300ms"),
     ):
         pass
+
+
+EXIT_IN_AN_OUTAGE = """
+import json, sys
+import recordpublisher as rp
+
+producer = rp.Producer("out", json.loads(sys.argv[1]), on_failure=lambda failed: print("lost", failed.data.decode()))
+for number in range(3):
+    producer.put(str(number).encode(), "key")
+print("exits")
+"""
+
+
+def test_an_exit_in_an_outage_ends_after_the_drain_timeout_and_reports_each_record(served, tmp_path):
+    served.call(served.endpoint.faults.fail_next, "PutRecords", "InternalFailure", 1000, status=500)
+    given = json.dumps(properties(served, **{"flink.job.drain.timeout": "1s"}))
+    began = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", EXIT_IN_AN_OUTAGE, given],
+        env=process_environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout.splitlines() == ["exits", "lost 0", "lost 1", "lost 2"], ended.stderr
+    assert time.monotonic() - began < 30
+    assert "gives up 3 records: no record was acknowledged for 1 s (flink.job.drain.timeout)" in ended.stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_call_in_an_event_loop_warns_once_with_the_callers_line(served, recwarn):
+    async def handler():
+        with rp.Producer("out", properties(served)) as producer:
+            for number in range(3):
+                producer.put(str(number).encode(), "key")
+            producer.flush()
+            await asyncio.to_thread(producer.put, b"3", "key")
+
+    asyncio.run(handler())
+    (warning,) = recwarn.list
+    assert (warning.category, warning.filename) == (RuntimeWarning, __file__)
+    assert "use `async with rp.KinesisSink(...) as sink` and `await sink.put(...)`" in str(warning.message)
+    assert payloads(arrived(served)) == [0, 1, 2, 3]
+
+
+def test_a_thread_without_an_event_loop_is_not_warned(served, recwarn):
+    async def handler():
+        with rp.Producer("out", properties(served)) as producer:  # as in a lifespan of FastAPI
+            await asyncio.to_thread(producer.put, b"1", "key")
+            await asyncio.to_thread(producer.flush)
+
+    asyncio.run(handler())
+    assert recwarn.list == []

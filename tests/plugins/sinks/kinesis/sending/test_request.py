@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from recordpublisher.plugins.sinks.kinesis.limits import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.sending import (
     NEVER,
     take_next_request,
 )
-from recordpublisher.plugins.sinks.kinesis.shard_queues import AggregatingShardQueue, KplAggregator, ShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_queues import AggregatingShardQueue, KplAggregator, TargetShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
@@ -18,7 +18,7 @@ FAST = ShardRateLimit(1e6, 1e9)
 
 
 def a_queue(records=0, size=10, since=0.0, rate_limit=FAST, name="a"):
-    queue = ShardQueue(Shard("s", name), rate_limit)
+    queue = TargetShardQueue(Shard("s", name), rate_limit)
     for number in range(records):
         queue.add(PendingRecord(bytes(size), str(number), None, size), since)
     return queue

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.limits import MAX_CREDIT_SECONDS, ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.shard_queues import ShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_queues import TargetShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_rate import MAX_CREDIT_SECONDS, ShardRateLimit
 from recordpublisher.publishers.shards import Shard
 
 from random_inputs import inputs
@@ -17,7 +17,7 @@ BURST = LIMIT // 4
 
 
 def a_queue():
-    queue = ShardQueue(Shard("s", "a"), ShardRateLimit(LIMIT, 2**20))
+    queue = TargetShardQueue(Shard("s", "a"), ShardRateLimit(LIMIT, 2**20))
     for number in range(10_000):
         queue.add(PendingRecord(b"x", str(number), None, 1), 0.0)
     return queue
@@ -79,7 +79,7 @@ def test_a_shard_never_gets_more_than_its_limits_however_long_calls_are_delayed(
 
 @pytest.mark.parametrize(("size", "longest"), [(1_000_000, 2.0), (10 * 2**20, 10.0)])
 def test_k1_the_pause_before_a_refused_large_record_is_bounded(size, longest):
-    queue, now, pauses = ShardQueue(Shard("s", "a"), ShardRateLimit(LIMIT, 2**20, longest_pause=2.0)), 0.0, []
+    queue, now, pauses = TargetShardQueue(Shard("s", "a"), ShardRateLimit(LIMIT, 2**20, longest_pause=2.0)), 0.0, []
     queue.add(PendingRecord(b"", "k", None, size), now)
     for _ in range(20):
         taken = queue.take(LIMIT, 2**20, is_due=True)

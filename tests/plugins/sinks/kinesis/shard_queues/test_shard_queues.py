@@ -2,9 +2,9 @@
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.limits import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.shard_queues import KplAggregator, ShardMap, ShardQueues
+from recordpublisher.plugins.sinks.kinesis.shard_rate import ShardRateLimit
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher.plugins.spark.options.other_connectors import PEERS, own_options
+from recordpublisher.plugins.spark.options.other_connectors import PEERS, options_with_our_keys
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.read_range import ReadRange
 from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
 from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED
+from recordpublisher.publishers.start_from_properties import initial_position
 
 AWSLABS, QUBOLE, DATABRICKS, KAFKA = PEERS
 KEYS = {
@@ -53,7 +53,7 @@ def test_every_option_is_a_declared_property_of_ours_or_is_refused_with_a_reason
 @pytest.mark.parametrize("option", [option for _, option in OPTIONS if option.refused], ids=lambda each: each.key)
 def test_a_refused_option_is_an_error_with_its_reason(option):
     with pytest.raises(ConfigurationError) as raised:
-        own_options({option.key.lower(): "1"}, ())
+        options_with_our_keys({option.key.lower(): "1"}, ())
     assert (raised.value.key, raised.value.reason) == (option.key, option.refused)
 
 

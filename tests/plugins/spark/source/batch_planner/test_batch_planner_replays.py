@@ -17,6 +17,12 @@ from fakes.spark.simulated_query import SimulatedQuery
 REPLAY = {"onMetadataLoss": "REPLAY"}
 
 
+def run_next(job) -> None:
+    """Run batches until one has tasks."""
+    while not job.batch() or job.last.waits:
+        pass
+
+
 @pytest.fixture
 def kinesis() -> SimulatedKinesis:
     return SimulatedKinesis()
@@ -38,18 +44,37 @@ def test_a_fan_out_job_subscribes_for_the_first_read_only(kinesis, tmp_path):
     kinesis.add("a", [1, 2])
     job = query(kinesis, tmp_path, **FAN_OUT)
     job.batch()
-    job.run_again()
-    assert [publisher for publisher, _ in kinesis.reads] == ["EFO", "POLLING"]
+    kinesis.shards["s/a"].times.append(3)
+    run_next(job)
+    kinesis.reads.clear()
+    job.rows_of(job.tasks()[0])
+    assert kinesis.reads == [("POLLING", ["s/a"])]
+
+
+def test_the_first_batch_after_each_start_of_a_fan_out_job_polls_to_the_tip_and_the_others_subscribe(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    job = query(kinesis, tmp_path, **FAN_OUT)
+    for start in range(2):
+        kinesis.reads.clear()
+        for number in range(3):
+            kinesis.shards["s/a"].times.append(10 * start + number)
+            run_next(job)
+            (task,) = job.tasks()
+            assert task.bounds.stop_at_tip is (number == 0)
+        assert [publisher for publisher, _ in kinesis.reads] == ["POLLING", "EFO", "EFO"]
+        job.restart()
+    assert sorted(job.delivered()) == sorted(job.expected())
 
 
 def test_f9_a_fan_out_batch_is_planned_when_the_last_window_is_over(kinesis, tmp_path):
     kinesis.add("a", [1, 2])
     job = query(kinesis, tmp_path, **FAN_OUT)
     job.batch()
-    began = kinesis.clock.ms - 100
     kinesis.shards["s/a"].times.append(3)
-    while not job.batch() or job.last.waits:
-        pass
+    run_next(job)
+    began = kinesis.clock.ms - 100
+    kinesis.shards["s/a"].times.append(4)
+    run_next(job)
     assert began + 5_000 <= job.last.planned_ms < began + 10_000
 
 
@@ -63,7 +88,7 @@ def test_shards_with_lost_claims_are_read_again_and_nothing_is_lost(kinesis, tmp
     with caplog.at_level(logging.WARNING):
         job.run()
     assert set(job.delivered()) == job.expected()
-    assert "claims of batch 1 are missing" in caplog.text
+    assert "have claimed no read: their shards are read again" in caplog.text
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -139,7 +164,7 @@ def test_claims_of_a_deleted_checkpoint_are_ignored_with_a_warning(kinesis, tmp_
     again = query(kinesis, tmp_path)
     again.run()
     assert sorted(again.delivered()) == sorted(again.expected())
-    words = f"metadataLocation has claims of {first.last.query}, and this query has a new checkpoint"
+    words = f"metadataLocation has claims of other queries ({first.last.query}), and this query has a new checkpoint"
     assert words in again.planner.figures()["warnings"][0]
     again.restart()
     again.batch()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Delays, serve_in_thread
 from recordpublisher.plugins.runtime.streaming import BoundedReader
 from recordpublisher.plugins.sinks.callback import MemorySink

@@ -1,11 +1,10 @@
-"""Conditional stores in S3 and DynamoDB, with the AWS SDK."""
+"""The conditional store in DynamoDB (DYNAMODB), with the AWS SDK."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -14,130 +13,24 @@ from recordpublisher.fetcher.conditional_store import (
     ConflictError,
     VersionedValue,
     new_version,
-    pause,
+    pause_after_conflict,
 )
 from recordpublisher.publishers.errors import (
     ConfigurationError,
-    KinesisError,
     ResourceInUseError,
     StateError,
     StoreUnavailableError,
-    TransientError,
 )
-from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService, OpenClient, Response
-from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .by_location import ConditionalObjects, get_side_by_side, refuse_credentials, refuse_cut, side_by_side
+from .object_store import get_side_by_side, refuse_credentials, refuse_cut, side_by_side
+from .s3_store import _WRITE_ATTEMPTS
+from .store_service import ConditionFailedError, NotFoundError, StoreService
 
 T = TypeVar("T")
-SCHEMES = ("s3", "s3a", "s3n")
-"""The second and third scheme are Hadoop's names for the first."""
-_WRITE_ATTEMPTS = 10
-_WRITE_ID = "write-id"
 _CREATE_SECONDS = 60
 _ATTRIBUTES = {"#job": "job", "#item": "item", "#version": "version", "#value": "value"}
 """Placeholders for attribute names in expressions, because some of these names are reserved words of DynamoDB."""
-_CALL_ATTEMPTS = 5
-_CONDITION_FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException")
-_NOT_FOUND = ("NoSuchKey", "NoSuchUpload", "ResourceNotFoundException")
-
-
-class S3Store(ConditionalObjects):
-    """Stores each value as an object of a bucket, below a prefix. `If-None-Match` and `If-Match` are the conditions.
-
-    Owns the client. `key` is the property that contains the URI.
-
-    Raises: ConfigurationError if the URI is not valid or has credentials, or if the AWS credentials are wrong.
-    """
-
-    actions: ClassVar = {
-        "s3:GetObject": "reads",
-        "s3:PutObject": "writes",
-        "s3:ListBucket": "lists",
-        "s3:DeleteObject": "deletes",
-    }
-
-    def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        refuse_cut(key, uri, "s3://bucket/prefix")
-        parts = urlsplit(uri)
-        if parts.scheme not in SCHEMES or not parts.netloc:
-            raise ConfigurationError(key, uri, "s3://bucket/prefix")
-        refuse_credentials(key, uri, parts.netloc, "s3://bucket/prefix")
-        self.place = uri
-        self._bucket = parts.netloc
-        self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
-        self._service = StoreService("s3", uri, properties)
-
-    async def get(self, name: str) -> VersionedValue | None:
-        """Read an object."""
-        found = await self._get(name)
-        return None if found is None else found[0]
-
-    async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the objects, which S3 sorts by name."""
-        return {name: version async for name, version in self._list_objects(prefix)}
-
-    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the objects up to `before`."""
-        names = []
-        async for name, _ in self._list_objects(prefix):
-            if before is not None and name >= before:
-                break
-            names.append(name)
-        return names
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self._service.close()
-
-    async def _put(self, name: str, value: bytes, expected: str | None) -> str:
-        write_id = new_version()
-        condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
-        for attempt in range(_WRITE_ATTEMPTS):
-            try:
-                given = {"Body": value, "Metadata": {_WRITE_ID: write_id}, **condition}
-                return await self._call("PutObject", name, lambda response: str(response["ETag"]), **given)
-            except (ConditionFailedError, NotFoundError) as error:
-                # S3 answers If-Match with NotFound if there is no object.
-                found = await self._get(name)
-                if found is not None and found[1] == write_id:
-                    return found[0].version  # The SDK has repeated this write, whose first attempt had succeeded.
-                current = None if found is None else found[0]
-                if expected != (None if current is None else current.version):
-                    raise ConflictError(self.place, name, current) from error
-                # A concurrent write made S3 refuse this one, and then failed: nothing has changed, so try again.
-            await pause(attempt)
-        raise StoreUnavailableError(
-            f"{name} in {self.place} could not be written: each of {_WRITE_ATTEMPTS} attempts met another write"
-        )
-
-    async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
-        """Return an object and the id of the write that stored it, or None."""
-        try:
-            return await self._call("GetObject", name, _value)
-        except NotFoundError:
-            return None
-
-    async def _list_objects(self, prefix: str) -> AsyncIterator[tuple[str, str]]:
-        def parse(response: dict[str, Any]) -> tuple[list[tuple[str, str]], dict[str, Any] | None]:
-            token = {"ContinuationToken": response["NextContinuationToken"]} if response.get("IsTruncated") else None
-            return [(entry["Key"][len(self._prefix) :], entry["ETag"]) for entry in response.get("Contents", ())], token
-
-        where = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
-        async for page in self._service.pages("ListObjectsV2", parse, **where):
-            for name, version in page:
-                yield name, version
-
-    async def _delete(self, name: str) -> None:
-        await self._call("DeleteObject", name, lambda _: None)
-
-    async def _call(self, api: str, name: str, parse: Callable[[dict[str, Any]], T], **parameters: Any) -> T:
-        return await self._service.call(api, parse, Bucket=self._bucket, Key=self._prefix + name, **parameters)
-
-
-def _value(response: dict[str, Any]) -> tuple[VersionedValue, str]:
-    return VersionedValue(response["Body"], response["ETag"]), response.get("Metadata", {}).get(_WRITE_ID, "")
 
 
 class DynamoDbStore(ConditionalStore):
@@ -169,7 +62,7 @@ class DynamoDbStore(ConditionalStore):
         self._service = StoreService("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Read an item with a strongly consistent read."""
+        """Return the value and version of an item, or None, by a strongly consistent read."""
 
         def parse(response: dict[str, Any]) -> VersionedValue | None:
             return self._value(response["Item"]) if "Item" in response else None
@@ -192,7 +85,7 @@ class DynamoDbStore(ConditionalStore):
                 if error.current is not None:
                     raise
                 # There is no current value, so the item was deleted after the condition was checked, and its name may be free now.
-            await pause(attempt)
+            await pause_after_conflict(attempt)
         raise StoreUnavailableError(
             f"{name} in {self.place} could not be written: an item of that name exists, but it cannot be read"
         )
@@ -202,16 +95,16 @@ class DynamoDbStore(ConditionalStore):
         return await self._update(name, value, "#version = :expected", {":expected": {"S": expected}})
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Query the job's items. An inconsistent query costs half."""
+        """Query the job's items. A query that need not be consistent costs half."""
         return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Query names and versions without the values."""
+        """Return names and versions, by a query that reads no values."""
         attributes = ("#item", "#version")
         return {name: version async for name, version in self._query(self._version, prefix, attributes)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Query the names only."""
+        """Return names, by a query that reads no values."""
         names = [name async for name, _ in self._query(lambda item: None, prefix, ("#item",), before)]
         return [name for name in names if before is None or name < before]
 
@@ -337,69 +230,8 @@ async def create_table(service: StoreService, table: str, keys: Mapping[str, str
 
 
 def _nothing(response: dict[str, Any]) -> None:
-    """Return None, because nothing in the response is needed."""
+    """Return None. Used for calls whose response is not needed."""
 
 
 def _name(item: Mapping[str, Any]) -> str:
     return str(item["item"]["S"])
-
-
-class StoreService:
-    """Calls S3 or DynamoDB for one location, and translates errors into those of a store. Owns the client.
-
-    Every call raises: ConditionFailedError if the condition of a write failed; NotFoundError if the object or the table does not exist;
-    StoreUnavailableError if a later retry may help; StateError otherwise.
-
-    - `service`: s3 or dynamodb.
-    - `place`: the location, as messages show it.
-
-    Raises: ConfigurationError if the credentials are wrong or there is no region.
-    """
-
-    def __init__(self, service: str, place: str, properties: Properties, open_client: OpenClient | None = None) -> None:
-        self.place = place
-        endpoint = properties.value(STATE_ENDPOINT)
-        self._service = AwsService(service, properties, endpoint, attempts=_CALL_ATTEMPTS, open_client=open_client)
-
-    async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
-        """Make one call, and return what `parse` takes from the response."""
-        with self._as_state_errors(api):
-            return await self._service.call(api, parse, **parameters)
-
-    async def pages(
-        self, api: str, parse: Callable[[Response], tuple[T, Response | None]], **parameters: Any
-    ) -> AsyncIterator[T]:
-        """Yield what `parse` takes from each page of a listing, and follow the parameters that it returns for the next page."""
-        with self._as_state_errors(api):
-            async for page in self._service.pages(api, parse, **parameters):
-                yield page
-
-    async def close(self) -> None:
-        """Close the client. The next call opens a new one."""
-        await self._service.close()
-
-    @contextmanager
-    def _as_state_errors(self, api: str) -> Iterator[None]:
-        try:
-            yield
-        except (KinesisError, ConfigurationError) as error:
-            # The advice in a fatal error is about streams, so its cause is more useful here.
-            words = error.__cause__ if error.__cause__ and not isinstance(error, TransientError) else error
-            raise _class_of(error)(f"{api} at {self.place} failed: {words}") from error
-
-
-def _class_of(error: KinesisError | ConfigurationError) -> type[StateError]:
-    code = getattr(error, "code", "")
-    if code in _CONDITION_FAILED:
-        return ConditionFailedError
-    if code in _NOT_FOUND:
-        return NotFoundError
-    return StoreUnavailableError if isinstance(error, TransientError) else StateError
-
-
-class ConditionFailedError(StateError):
-    """Raised if the condition of a write did not hold, or if a concurrent write kept the service from checking it."""
-
-
-class NotFoundError(StateError):
-    """Raised if the object, or the table, does not exist."""

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from recordpublisher.plugins.sinks.kinesis.limits import ShardRateLimit
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.sending import (
+from recordpublisher.plugins.sinks.kinesis.put_results import (
     THROTTLED,
     ShardBatch,
     classify_results,
     results_of_failed_call,
 )
-from recordpublisher.plugins.sinks.kinesis.shard_queues import ANY_SHARD, ShardQueue
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.shard_queues import ANY_SHARD, TargetShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
@@ -27,7 +27,7 @@ THROTTLE = PutResult(error_code=THROTTLED, error_message="slow down")
 
 def a_batch(count, shard="a"):
     records = [PendingRecord(str(number).encode(), "k", None, 2) for number in range(count)]
-    return ShardBatch(ShardQueue(Shard("s", shard), ShardRateLimit(1_000, 2**20)), records, 0.0)
+    return ShardBatch(TargetShardQueue(Shard("s", shard), ShardRateLimit(1_000, 2**20)), records, 0.0)
 
 
 def data(records):

@@ -39,9 +39,10 @@ class ReadSettings(TypedDict, total=False):
     """`aws.http.client`: HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU; or SDK, with its hooks. Through a
     proxy always SDK."""
     max_outage: int | str | timedelta
-    """`flink.job.max.outage`: For how long calls of the job are retried while a service is away: reads, listings, subscriptions, state
-    stores, sinks and acknowledgements. Spark's option is `maxOutage`. 30 s for reads with an end (`stream`, `consume` with a bound,
-    frames) and for commands other than `run` and `put`. Retry properties of Flink that are set take precedence for their call. In ms."""
+    """`flink.job.max.outage`: For how long calls of the job are retried while a service is unreachable: reads, listings, subscriptions,
+    state stores, sinks and acknowledgements. Spark's option is `maxOutage`. 30 s for reads with an end (`stream`, `consume` with a
+    bound, frames) and for commands other than `run` and `put`. Retry properties of Flink that are set take precedence for their call.
+    In ms."""
     job_max_outage: int | str | timedelta
     """The same as `max_outage`."""
     job_name: str
@@ -52,7 +53,8 @@ class ReadSettings(TypedDict, total=False):
     job_drain_timeout: int | str | timedelta
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. A job that ends, even by an error, waits as long for a publisher,
-    and for `close` of a plugin. `recordpublisher run` stops workers that drain for 20 s longer after another one has failed. In ms."""
+    and for `close` of a plugin. A producer that is closed in an outage gives up its records when none was acknowledged for as long.
+    `recordpublisher run` stops workers that drain for 20 s longer after another one has failed. In ms."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
     plugin, so type checkers accept any text."""

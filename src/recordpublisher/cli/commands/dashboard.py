@@ -1,0 +1,63 @@
+"""`recordpublisher dashboard`: a page that shows any job, from its stored positions and the tips of its shards."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.properties.job_properties import (
+    JOB_NAME,
+)
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import errors_naming_options, print_note, run_until_signal
+from ..options import (
+    JobProperties,
+    Port,
+    with_properties,
+)
+
+if TYPE_CHECKING:
+    pass
+from .lag import positions_of, probes_opened
+
+PORT = 8790
+INTERVAL_SECONDS = 5.0
+"""The time between two readings (seconds), as with `lag --watch`. A reading takes up to two of the five calls a second of a shard."""
+
+HISTORY_INTERVAL_SECONDS = 30.0
+"""The time between two readings while no page is open, for the charts of a page that is opened later (seconds)."""
+
+
+@with_properties
+def dashboard(
+    properties: JobProperties,
+    port: Port = PORT,
+) -> None:
+    """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
+
+    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds, and
+    changes nothing. Rates and held shards are shown as -: `run --dashboard` has them.
+
+    Example: recordpublisher dashboard job.properties --port 0
+    """
+    with errors_naming_options("port"):
+        run_until_signal(_serve(properties, port))
+
+
+async def _serve(properties: Properties, port: int) -> None:
+    from recordpublisher.plugins.dashboard.server import DashboardServer, History
+    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
+    from recordpublisher.plugins.runtime.stream_lister import streams_of
+
+    clock = SystemClock()
+    async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:
+        sources = [StoredSnapshots(probe, clock) for probe in probes]
+        snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS, properties.value(JOB_NAME))
+        server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
+        print_note(f"the dashboard is at {await server.open(port)}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await server.close()

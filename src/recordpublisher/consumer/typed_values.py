@@ -1,0 +1,412 @@
+"""Decodes JSON into dataclasses, msgspec Structs, pydantic models and others, and reads the fields, types and columns of such values.
+
+`Json` decodes with checks, `plain_value` turns values back into plain ones. `fields_of` and `fields_of_message` (Protobuf) read the fields
+of a type, and `column_type` reads the type of the column that a field names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation
+from functools import cache, lru_cache, partial
+from operator import attrgetter, methodcaller
+from typing import Any, Generic, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from ..publishers.errors import ConfigurationError
+from ..publishers.records import RecordBatch, V
+
+VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
+
+
+# typing has TypeAliasType since Python 3.12.
+_NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))
+_MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
+
+
+class Json(Generic[V]):
+    """JSON documents, decoded into `into` and checked: `Json(Order)`, `Json(list[Order])`.
+
+    `into` is a type that msgspec decodes (dataclasses, Structs, TypedDict, NamedTuple, attrs classes, tagged unions), or a pydantic
+    model, or a type that contains some. With `strict=False` the text "1" is accepted where a number is expected. Pydantic models set
+    this in their own configuration.
+
+    Raises: ConfigurationError if JSON cannot be decoded into the type.
+    """
+
+    def __init__(self, into: type[V] | types.UnionType, *, strict: bool = True) -> None:
+        self.into = into = underlying_type(into)
+        self._name = type_name(into)
+        self._decode = _decoder(into, strict)
+
+    def values(self, batch: RecordBatch) -> Sequence[V] | None:
+        """Return the decoded documents. Raises: ValueError that says in which field a record differs from the type."""
+        with _explained(self._name):
+            return list(map(self._decode, batch.data))
+
+
+def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
+    """Return a function that turns plain values, such as Avro's, into `into`. The function raises ValueError if a value differs from the
+    type.
+
+    Raises: ConfigurationError if JSON cannot be decoded into the type.
+    """
+    _decoder(into, True)
+    make: Any = partial(_from_plain if _is_of_pydantic(into) else _made_by_msgspec, into)
+
+    def convert(value: Any) -> V:
+        with _explained(type_name(into)):
+            converted: V = make(value)
+        return converted
+
+    return convert
+
+
+def is_type(given: object) -> bool:
+    """Return whether `given` is a class, or a form such as `list[Order]`, `Order | Refund` or a `NewType`."""
+    is_form = isinstance(given, (type, types.UnionType, types.GenericAlias)) or typing.get_origin(given) is not None
+    return is_form or underlying_type(given) is not given
+
+
+def underlying_type(given: Any) -> Any:
+    """Return the type that a `NewType` or a `type` statement names, and anything else unchanged."""
+    while isinstance(given, _NAMED):
+        given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
+    return given
+
+
+def has_fields(value: Any) -> bool:
+    """Return whether `value` is a dataclass, a Struct, an attrs class, a pydantic model or a Protobuf message."""
+    return any(hasattr(value, name) for name in _MARKS) or is_protobuf_message(value)
+
+
+def fields_of(info: Any) -> list[TypedField] | None:
+    """Return the fields of a type that `msgspec.inspect` describes, in the order of the class.
+
+    Return None for a type without fields, such as a number or a list.
+    """
+    if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
+        fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
+        return [TypedField(name, inspect.type_info(field.annotation), attrgetter(name)) for name, field in fields]
+    if isinstance(info, inspect.CustomType) and is_protobuf_message(info.cls):
+        return fields_of_message(info.cls)
+    if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
+        return None
+    take: Any = partial(methodcaller, "get") if isinstance(info, inspect.TypedDictType) else attrgetter
+    # Needed because msgspec puts fields without a default first.
+    written = list(typing.get_type_hints(typing.get_origin(info.cls) or info.cls))
+    fields = sorted(info.fields, key=lambda field: written.index(field.name) if field.name in written else len(written))
+    return [TypedField(field.encode_name, field.type, take(field.name)) for field in fields]
+
+
+def type_without_none(info: Any) -> Any:
+    """Return the type of a value that may also be None, without None.
+
+    A union of int and float becomes float. Other unions stay as they are.
+    """
+    if isinstance(info, inspect.Metadata):
+        return type_without_none(info.type)
+    if not isinstance(info, inspect.UnionType):
+        return info
+    kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
+    if set(map(type, kinds)) == {inspect.IntType, inspect.FloatType}:
+        return inspect.FloatType()
+    return type_without_none(kinds[0]) if len(kinds) == 1 else info
+
+
+def constants_of(info: Any) -> list[Any] | None:
+    """Return the values of an Enum or a Literal, or None for another type."""
+    if isinstance(info, inspect.EnumType):
+        return [member.value for member in info.cls]
+    return list(info.values) if isinstance(info, inspect.LiteralType) else None
+
+
+def plain_value(value: Any) -> Any:
+    """Return a typed value as the plain values of JSON: dicts, lists, texts, numbers. Raises: TypeError if it has no such form."""
+    return msgspec.to_builtins(with_all_fields(value), enc_hook=fields_of_model)
+
+
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def with_all_fields(value: Any) -> Any:
+    """Return the value, with a dict of all fields instead of each dataclass, Struct and attrs class inside it.
+
+    msgspec itself leaves out fields that have their default: those of a dataclass that it has decoded, because only the class has them, and
+    those of a Struct with `omit_defaults`.
+    """
+    if isinstance(value, dict):
+        is_plain = _SCALARS.issuperset(map(type, value.values()))
+        return value if is_plain else {key: with_all_fields(item) for key, item in value.items()}
+    if value.__class__ in _SCALARS:
+        return value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(map(with_all_fields, value))
+    if (fields := _written_fields(value.__class__)) is None:
+        return value
+    made, names = dict(fields[0]), fields[1]
+    for written, name in names:
+        if (item := getattr(value, name, msgspec.UNSET)) is not msgspec.UNSET:
+            made[written] = item if item.__class__ in _SCALARS else with_all_fields(item)
+    return made
+
+
+@cache
+def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
+    """Return the tag of a class, and for each field its name in JSON and in Python; None for a class that msgspec writes with all
+    fields.
+    """
+    if issubclass(of, msgspec.Struct):
+        config, renamed = of.__struct_config__, zip(of.__struct_encode_fields__, of.__struct_fields__, strict=True)
+        tag = {} if config.tag is None else {config.tag_field: config.tag}
+        return None if config.array_like else (tag, list(renamed))
+    attributes = [field.name for field in getattr(of, "__attrs_attrs__", ())]
+    names = attributes or ([field.name for field in dataclasses.fields(of)] if dataclasses.is_dataclass(of) else [])
+    has_fields = bool(names) and not _is_of_pydantic(of)
+    return ({}, [(name, name) for name in names if not name.startswith("_")]) if has_fields else None
+
+
+def fields_of_model(value: Any) -> Any:
+    """Return the fields of a pydantic model or a Protobuf message, as JSON has them. Raises: TypeError if the value is neither."""
+    if _is_of_pydantic(type(value)):
+        model: Any = type(value)
+        return _adapter(model).dump_python(value, mode="json")
+    if is_protobuf_message(value):
+        message: Any = type(value)
+        return {field.name: field.take(value) for field in fields_of_message(message)}
+    raise TypeError(f"a value of the type {type(value).__name__} cannot be written as JSON")
+
+
+def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
+    try:
+        if _is_of_pydantic(into):
+            _resolve(into)
+            return _adapter(into).validate_json  # type: ignore[no-any-return]
+        custom = list(_custom_types(msgspec.inspect.type_info(into)))
+        strangers = [each for each in custom if not _is_of_pydantic(each) or dataclasses.is_dataclass(each)]
+        for model in filter(_is_of_pydantic, custom):
+            _resolve(model)
+        decode = msgspec.json.Decoder(into, strict=strict, dec_hook=_from_plain).decode
+    # Only the first line is used, because another line of pydantic's message has a link.
+    except (TypeError, ValueError, NameError, RuntimeError) as error:
+        raise ConfigurationError("deserializer", repr(into), VALID, reason=str(error).partition("\n")[0]) from error
+    if strangers:
+        raise ConfigurationError("deserializer", repr(into), VALID, reason=_remedy(strangers[0]))
+    return decode
+
+
+def _remedy(stranger: Any) -> str:
+    name = getattr(stranger, "__name__", stranger)
+    if is_protobuf_message(stranger):
+        return f"{name} is a Protobuf message: give rp.Protobuf({name})"
+    if _is_of_pydantic(stranger):
+        return (
+            f"{name} is a dataclass of pydantic, which would not be validated inside another type: make it a BaseModel"
+        )
+    return f"{name} is a class whose fields are not known here: give a function of a Record that makes one"
+
+
+def _custom_types(info: Any) -> Iterator[Any]:
+    """Yield the classes inside a type that msgspec does not know. Dataclasses of pydantic are among them, because msgspec makes them
+    without pydantic.
+    """
+    seen: set[int] = set()
+    waiting = [info]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (list, tuple)):
+            waiting += each
+        elif isinstance(each, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(each) not in seen:
+            seen.add(id(each))
+            of = getattr(each, "cls", None)
+            if isinstance(each, msgspec.inspect.CustomType) or _is_of_pydantic(of):
+                yield of
+            waiting += [getattr(each, name) for name in each.__struct_fields__]
+
+
+def _is_of_pydantic(given: Any) -> bool:
+    return isinstance(given, type) and "__pydantic_validator__" in vars(given)
+
+
+def _resolve(model: Any) -> None:
+    """Resolve the types that were not defined yet when a pydantic model was made. Raises: NameError if one is still not defined."""
+    from pydantic.dataclasses import rebuild_dataclass
+
+    model.model_rebuild() if hasattr(model, "model_rebuild") else rebuild_dataclass(model)
+
+
+@cache
+def _adapter(model: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(model)
+
+
+def _from_plain(into: Any, value: Any) -> Any:
+    """Make a value of a type that msgspec does not know. msgspec calls this."""
+    return _adapter(into).validate_python(value)
+
+
+def _made_by_msgspec(into: Any, value: Any) -> Any:
+    return msgspec.convert(value, into, dec_hook=_from_plain)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Raise the errors of the `with` block as ValueErrors that name the field: `$.price: expected float, got str`."""
+    try:
+        yield
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).replace("`", "").partition(" - at ")
+        raise ValueError(f"it is not a valid {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
+    except ValueError as error:
+        if not hasattr(error, "errors"):  # Only errors of pydantic have this attribute.
+            raise
+        first, *others = error.errors(include_url=False)
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        more = f" (and {len(others)} more)" if others else ""
+        raise ValueError(f"it is not a valid {name}: ${path}: {first['msg']}{more}") from error
+
+
+def type_name(into: Any) -> str:
+    """Return a type's name for messages."""
+    return into.__name__ if isinstance(into, type) else str(into)
+
+
+COLUMN = "column"
+"""The key of the column type in `msgspec.Meta.extra`."""
+MOST_DIGITS = 38
+"""The most digits that a decimal can have in Spark, Arrow, Delta Lake and Iceberg."""
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def column_type(info: Any) -> str | None:
+    """Return the column type that a field names, in upper case; None if it names none. `info` is from `msgspec.inspect`."""
+    if isinstance(info, inspect.UnionType):
+        kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
+        return column_type(kinds[0]) if len(kinds) == 1 else None
+    if not isinstance(info, inspect.Metadata):
+        return None
+    named = (info.extra or {}).get(COLUMN)
+    return column_type(info.type) if named is None else str(named).upper()
+
+
+def decimal_digits(column: str) -> tuple[int, int] | None:
+    """Return precision and scale of a type such as `DECIMAL(12, 2)`; None for another type.
+
+    Raises: ValueError if no table can have a column with them.
+    """
+    if (found := _DECIMAL.fullmatch(column)) is None:
+        return None
+    precision, scale = int(found[1]), int(found[2] or 0)
+    if not 1 <= precision <= MOST_DIGITS or scale > precision:
+        raise ValueError(
+            f"{column} is not DECIMAL(precision, scale) with 1 to {MOST_DIGITS} digits, and no more after the point"
+        )
+    return precision, scale
+
+
+def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
+    """Return a function that returns a number with exactly `scale` digits after the point.
+
+    The function raises ValueError if it would have to round the number, or if the number is not finite.
+    """
+    digits = Context(prec=precision, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[InvalidOperation, Inexact])
+    last_digit = Decimal(1).scaleb(-scale)
+
+    def exact(value: Decimal) -> Decimal:
+        try:
+            fixed = value.quantize(last_digit, context=digits)
+        except DecimalException as error:
+            most = f"{precision - scale} digits before the point, or {scale} after it"
+            raise ValueError(f"{value!s:.100} has too many digits: at most {most}") from error
+        if not fixed.is_finite():
+            raise ValueError(f"{fixed} is not a finite number")
+        return fixed
+
+    return exact
+
+
+class TypedField(NamedTuple):
+    """A field of a type.
+
+    - `name`: its name in JSON.
+    - `type`: its type as `msgspec.inspect` describes it.
+    - `take`: a function that returns the field of a value.
+    """
+
+    name: str
+    type: Any
+    take: Callable[[Any], Any]
+
+
+def is_protobuf_message(of: Any) -> bool:
+    """Return whether `of` is a message, or a class of messages."""
+    return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
+
+
+@lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
+def fields_of_message(of: Any) -> list[TypedField]:
+    """Return the fields of a class of Protobuf messages. The value of a field that is not set is None, if the message records whether it
+    is set.
+    """
+    return [_field(field) for field in of.DESCRIPTOR.fields]
+
+
+def _field(field: Any) -> TypedField:
+    kind, convert = _single(field)
+    take: Callable[[Any], Any] = attrgetter(field.name)
+    if field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry:
+        key, value = (_single(field.message_type.fields_by_name[part]) for part in ("key", "value"))
+        convert = value[1]
+        entries = lambda message: {name: convert(item) for name, item in take(message).items()}  # noqa: E731
+        return TypedField(field.name, inspect.DictType(key[0], value[0]), entries)
+    if field.is_repeated:
+        return TypedField(field.name, inspect.ListType(kind), lambda message: list(map(convert, take(message))))
+    if field.has_presence:
+        name = field.name
+        return TypedField(name, kind, lambda message: convert(take(message)) if message.HasField(name) else None)
+    return TypedField(field.name, kind, take if convert is _as_it_is else lambda message: convert(take(message)))
+
+
+def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the type of one value of a field, and the function that returns Python's value of it. An enum value becomes its name, as in
+    JSON.
+    """
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return inspect.StrType(), lambda number: names.get(number, str(number))
+    if (message := field.message_type) is None:
+        return (inspect.BytesType() if field.type == field.TYPE_BYTES else _PROTOBUF_SCALARS[field.cpp_type]), _as_it_is
+    if message.full_name in _OF_MESSAGES:
+        return _OF_MESSAGES[message.full_name]
+    if message.file.name == "google/protobuf/wrappers.proto":
+        return _single(message.fields_by_name["value"])[0], attrgetter("value")
+    from google.protobuf import json_format, message_factory
+
+    if message.full_name == "google.protobuf.Struct":
+        return inspect.DictType(inspect.StrType(), inspect.AnyType()), json_format.MessageToDict
+    return inspect.CustomType(message_factory.GetMessageClass(message)), _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_OF_MESSAGES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "google.protobuf.Timestamp": (inspect.DateTimeType(), methodcaller("ToDatetime", UTC)),
+    "google.protobuf.Duration": (inspect.TimeDeltaType(), methodcaller("ToTimedelta")),
+}
+_INT, _FLOAT = inspect.IntType(), inspect.FloatType()
+_PROTOBUF_SCALARS = dict(
+    enumerate((_INT, _INT, _INT, _INT, _FLOAT, _FLOAT, inspect.BoolType(), None, inspect.StrType()), 1)
+)
+"""Types by `FieldDescriptor.cpp_type`: signed and unsigned integers of 32 and 64 bits, double, float, bool, enum, text."""

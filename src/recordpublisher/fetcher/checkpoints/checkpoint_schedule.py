@@ -1,0 +1,92 @@
+"""Decides when a checkpoint is taken, and measures how old the last stored checkpoint is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from recordpublisher.publishers.clock import Clock, wait_at_most
+
+from ..metric_types import Histogram
+
+MIN_PAUSE_SECONDS = 0.1
+"""The shortest pause between a checkpoint and one that was requested (seconds).
+
+Without it, a thousand shards that end together would cause a thousand snapshots of a thousand shards each.
+"""
+
+
+class CheckpointScheduler:
+    """Takes a checkpoint after each interval, and on request. With an interval of -1 it takes them on request only.
+
+    Requests made soon after a checkpoint share the next one. To end it, call `stop` and wait for `run`; it is never cancelled, so no flush
+    and no write to the store is interrupted.
+    """
+
+    def __init__(self, interval_ms: int) -> None:
+        self._seconds = None if interval_ms < 0 else interval_ms / 1000
+        self._requested = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    def start(self) -> None:
+        """Make `run` possible again after `stop`."""
+        self._stopping.clear()
+
+    def request(self) -> None:
+        """Request a checkpoint soon.
+
+        A sink requests one, and so does the end of a shard, because its children in other workers wait until the end is stored (S2).
+        """
+        self._requested.set()
+
+    def stop(self) -> None:
+        """Make `run` return after the current checkpoint."""
+        self._stopping.set()
+        self._requested.set()
+
+    async def run(self, take: Callable[[], Awaitable[object]]) -> None:
+        """Take checkpoints until stopped. Raises: the errors of `take`, such as FencedError, SinkError and StateError."""
+        earliest = 0.0
+        while not self._stopping.is_set():
+            if await wait_at_most(self._requested, self._seconds):
+                await wait_at_most(self._stopping, earliest - asyncio.get_running_loop().time())
+            self._requested.clear()
+            if not self._stopping.is_set():
+                await take()
+                earliest = asyncio.get_running_loop().time() + MIN_PAUSE_SECONDS
+
+
+class CheckpointAge:
+    """Remembers when a worker's last checkpoint was stored, and since when one is in progress. Only one is taken at a time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started: float | None = None
+        self._stored: float | None = None
+        self.durations = Histogram()
+        """How long the stored checkpoints took (ms), counted from the first attempt."""
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure the block, which takes and stores a checkpoint. The checkpoint counts as stored if the block does not raise."""
+        self._started = started = self._clock.monotonic() if self._started is None else self._started
+        yield
+        self._stored, self._started = self._clock.monotonic(), None
+        self.durations.add((self._stored - started) * 1000)
+
+    @property
+    def age_ms(self) -> int | None:
+        """Time since the last checkpoint was stored (ms); None before the first one."""
+        return self._since(self._stored)
+
+    @property
+    def running_ms(self) -> int:
+        """Time since the checkpoint in progress began (ms); 0 if the last checkpoint is stored.
+
+        If checkpoints before it could not be stored, the time counts from the first of them.
+        """
+        return self._since(self._started) or 0
+
+    def _since(self, moment: float | None) -> int | None:
+        return None if moment is None else round((self._clock.monotonic() - moment) * 1000)

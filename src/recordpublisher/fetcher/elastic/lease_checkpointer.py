@@ -1,0 +1,76 @@
+"""Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from recordpublisher.publishers.errors import (
+    FencedError,
+    StoreUnavailableError,
+)
+from recordpublisher.publishers.log_fields import with_notes
+
+from ..checkpointer import Checkpointer, Snapshotter
+from ..checkpoints.commits import CommitCounts
+from ..pipeline.process_suspension import SuspensionDetector
+from .worker_lives import WorkerLives
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+class LeaseCheckpointer(Checkpointer):
+    """Takes the checkpoints of a worker of a group."""
+
+    def __init__(
+        self,
+        lives: WorkerLives,
+        snapshotter: Snapshotter,
+        suspension: SuspensionDetector,
+        commit_counts: CommitCounts | None,
+    ) -> None:
+        self._lives = lives
+        self._snapshotter = snapshotter
+        self._suspension = suspension
+        self.times = lives.times
+        self.commit_counts = commit_counts
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink, store how far each shard was emitted (written to the sink), and return a snapshot of it."""
+        await self._lives.checkpoint(may_be_partial=False)
+        return self._snapshotter.snapshot()
+
+    async def take_first(self) -> None:
+        """Do nothing: the lease table of the group already has the position at which the job starts."""
+
+    async def take_periodic(self) -> None:
+        """Take a checkpoint. If it fails, the next one tries again.
+
+        While it fails, the worker continues to read, but writes nothing unless a heartbeat is confirmed (E9).
+        """
+        await self._take(may_be_partial=True)
+
+    async def _take(self, *, may_be_partial: bool) -> None:
+        try:
+            await self._lives.checkpoint(may_be_partial=may_be_partial)
+        except StoreUnavailableError as error:
+            log.warning("a checkpoint was not stored: %s", with_notes(error))
+        except FencedError as error:
+            log.warning("a checkpoint was not stored; the process continues as a new worker: %s", with_notes(error))
+
+    async def take_last(self, *, is_stopped: bool) -> None:
+        """Take the last checkpoint and leave the group.
+
+        Until then the worker still notices when the process was suspended, because the sink may write from its queue, and must not after
+        another worker has acquired the shards.
+        """
+        self._suspension.reset()
+        watching = asyncio.create_task(self._suspension.run())
+        try:
+            if not is_stopped:
+                await self._take(may_be_partial=False)
+            await self._lives.leave()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)

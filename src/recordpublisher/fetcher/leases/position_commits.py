@@ -1,0 +1,69 @@
+"""Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it takes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from recordpublisher.publishers.errors import FencedError
+
+from ..checkpoints.checkpoint_schedule import CheckpointAge
+from .owned_leases import OwnedLeases
+from .position_documents import Positions
+from .position_store import PositionStore, ShardReaders
+
+
+class PositionCommits:
+    """Stores positions in the right order. Those of prepared shards are stored at once, even while a checkpoint waits for the sink."""
+
+    def __init__(
+        self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
+    ) -> None:
+        self._owned = owned
+        self._readers = readers
+        self._positions = positions
+        self._times = times
+        self._checkpoint = asyncio.Lock()
+        self._commit = asyncio.Lock()
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it also contains the rows."""
+        self._has_ended = True
+
+    async def take_checkpoint(self, *, may_be_partial: bool) -> None:
+        """Flush the sink, then store how far each shard was emitted (S6) or, if `may_be_partial`, how far the sink has finished it.
+
+        Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
+        stored.
+        """
+        async with self._checkpoint:
+            with self._times.measured():
+                scope = self._owned.checkpoint_scope()
+                async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
+                    if current.is_before_commit:
+                        # No write runs here, so these are exactly the leases whose records will be staged.
+                        scope = self._owned.checkpoint_scope()
+                    async with self._commit:
+                        await self._positions.settle()
+                    await self._positions.stage()
+                    async with self._commit:
+                        await self._positions.settle()
+                        positions = self._owned.positions(scope, current)
+                        await self._store(positions, is_checkpoint=True)
+                await self._positions.publish()
+                self._owned.on_published(positions)
+
+    async def store_prepared(self) -> None:
+        """Store the positions of prepared shards in addition to the positions that are already stored (E5).
+
+        Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
+        """
+        async with self._commit:
+            await self._positions.settle()
+            await self._store(self._owned.positions_with_prepared())
+
+    async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
+        if self._has_ended:
+            raise FencedError("this worker has ended; records that it had not stored are read again by the next one")
+        self._owned.on_commit(positions)
+        await self._positions.commit(positions, is_checkpoint=is_checkpoint)

@@ -1,0 +1,144 @@
+"""Declares workers dead (seals them): their records, and the parts that have their positions, so that they can store nothing more (E3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import StoreUnavailableError
+
+from ..conditional_store import ConflictError
+from ..shards.shard_state import ShardState
+from .group_store import MAX_ATTEMPTS, GroupStore, TableCache, alone_states, read_alone_part
+from .lease_settings import LeaseSettings
+from .lease_table import AloneOwner
+from .position_documents import PositionKey, PositionPart, Positions, StoredPosition
+from .worker_record import WorkerRecord
+
+if TYPE_CHECKING:
+    from .group_observer import GroupObserver
+    from .planning import GroupView
+    from .position_store import PositionStore
+
+log = logging.getLogger("recordpublisher.group")
+
+
+async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
+    """Declare the workers dead (seal them) that sent no heartbeat for their lease, and return the view with their sealed records."""
+    sealed: dict[str, WorkerRecord] = {}
+    for worker, lease_seconds in observer.silent(view).items():
+        try:
+            sealed[worker] = await observer.seal(worker)
+        # The worker has sent a heartbeat, or another process has declared it dead (sealed it).
+        except ConflictError:
+            continue
+        log.warning(
+            "worker %s sent no heartbeat for %g s: it counts as ended (it was sealed), and other workers take its shards",
+            worker,
+            lease_seconds,
+        )
+    return replace(view, records={**view.records, **sealed}) if sealed else view
+
+
+async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
+    """Wait until no process is in the group: seal each worker (declare it dead) whose heartbeat has not changed for its lease duration.
+
+    Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
+    cannot be read.
+    """
+    # Imported here because a job that runs alone seals workers too, and needs neither heartbeats nor plans.
+    from .group_observer import GroupObserver
+
+    observer = GroupObserver(group, TableCache(group, clock), clock, "", settings)
+    beats: dict[str, int] = {}
+    while True:
+        view = await observer.look()
+        if view is not None:
+            now = {name: view.records[name].beat for name in view.unsealed}
+            if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
+                raise LiveWorkerError(moving[0])
+            if new := now.keys() - beats.keys():
+                log.info(
+                    "waiting until the lease of worker %s has expired, because the worker may be running",
+                    ", ".join(sorted(new)),
+                )
+            beats |= now
+            view = await seal_silent(observer, view)
+            owners = {lease.owner for lease in view.table.leases.values()} - {None}
+            if not view.unsealed and owners <= view.records.keys():
+                return view
+        await asyncio.sleep(settings.interval / 2)
+
+
+class LiveWorkerError(Exception):
+    """A worker sends heartbeats, so the group is running; `worker` is its name (E10)."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(worker)
+        self.worker = worker
+
+
+async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
+    """Seal the record of a worker (declare it dead), and return the record. A record that does not exist counts as sealed.
+
+    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        found = await group.read_record(worker)
+        if found is None:
+            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
+        if found.document.is_sealed:
+            return found.document
+        with contextlib.suppress(ConflictError):
+            return await group.seal_record(found)
+    raise StoreUnavailableError(
+        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+    )
+
+
+async def sealed_alone(
+    group: GroupStore, alone: AloneOwner, positions: PositionStore
+) -> tuple[Mapping[str, ShardState], PositionPart | None]:
+    """Seal the worker that runs alone, so that it can store nothing more. Return the states of all shards, and the sealed part.
+
+    The worker's record is sealed first, then its part, which has the positions. Rows that a `CommittingSink` has committed with these
+    positions become visible. Raises: StoreUnavailableError if the store does not answer; StateError if the positions belong to rows in
+    another target.
+    """
+    record = await seal_worker(group, alone.worker)
+    found = await positions.seal(
+        record
+    )  # Positions are final from here on, because a sealed worker can store nothing more.
+    return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
+
+
+async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
+    """Seal every part that a worker's record names, and return the positions."""
+    found: dict[PositionKey, StoredPosition] = {}
+    for number in range(record.parts):
+        part = await seal_part(group, record.worker, number)
+        found |= {} if part is None else part.positions
+    return found
+
+
+async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart | None:
+    """Seal one part and return it, or return None if there is no such part.
+
+    Raises: StoreUnavailableError if the part changes again and again.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        part = await group.read_part(worker, number)
+        if part is None or part.document.is_sealed:
+            return None if part is None else part.document
+        sealed = replace(part.document, write=part.document.write + 1, is_sealed=True)
+        with contextlib.suppress(ConflictError):
+            await group.seal_part(sealed, number, part.version)
+            return sealed
+    raise StoreUnavailableError(
+        f"part {number} of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+    )

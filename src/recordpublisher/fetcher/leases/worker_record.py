@@ -1,0 +1,87 @@
+"""The record in which a worker reports about itself with each heartbeat (E2, E3)."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import msgspec
+
+from ..conditional_store import (
+    Count,
+    Millis,
+    WorkerName,
+    read_document,
+)
+from . import json_documents
+
+HOST = socket.gethostname()[:255]
+"""This host, as the records of its workers name it."""
+MAX_PARTS = 10_000
+"""The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
+    """The stored document in which a worker reports about itself. Each heartbeat writes it again.
+
+    Another process that seals the record ends the worker: the record is never written again.
+
+    - `beat`: the number of the heartbeat, which makes each stored value unique.
+    - `is_leaving`: the worker releases all shards and acquires none.
+    - `parts`: number of the documents with its positions (`PositionPart`). A part is created before the record names it.
+    - `table_version`: the newest version of the lease table that the worker knows.
+    - `released`: the epoch of each shard that the worker has released, with its last position stored.
+    - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
+    - `is_active`: whether at least one of its shards counts for the watermark.
+    - `max_watermark`: the highest watermark of its shards (W12).
+    - `group_watermark`: the highest watermark of the group that the worker knows (E8).
+    - `loads`: the load level of each shard (`planning.py`); a missing shard has the lowest level.
+    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
+      it.
+    - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
+    - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
+    - `host`, `pid`: where the worker's process runs, for people.
+    - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
+    - `is_held`: whether alignment has lately held back a shard of the worker. Then each other worker whose watermark has changed sends a
+      heartbeat within a second (E8).
+    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
+      not.
+    """
+
+    worker: WorkerName
+    beat: Count
+    is_sealed: bool = msgspec.field(name="sealed", default=False)
+    is_leaving: bool = msgspec.field(name="leaving", default=False)
+    parts: Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTS)] = 0
+    table_version: Count = msgspec.field(name="table", default=0)
+    released: json_documents.ByStream = {}
+    watermark: Millis | None = None
+    is_active: bool = msgspec.field(name="active", default=False)
+    max_watermark: Millis | None = msgspec.field(name="maxWatermark", default=None)
+    group_watermark: Millis | None = msgspec.field(name="groupWatermark", default=None)
+    loads: json_documents.ByStream = {}
+    checkpoint_ms: Millis | None = msgspec.field(name="checkpoint", default=None)
+    lease_ms: Millis | None = msgspec.field(name="lease", default=None)
+    is_alone: bool = msgspec.field(name="alone", default=False)
+    host: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    pid: Count = 0
+    sent_ms: Millis | None = msgspec.field(name="sent", default=None)
+    is_held: bool = msgspec.field(name="held", default=False)
+    replaced_ms: Millis | None = msgspec.field(name="replaced", default=None)
+
+    def has_released(self, shard: str, epoch: int) -> bool:
+        """Return whether the worker has released the shard that it held since this epoch."""
+        return json_documents.number_of(shard, self.released) == epoch
+
+    def load_level(self, shard: str) -> int:
+        """Return the load level that the worker states for one of its shards."""
+        return json_documents.number_of(shard, self.loads) or 0
+
+    def to_bytes(self) -> bytes:
+        """Return the record as JSON, without defaults: at most 1 KB for a worker at rest (E2)."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
+        """Read a record that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
+        return read_document(value, cls, place, json_documents.FORMAT)

@@ -1,0 +1,86 @@
+"""Holds the worker of this process that runs now, or ran last, and decides whether it may write to the sink now (`LeaseGate`, E4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recordpublisher.publishers.clock import Clock
+
+from .process_suspension import SuspensionDetector
+
+if TYPE_CHECKING:
+    from ..leases.heartbeat import WritePermission
+
+    # imported only for its type, because a job that runs alone does not load the code of groups
+    from ..leases.worker import Worker
+
+
+class CurrentWorker:
+    """Keeps which worker of a group this process is now, or was last. A process is one worker after another (E1).
+
+    `WorkerLives` sets the worker, and others only read it.
+    """
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def become(self, worker: Worker) -> None:
+        """Replace the worker, because the process joins its group under a new name."""
+        self._worker = worker
+
+    @property
+    def worker(self) -> Worker | None:
+        """The current worker, or None before the first one."""
+        return self._worker
+
+    @property
+    def name(self) -> str | None:
+        """Name of the current worker, or None if the process has not joined its group."""
+        return None if self._worker is None else self._worker.name
+
+    @property
+    def group_watermark(self) -> int | None:
+        """The global watermark of the group, as far as this process knows it (epoch ms)."""
+        return None if self._worker is None else self._worker.group_watermark
+
+    @property
+    def group_maximum(self) -> int | None:
+        """The highest watermark of any shard of the group, as far as this process knows it (epoch ms)."""
+        return None if self._worker is None else self._worker.group_maximum
+
+    @property
+    def permission(self) -> WritePermission | None:
+        """The worker's permission to write to the sink, or None before the first worker."""
+        return None if self._worker is None else self._worker.permission
+
+    def on_suspension(self) -> None:
+        """Forbid writing until a heartbeat is confirmed, because others may have replaced the worker during the suspension."""
+        if self._worker is not None:
+            self._worker.permission.on_suspension()
+
+
+class LeaseGate:
+    """Decides whether the process may write to the sink. Keeps the last positive answer, and the millisecond in which it was given."""
+
+    def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
+        self._current = current
+        self._suspension = suspension
+        self._clock = clock
+        self._given: WritePermission | None = None
+        self._given_ms = -1
+
+    def may_write_now(self) -> bool:
+        """Return whether a heartbeat was confirmed lately, and since the last suspension of the process.
+
+        A sink that sends from a queue may ask before each record, so the answer is reused while the wall clock shows the same millisecond.
+        That is safe, because the wall clock continues while a process is stopped or its machine sleeps, so the permission is checked again
+        afterwards.
+        """
+        now_ms, permission = self._clock.now_ms(), self._current.permission
+        if now_ms == self._given_ms and permission is self._given:
+            return True
+        self._suspension.check()
+        if permission is None or not permission.is_given:
+            return False
+        self._given, self._given_ms = permission, now_ms
+        return True

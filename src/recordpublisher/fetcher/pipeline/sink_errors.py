@@ -1,0 +1,75 @@
+"""Adds to an error of a plugin's or user's sink which sink has failed, and in which method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recordpublisher.publishers.errors import PluginError, StateError
+from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave
+
+from ..checkpoints.snapshot import checked_snapshot
+from ..sink import Sink, State
+
+
+def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
+    """Name the sink in errors of the block, which calls a method of the sink. `kind` says what the sink is to the job."""
+    return PluginCall(sink, method, note=_note(sink, method, kind))
+
+
+def naming_writes(sink: Sink) -> PluginCall:
+    """Name the sink in writes that do not return, and in exceptions that are not errors; each write is `about` a shard.
+
+    `tell_user_error` says at which record an error was raised.
+    """
+    return PluginCall(sink, "write", note="")
+
+
+def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
+    """Return the snapshots that a sink's `open` or `flush` has returned, as a list.
+
+    Raises: PluginError if the result is neither a mapping nor, from `open`, a sequence of mappings; StateError if a snapshot cannot be
+    read. Both name the sink's method.
+    """
+    found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
+    name = f"`{type(sink).__name__}.{method}`"
+    if (
+        isinstance(found, (str, bytes))
+        or not isinstance(found, Sequence)
+        or not all(isinstance(each, Mapping) for each in found)
+    ):
+        raise PluginError(f"{name} returned {repr_of(returned)}: return None, or the state that the sink has stored")
+    try:
+        for each in found:
+            checked_snapshot(each)
+    except StateError as error:
+        raise StateError(f"{name} returned a state that cannot be used: {error}") from error
+    return list(found)
+
+
+async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
+    """Close a sink, but wait no longer than `seconds` for it.
+
+    Raises: the error of its `close`, with a note that names the sink.
+    """
+    await close_or_leave(sink, seconds, _note(sink, "close", kind))
+
+
+def has_room(sink: Sink) -> bool:
+    """Return whether the sink takes a batch now.
+
+    Raises: PluginError if it does not say so: the job would wait for it without an end; its own error, with a note that names the method.
+    """
+    try:
+        found: Any = sink.has_room()
+    except Exception as error:
+        add_note(error, _note(sink, "has_room", "sink"))
+        raise
+    if found is None:
+        raise PluginError(f"`{type(sink).__name__}.has_room` returned None: return True or False")
+    return bool(found)
+
+
+def _note(sink: Sink, method: str, kind: str) -> str:
+    return f"the {kind} {type(sink).__name__} failed in `{method}`"

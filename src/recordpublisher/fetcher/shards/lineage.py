@@ -1,0 +1,75 @@
+"""Finds parents, ancestors and children of shards: a child may be read when its parents have ended (`parents_ended`)."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from recordpublisher.publishers.shards import Shard
+
+
+def parent_keys(shard: Shard) -> list[str]:
+    """Return `Shard.key` of each parent: one after a split, two after a merge."""
+    return [f"{shard.stream}/{parent}" for parent in shard.parents]
+
+
+def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
+    """Return whether a shard with these parents (`Shard.key`) may start (S2).
+
+    It may start when the last record of each parent was emitted (after a merge: of both). It follows that all ancestors of a shard that has
+    started were read to their ends (`finished_ancestors`). `is_ended` decides for one parent. What it returns for an unknown parent depends
+    on the caller:
+
+    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker says so.
+    - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
+    - A restored job (`initial_states`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or is past retention.
+    """
+    return all(map(is_ended, parents))
+
+
+def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
+    """Return `Shard.key` of every ancestor of shards that have begun. Each ancestor was read to its end, otherwise they would wait (S2).
+
+    A shard that is not in `listed` has unknown parents, so its ancestors are missing. If a caller knows more of an ancestor, that takes
+    precedence.
+    """
+    parents = (parent for shard in begun for parent in parent_keys(shard))
+    return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
+
+
+def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
+    """Return `start`, and everything that can be reached from it by repeated steps of `following`.
+
+    Each key is visited once, and without recursion, because after n splits and merges 2^n paths lead to a shard.
+    """
+    visited: set[str] = set()
+    to_visit = [*start]
+    while to_visit:
+        key = to_visit.pop()
+        if key not in visited:
+            visited.add(key)
+            to_visit += following(key)
+    return visited
+
+
+class Children:
+    """The children of each parent, among the shards that were added. It saves each caller a search through all shards."""
+
+    def __init__(self, shards: Iterable[Shard] = ()) -> None:
+        self._by_parent: dict[str, dict[str, Shard]] = {}
+        for shard in shards:
+            self.add(shard)
+
+    def add(self, shard: Shard) -> None:
+        """Add a shard that is known from now on."""
+        for parent in parent_keys(shard):
+            self._by_parent.setdefault(parent, {})[shard.key] = shard
+
+    def remove(self, shard: Shard) -> None:
+        """Forget a shard."""
+        for parent in parent_keys(shard):
+            siblings = self._by_parent.get(parent, {})
+            siblings.pop(shard.key, None)
+            if not siblings:
+                self._by_parent.pop(parent, None)
+
+    def of(self, parent: str) -> list[Shard]:
+        """Return the known children of a parent (`Shard.key`)."""
+        return list(self._by_parent.get(parent, {}).values())

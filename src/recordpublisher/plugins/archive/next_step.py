@@ -1,0 +1,203 @@
+"""Decides what the reader of an archived shard does next, from the ranges of the shard's files (`next_step`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+
+from ..sinks.archived_shards import AT, BEGIN
+
+if TYPE_CHECKING:
+    pass
+
+
+Place = tuple[Any, float]
+"""A position that can be compared: the order of a sequence number, and the last sub-record that was read (`inf` for the whole record).
+"""
+OrderOf = Callable[[str], Any]
+_POSITION = r"[A-Za-z0-9.-]+?\.(?:-1|\d+)"
+_RANGE = re.compile(
+    rf"(?P<after>{BEGIN}|(?P<at>{AT}-)?(?P<first>{_POSITION}))_(?P<through>{_POSITION})"
+    r"(?:\.(?P<part>\d+)of(?P<parts>\d+))?(?:\.[0-9a-f]{12})?"
+)
+_WITHOUT_RANGE = re.compile(rf"(?P<first>{_POSITION})-(?P<through>{_POSITION})(?:\.[0-9a-f]{{12}})?")
+
+
+class Step(Enum):
+    """The possible steps of a reader at its place.
+
+    - READ: read the next file. LIVE: read the stream after the place. END: the shard is complete.
+    - SKIP: start at the next file, because no record before it must be read.
+    - LOST: the next records are in no file, and the stream does not have them.
+    """
+
+    READ = "read"
+    LIVE = "live"
+    END = "end"
+    SKIP = "skip"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFile:
+    """Files that together have every record of one shard after the position `after`, up to `through`.
+
+    - `paths`: one file, or one for each partition; none if no record of the range could be written.
+    - `after`: None if the shard has no record before; `after_text` is this position as the file's name has it.
+    - `end`: `through` as a position.
+    - `is_proven`: False for a file whose name has no range. Then records before it may be missing.
+    """
+
+    paths: tuple[str, ...]
+    after: Place | None
+    through: Place
+    end: SequenceNumber
+    after_text: str
+    is_proven: bool = True
+
+    @property
+    def is_continuation(self) -> bool:
+        """Whether the range begins where an earlier one ended. Before the first files of a shard no file has the earlier records."""
+        return self.after is not None and not self.after_text.startswith(f"{AT}-")
+
+    def follows(self, place: Place | None) -> bool:
+        """Return whether no record between the place and the first one of these files is missing."""
+        return self.after is None or not self.is_proven or (place is not None and self.after <= place)
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """The facts that decide how a read continues at a seam: a place where the files of a shard end, or where a range is missing.
+
+    - `file`: the next file with records after the place.
+    - `is_complete`: whether the shard's end is at or before the place.
+    - `is_owed`: whether records after the place must not be left out; False at the first start of a shard.
+    - `is_live`: whether the stream lists the shard, and is read.
+    - `is_bounded`: whether the read ends with the archive.
+    - `stream_has_following`: whether the stream still has the records between the place and `file`.
+    """
+
+    place: Place | None
+    file: RangeFile | None
+    is_complete: bool
+    is_owed: bool
+    is_live: bool
+    is_bounded: bool
+    stream_has_following: bool = False
+
+
+def next_step(at: Seam) -> Step:
+    """Return what the reader of a shard does next, from the facts at its place."""
+    if at.file is not None and at.file.follows(at.place):
+        return Step.READ
+    if at.file is None:
+        if at.is_complete or at.is_bounded:
+            return Step.END
+        return Step.LIVE if at.is_live else Step.LOST
+    if at.is_live and at.stream_has_following:
+        return Step.LIVE
+    return Step.LOST if at.is_owed else Step.SKIP
+
+
+def place_of(position: SequenceNumber, order_of: OrderOf) -> Place:
+    """Return a position in the form that can be compared (`Place`)."""
+    part = position.sub_sequence
+    return order_of(position.sequence), inf if part == WHOLE_RECORD else part
+
+
+def starting_place(start: StartingPosition, order_of: OrderOf) -> Place | None:
+    """Return the place after which a read starts, or None if it does not start at a sequence number."""
+    if start.skip_through is not None:
+        return place_of(start.skip_through, order_of)
+    if start.sequence_number is None:
+        return None
+    position = SequenceNumber(start.sequence_number)
+    is_included = start.type is PositionType.AT_SEQUENCE_NUMBER
+    return place_before(position, order_of) if is_included else place_of(position, order_of)
+
+
+def position_from(text: str) -> SequenceNumber:
+    """Return the position that `position_text` has written."""
+    number, _, part = text.rpartition(".")
+    return SequenceNumber(number, int(part))
+
+
+def place_before(first: SequenceNumber, order_of: OrderOf) -> Place:
+    """Return the place just before a record."""
+    order, part = order_of(first.sequence), first.sub_sequence
+    return order, -1.0 if part == WHOLE_RECORD else part - 0.5
+
+
+def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
+    """Return whether the archived end of a shard is at or before the place.
+
+    - `through`: the position that the shard's document names as the end: BEGIN if the shard had no records; AT if the writing job read none
+      of them, because it started later.
+    - `is_owed`: whether records in no file may be missing. Then the shard is complete only if its files reach the end.
+    """
+    if through == BEGIN:
+        return True
+    if through == AT or place is None:
+        return not is_owed
+    return place >= place_of(position_from(through), order_of)
+
+
+def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[RangeFile]:
+    """Return the ranges of a shard's files, in the order in which they are read.
+
+    `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
+    exist. If several files have the same range, each is complete.
+
+    Ranges without records before the first file are left out if files between them and that file are missing. A person who deletes old
+    files may leave them there, and the shard then begins with the first file that is left.
+    """
+    whole: dict[tuple[str, str], RangeFile] = {}
+    parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
+    for path, name in files:
+        parsed = _RANGE.fullmatch(name)
+        is_proven = parsed is not None
+        parsed = parsed or _WITHOUT_RANGE.fullmatch(name)
+        if parsed is None:
+            continue
+        of = parsed.groupdict()
+        key = (of.get("after") or f"{AT}-{of['first']}", of["through"])
+        if of.get("parts"):
+            parts.setdefault(key, {}).setdefault(of["parts"], {}).setdefault(of["part"], []).append(path)
+        elif is_proven or key not in whole:
+            whole[key] = _range_file(key, (path,) if path else (), order_of, is_proven)
+    for key, by_count in parts.items():
+        for count, found in by_count.items():
+            if len(found) == int(count) and key not in whole:
+                whole[key] = _range_file(key, tuple(path for paths in found.values() for path in paths), order_of, True)
+    first = (-inf,)
+    return _from_first_file(
+        sorted(whole.values(), key=lambda file: (first if file.after is None else (0, *file.after), file.through))
+    )
+
+
+def _from_first_file(ranges: list[RangeFile]) -> list[RangeFile]:
+    begin, reached = 0, None
+    for index, file in enumerate(ranges):
+        if reached is not None and not file.follows(reached):
+            begin = index
+        reached = file.through if reached is None else max(reached, file.through)
+        if file.paths:
+            return ranges[begin:]
+    return ranges
+
+
+def _range_file(key: tuple[str, str], paths: tuple[str, ...], order_of: OrderOf, is_proven: bool) -> RangeFile:
+    after, through = key
+    end = position_from(through)
+    found = RangeFile(paths, None, place_of(end, order_of), end, after, is_proven)
+    if after == BEGIN:
+        return found
+    if not after.startswith(f"{AT}-"):
+        return replace(found, after=place_of(position_from(after), order_of))
+    return replace(found, after=place_before(position_from(after.removeprefix(f"{AT}-")), order_of))

@@ -1,0 +1,72 @@
+"""Reads the dead letters of the queue that a job reads. A replay puts them back, with a receive count of 0."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
+from recordpublisher.publishers.kinesis_queue import KinesisQueue
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import QUEUE_CREATION
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import Shard
+
+from ..runtime.stream_lister import StreamNames, streams_argument
+from .letters import Failures, StoredLetters
+
+HIDDEN_SECONDS = 120
+"""How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""
+
+
+class QueueLetters(StoredLetters):
+    """Letters of the queue that a job reads. A replay puts them back with a receive count of 0, or discards them.
+
+    Letters are received until none is left. Those that are neither restored nor discarded become visible again.
+
+    - `restores`: whether replayed letters go back into the queue. If not, they are discarded.
+
+    Raises: ConfigurationError if the queue's properties are invalid.
+    """
+
+    def __init__(self, properties: Properties, *, restores: bool) -> None:
+        streams = list(StreamNames(streams_argument(properties)).given.values())
+        KinesisQueue.check(properties, streams)
+        # A command that looks at a queue must not create one.
+        self._queue = KinesisQueue(properties.merged({QUEUE_CREATION.key: "NONE"}))
+        self._queue.prepare(streams)
+        self._api = "RestoreDeadLetterQueueRecords" if restores else "AcknowledgeDeadLetterQueueRecords"
+        self._stream = streams[0]
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield ten letters at a time."""
+        arn, client = await self._queue.queue_arn(), self._queue.client()
+        self._held: set[str] = set()
+        try:
+            while received := await client.receive(arn, 1, HIDDEN_SECONDS, are_dead=True):
+                self._held.update(letter.handle for letter in received)
+                yield [
+                    DeadLetter(
+                        Shard(self._stream, "queue"),
+                        UserRecord(letter.data, letter.record_id, letter.arrival, letter.partition_key),
+                        "received too often",
+                        letter.handle,
+                    )
+                    for letter in received
+                ]
+        finally:
+            # Make letters that were only shown, or that failed, visible at once. Otherwise they would stay hidden for two minutes.
+            await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
+        """Restore or discard the letters that succeeded. Return the letters for which that call failed.
+
+        Letters that failed become visible only at the end of the replay, so it does not receive them again.
+        """
+        handles = [letter.place for letter in succeeded]
+        codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)
+        self._held.difference_update(set(handles) - codes.keys())
+        return {letter.key: f"{self._api}: {codes[letter.place]}" for letter in succeeded if letter.place in codes}
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._queue.close()

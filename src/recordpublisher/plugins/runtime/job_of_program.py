@@ -1,0 +1,102 @@
+"""Runs a job that a program makes: `recordpublisher run shop:job`."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import imported
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import REGISTRATION
+from recordpublisher.publishers.user_code import ForeignExitError, can_take, exits_as_errors
+
+from ..host.build_from_properties import build_metrics_exporters
+from ..host.manager import load_registry
+from .arguments import OF_COMMAND, CommandOptions
+from .data_fetcher import DataFetcher
+from .supervisor import UNBOUNDED, run_fetcher
+
+VALID = "module:name of a DataFetcher, or of a function, plain or async, that returns one or, as an asynccontextmanager, yields one"
+
+
+async def run_python_job(
+    job: str,
+    given: Properties,
+    change: Callable[[Properties], Properties],
+    report: Callable[[WorkerProgress], None],
+    exporters: Sequence[MetricsExporter],
+    bounds: Bounds = UNBOUNDED,
+) -> None:
+    """Run the job as `run_process` does.
+
+    - `given`: properties that take precedence over the job's own.
+    - `change`: applied to the properties after that.
+
+    Raises: the errors of `run_process` and of the program.
+    """
+    OF_COMMAND.set(CommandOptions(given, change))
+    async with fetcher_from_program(job) as fetcher:
+        fetcher.tell_of_lost_positions()
+        own = build_metrics_exporters(load_registry(), fetcher.properties)
+        await run_fetcher(fetcher, report, [*own, *exporters], bounds=bounds)
+
+
+def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
+    """Return the properties of the job's fetcher, for a command that describes the job.
+
+    - `given`: properties that take precedence over the job's own.
+
+    Raises: the errors of `run_python_job`.
+    """
+
+    async def made() -> Properties:
+        async with fetcher_of_program(job, given) as fetcher:
+            return fetcher.described()
+
+    return asyncio.run(made())
+
+
+@asynccontextmanager
+async def fetcher_of_program(job: str, given: Mapping[str, str]) -> AsyncIterator[DataFetcher]:
+    """Yield the job's fetcher for a command that runs next to the job. It registers no consumer of enhanced fan-out.
+
+    Raises: the errors of `fetcher_from_program`.
+    """
+
+    def change(own: Properties) -> Properties:
+        return own.merged({REGISTRATION.key: "LAZY"}) if own.value(REGISTRATION) == "EAGER" else own
+
+    OF_COMMAND.set(CommandOptions(Properties(given), change))
+    async with fetcher_from_program(job) as fetcher:
+        yield fetcher
+
+
+@asynccontextmanager
+async def fetcher_from_program(job: str) -> AsyncIterator[DataFetcher]:
+    """Yield the fetcher that the program makes, not opened.
+
+    Resources that the program's function has opened around its `yield` are closed at the end.
+
+    Raises: ConfigurationError if the name does not lead to a DataFetcher, or if the function cannot be called.
+    """
+    made = imported(job, "JOB", VALID)
+    if callable(made):
+        if not can_take(made, 0):
+            raise ConfigurationError("JOB", job, VALID, reason="it cannot be called without arguments")
+        try:
+            with exits_as_errors(is_import=False):
+                made = made()
+                if inspect.isawaitable(made):
+                    made = await made
+        except ForeignExitError as error:
+            raise ConfigurationError("JOB", job, VALID, reason=str(error)) from error
+    async with AsyncExitStack() as opened:
+        if not isinstance(made, DataFetcher) and hasattr(made, "__aenter__"):
+            made = await opened.enter_async_context(made)
+        if not isinstance(made, DataFetcher):
+            raise ConfigurationError("JOB", job, VALID, reason=f"it gives an object of the type {type(made).__name__}")
+        yield made

@@ -1,0 +1,103 @@
+"""Opens the storage of a table from the job's properties: its folder, and the options of deltalake's own client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.plugins.stores.durable_files import path_of
+from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
+from recordpublisher.plugins.stores.object_store import refuse_cut
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+
+from .table_folder import ObjectFolder, TableFolder
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
+
+
+FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
+_OF_OBSTORE = {
+    "AWS_REGION": "region",
+    "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_ACCESS_KEY_ID": "access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+    "AWS_SESSION_TOKEN": "session_token",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
+}
+"""The options of deltalake for the place of objects and for credentials, with obstore's name for each."""
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_CA_FILE = "SSL_CERT_FILE"
+
+
+class TableStorage:
+    """The location of a table: its URI, the options of deltalake's client, and its folder."""
+
+    def __init__(self, location: str, key: str, properties: Properties, given: Mapping[str, str] | None = None) -> None:
+        """Read the location.
+
+        - `key`: the property that has the location.
+        - `given`: options of deltalake, which take precedence over those that are found.
+
+        Raises: ConfigurationError if the location is not a folder and not in S3, Google or Azure.
+        """
+        back_end = back_end_of(location)
+        if back_end not in ("FILE", "S3", "GOOGLE", "AZURE"):
+            raise ConfigurationError(key, location, FORMS)
+        self.is_local = back_end == "FILE"
+        if not self.is_local:
+            refuse_cut(key, location, FORMS)
+        self.uri = str(Path(path_of(location, key)).absolute()) if self.is_local else location.rstrip("/")
+        if back_end == "S3":
+            self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
+        self._given = {_option(name): value for name, value in (given or {}).items()}
+        self.options = self._given
+        self._access: AwsAccess | None = None
+        if back_end == "S3":
+            region, has_keys = self._given.get("AWS_REGION"), _KEYS[0] in self._given
+            self._access = s3_access(properties, region, needs_keys=not has_keys)
+        self._objects: ObjectLocation | None = None
+        if not self.is_local:
+            named = {own: self._given[name] for name, own in _OF_OBSTORE.items() if name in self._given}
+            self._objects = ObjectLocation(self.uri, key, properties, self._access, **named)
+
+    async def refresh(self) -> None:
+        """Put the credentials, region and endpoint that the AWS SDK finds into `options`. Call this before each use.
+
+        Raises: the errors of `AwsAccess.refresh`; ConfigurationError if the environment has a session token of other credentials.
+        """
+        if self._access is None:
+            return
+        found = await self._access.refresh()
+        endpoint = self._given.get("AWS_ENDPOINT_URL", found.endpoint)
+        options = {
+            "AWS_REGION": found.region,
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http:") else None,
+            **dict(zip(_KEYS, (found.access_key, found.secret_key, found.token), strict=True)),
+        }
+        if found.ca_bundle is not None:
+            os.environ.setdefault(_CA_FILE, found.ca_bundle)  # deltalake has no option for it
+        self.options = {name: value for name, value in options.items() if value} | self._given
+        if _KEYS[2] not in self.options and os.environ.get(_KEYS[2]):
+            reason = "it belongs to other credentials than the job's, and deltalake would use it: unset it"
+            raise ConfigurationError(_KEYS[2], reason=reason)
+
+    def folder(self) -> TableFolder:
+        """Return the folder of the table. Raises: OSError if its client cannot be opened."""
+        return TableFolder(self.uri) if self._objects is None else ObjectFolder(self._objects.client)
+
+
+def _option(name: str) -> str:
+    """Return the name of an option as `_OF_OBSTORE` has it, or the name as it is if it is not one of those.
+
+    deltalake ignores the case of names, and knows each also without `AWS_`.
+    """
+    known = f"AWS_{name.upper().removeprefix('AWS_')}"
+    known = {"AWS_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_TOKEN": "AWS_SESSION_TOKEN"}.get(known, known)
+    return known if known in _OF_OBSTORE or known == "AWS_ALLOW_HTTP" else name

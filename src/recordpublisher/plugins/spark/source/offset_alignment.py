@@ -1,0 +1,82 @@
+"""Aligns a planned batch in event time: computes global watermark and emit limit from the shards of its offset."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from recordpublisher.fetcher import watermark_rules
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
+from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
+from recordpublisher.fetcher.watermarks import lowest_active
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
+from recordpublisher.publishers.properties.job_properties import LOOKAHEAD, TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.properties import Properties
+
+from .offset import EMIT_NOTHING, ShardOffset
+from .offset_lineage import has_children, is_startable
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentSettings:
+    """Settings of alignment (ms).
+
+    - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
+    - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
+    - `timeout`: how long an ended shard without known children holds back the global watermark (W5).
+    """
+
+    lookahead: int | None = of_property(LOOKAHEAD)
+    idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD
+    timeout: int = of_property(TRACKER_TIMEOUT)
+
+    @classmethod
+    def of(cls, properties: Properties) -> AlignmentSettings:
+        """Return the settings of a job's properties."""
+        return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
+
+    def emit_limit(self, global_watermark: int | None) -> int | None:
+        """Return the highest watermark that the next batch emits, or None without a limit (W8).
+
+        While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
+        the first batch are also within the lookahead.
+        """
+        limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
+        if limit == math.inf:
+            return None
+        return EMIT_NOTHING if limit == -math.inf else int(limit)
+
+    def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
+        """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
+        return seen.next_watermark is None and watermark_rules.is_idle(silence.ms, self.idle_intervals.watermarks_ms)
+
+
+def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
+    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit (W8, W11)."""
+    watermark = entry.alignment_watermark
+    return emit_limit is not None and watermark is not None and watermark > emit_limit
+
+
+def next_global_watermark(
+    current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
+) -> int | None:
+    """Return the lowest watermark of the active shards, never below `current` (W6).
+
+    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
+    """
+    active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
+    return watermark_rules.raised_watermark(current, lowest_active(entry.alignment_watermark for entry in active)[1])
+
+
+def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
+    """Return whether the shard counts for the global watermark, which is the lowest watermark of the active shards.
+
+    Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
+    another process that has not reported it yet, so an ended parent counts longer there.
+    """
+    if entry.state.ended:
+        waited_ms = now_ms - (entry.ended_ms or now_ms)
+        return watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
+    is_open = not entry.done and is_startable(entry, shards)
+    return watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)

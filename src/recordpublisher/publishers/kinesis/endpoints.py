@@ -1,0 +1,162 @@
+"""Finds the region and the endpoint of calls: for streams, for queues, and by the ARN of a stream."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from urllib.parse import SplitResult, urlsplit
+
+from ..errors import ConfigurationError
+from ..properties.properties import Properties
+from ..properties.reading_properties import (
+    ENDPOINT,
+    REGION,
+    REGION_ENDPOINT,
+)
+from ..shards import arn_of, region_of_arn
+from .plain_credentials import plain_profile
+
+PARTITIONS = {
+    "aws": (r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+", "amazonaws.com"),
+    "aws-cn": (r"cn-[a-z]+-\d+", "amazonaws.com.cn"),
+    "aws-eusc": (r"eusc-de-[a-z]+-\d+", "amazonaws.eu"),
+    "aws-us-gov": (r"us-gov-[a-z]+-\d+", "amazonaws.com"),
+}
+"""The AWS partitions: a pattern of their regions, and the suffix of their hosts."""
+CALLS = {
+    "GetRecords": "data",
+    "GetShardIterator": "data",
+    "PutRecords": "data",
+    "ListShards": "control",
+    "DescribeStreamSummary": "control",
+    "DescribeStreamConsumer": "control",
+}
+"""The calls of most jobs. If the stream is given by its ARN, a call goes to a host of the account; the value is the kind of that host."""
+
+
+# --- endpoint and region ------------------------------------------------------------------------------------------------------------
+
+_REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
+_SIGNING_REGION = "us-east-1"
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def endpoint_of(properties: Properties, region: str | None = None) -> str | None:
+    """Return the endpoint of a region: the one that is set for the region, else the one set for all, else None for the service's own.
+
+    Raises: ConfigurationError if it is not an http or https URL with a host.
+    """
+    of_region = None if region is None else properties.with_prefix(REGION_ENDPOINT).get(region)
+    key, endpoint = (
+        (ENDPOINT.key, properties.value(ENDPOINT)) if of_region is None else (REGION_ENDPOINT.key, of_region)
+    )
+    if endpoint is None or is_http_url(endpoint):
+        return endpoint
+    if of_region is not None:
+        key += str(region)
+    raise ConfigurationError(key, endpoint, "an http:// or https:// URL with a host, and a port if needed")
+
+
+def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
+    """Return the region of streams that are given by name, and of other services.
+
+    It is the first of these: the region that is set, the region that all ARNs share, the region of the environment or the profile, and the
+    region of the first ARN. With `aws.endpoint` any region works.
+
+    Raises: ConfigurationError if there is none, or it is not a valid region.
+    """
+    return region_and_source(properties, streams)[0]
+
+
+def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tuple[str, str]:
+    """Return the region of `region_of`, and, for messages, where it was found. Raises: the errors of `region_of`."""
+    in_arns = sorted({region_of_arn(arn) for stream in streams if (arn := arn_of(stream))})
+    region, source = properties.value(REGION), f"from {REGION.key}"
+    if region is None and len(in_arns) == 1:
+        region, source = in_arns[0], "from an ARN"
+    if region is None:
+        region, source = _region_of_environment(properties)
+    if region is None and in_arns:
+        region, source = in_arns[0], "from an ARN"
+    if region is None and properties.is_set(ENDPOINT):
+        # A signature needs a region, and other servers than AWS accept any.
+        return _SIGNING_REGION, f"with {ENDPOINT.key} any region works"
+    if region is None:
+        raise ConfigurationError(
+            REGION.key, None, "a region such as eu-west-1, here or in AWS_REGION, or streams as ARNs"
+        )
+    if not properties.is_set(ENDPOINT) and not _REGION.fullmatch(region):
+        raise ConfigurationError(REGION.key, region, "a region such as eu-west-1")
+    return region, source
+
+
+def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
+    """Return the region of the environment, else of the profile, or None; and, for messages, where it was found."""
+    # As in boto3, the environment takes precedence over any profile, even over one that a property selects.
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if region := os.environ.get(name):
+            return region, f"from {name}"
+    if (profile := plain_profile(properties)) is not None:
+        return profile.get("region"), "from the profile"
+    from .sdk.session import profile_session
+
+    found: str | None = profile_session(properties).get_config_variable("region")
+    return found, "from the profile"
+
+
+def host_header(url: SplitResult) -> str:
+    """Return the host and port of a URL as they are signed and sent. The scheme's default port is left out."""
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    return host if url.port in (None, DEFAULT_PORTS[url.scheme]) else f"{host}:{url.port}"
+
+
+def tls_name(url: SplitResult) -> str:
+    """Return the name that a URL's certificate must have: its host without the final dot, which in DNS marks a full name."""
+    return (url.hostname or "").removesuffix(".")
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether a text is the URL of an http or https server."""
+    try:
+        parts = urlsplit(text)
+        # A URL with credentials is refused, because they would be shown with the endpoint in messages.
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in text and parts.port != 0
+    except ValueError:  # The port is not a number, or a bracket is not closed.
+        return False
+
+
+# --- the hosts of Kinesis queues ------------------------------------------------------------------------------------------------------
+
+QUEUE_CALLS = {
+    "CreateQueue": "control",
+    "DescribeQueue": "control",
+    "ListQueues": "control",
+    "ReceiveQueueRecords": "data",
+    "AcknowledgeQueueRecords": "data",
+    "UpdateQueueRecordsVisibility": "data",
+    "ReceiveDeadLetterQueueRecords": "data",
+    "AcknowledgeDeadLetterQueueRecords": "data",
+    "UpdateDeadLetterQueueRecordsVisibility": "data",
+    "RestoreDeadLetterQueueRecords": "data",
+}
+"""The calls about queues, and the kind of host that serves each."""
+WITHOUT_HOSTS = ("aws-iso", "aws-iso-b")
+"""Partitions in which a queue has no host of its own."""
+_REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
+
+
+def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool = False) -> str:
+    """Return the URL of a call about a queue, by the rules of botocore 1.44.8.
+
+    - `kinesis_url`: the URL of other calls to Kinesis. If it is not a host of AWS, it is also the result.
+    - `is_fips`: whether FIPS is set, which in us-gov does not change `kinesis_url`.
+    """
+    # The SDK versions that the constraints allow do not know these calls. So their hosts are found here, and this package signs and sends
+    # them.
+    regional = re.fullmatch(_REGIONAL, kinesis_url)
+    if regional is None:
+        return kinesis_url
+    has_host = queue_arn is not None and queue_arn.split(":")[1] not in WITHOUT_HOSTS
+    of_queue = f"{queue_arn.rpartition('/')[2]}.{QUEUE_CALLS[api]}-" if queue_arn and has_host else ""
+    return f"https://{of_queue}kinesis-queues{'-fips' if is_fips or regional['fips'] else ''}.{regional['rest']}"
