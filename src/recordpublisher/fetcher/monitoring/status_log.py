@@ -144,9 +144,8 @@ class StatusLogger:
 
     def _warn_slow(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is slow: the global watermark is %s. Of %d shards that are held back, no record was "
-            "written for %.0f s; they are up to %s ms ahead. All wait for %s. To no longer wait for shards that "
-            "lag, set %s",
+            "alignment is slow: the global watermark is %s. Of %d shards that are held back, no record was written for "
+            "%.0f s; they are up to %s ms ahead, waiting for %s; set %s to exclude lagging shards",
             self._global_watermark,
             held,
             seconds,
