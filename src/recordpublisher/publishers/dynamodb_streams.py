@@ -209,7 +209,7 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
     if parent == described["ShardId"]:  # A shard that is its own parent would wait for itself for ever.
-        raise ValueError(f"{parent} is its own parent")
+        raise ValueError(f"the shard {parent} is its own parent")
     closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
     return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)
 

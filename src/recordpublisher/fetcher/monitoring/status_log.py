@@ -115,7 +115,7 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Update since when, while alignment holds shards back, records were written only of the shard with the lowest watermark (W12)."""
+        """Update the time since which only records of the shard with the lowest watermark were written while others wait (W12)."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
@@ -144,9 +144,8 @@ class StatusLogger:
 
     def _warn_slow(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is slow: the global watermark is %s. Of %d shards that are held back, no record was "
-            "written for %.0f s; they are up to %s ms ahead. All wait for %s. To no longer wait for shards that "
-            "lag, set %s",
+            "alignment is slow: the global watermark is %s. Of %d shards that are held back, no record was written for "
+            "%.0f s; they are up to %s ms ahead, waiting for %s; set %s to exclude lagging shards",
             self._global_watermark,
             held,
             seconds,

@@ -105,7 +105,12 @@ class RetentionCheck:
             try:
                 oldest = await self._oldest_record(shard)
             except RecordPublisherError as error:
-                log.warning("the oldest record of %s cannot be read: %s", shard.key, error, extra=about(shard.key))
+                log.warning(
+                    "the oldest record of %s cannot be read, so a loss of records may not be noticed: %s",
+                    shard.key,
+                    error,
+                    extra=about(shard.key),
+                )
                 return RetentionGap.NOT_CHECKED
         if oldest is None:
             return RetentionGap.NONE

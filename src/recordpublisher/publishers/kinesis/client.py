@@ -180,7 +180,7 @@ class KinesisClient:
         """Return whether the key of a record decides its shard now. With AUTO record distribution it does not (S4)."""
         response = await self._describe_stream_response(stream)
         with reject_malformed("DescribeStreamSummary"):
-            # Only streams in on-demand mode have this strategy.
+            # Only streams in on-demand mode have a record distribution strategy.
             strategy = response["StreamDescriptionSummary"].get("RecordDistributionStrategy")
         return RecordDistribution(strategy != "AUTO", server_time_ms_or_none(response), strategy is not None)
 

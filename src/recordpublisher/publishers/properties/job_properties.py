@@ -46,7 +46,7 @@ DRAIN_TIMEOUT = JOB.integer(
 ALARMS = PropertyGroup("Alarms")
 ALARM_INTERVAL = ALARMS.integer(
     "flink.alarm.interval",
-    "Alarm when a shard with new records emits none, or the global watermark stands still, for this long; -1 off.",
+    "Alarm if a shard with new records emits none, or the global watermark does not rise, for this long; -1: no alarms.",
     300_000,
     minimum=1,
     also=(-1,),
@@ -68,7 +68,7 @@ DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
 )
 LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     "flink.lease.duration",
-    "GROUP: others take the shards of a process whose heartbeat stood still for this long.",
+    "GROUP: if a process sends no heartbeat for this long, others take its shards.",
     20_000,
     minimum=2_000,
     unit="ms",
@@ -160,7 +160,7 @@ LOOKAHEAD = VALUES_AND_TIME.optional_integer(
 )
 MAX_LAG = VALUES_AND_TIME.optional_integer(
     "flink.watermark.alignment.max.lag",
-    "A shard whose next record is further than this behind the most advanced shard is not waited for. Not set: off.",
+    "Watermarks do not wait for a shard whose next record is further than this behind the most advanced shard. Not set: off.",
     minimum=1,
     unit="ms",
     bare_from=1_000,

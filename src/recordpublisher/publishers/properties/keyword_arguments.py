@@ -120,7 +120,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.shard.discovery.intervalmillis`: Interval of the discovery of shards, and of streams that a file or a function lists; -1
     never. In ms."""
     lease_duration: int | str | timedelta
-    """`flink.lease.duration`: GROUP: others take the shards of a process whose heartbeat stood still for this long. In ms."""
+    """`flink.lease.duration`: GROUP: if a process sends no heartbeat for this long, others take its shards. In ms."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread: FAIL and name the gap, or CONTINUE and count it."""
     state_uri: str
@@ -146,8 +146,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one. Not set:
     off; 0 is allowed. In ms."""
     watermark_alignment_max_lag: int | str | timedelta
-    """`flink.watermark.alignment.max.lag`: A shard whose next record is further than this behind the most advanced shard is not waited
-    for. Not set: off. In ms."""
+    """`flink.watermark.alignment.max.lag`: Watermarks do not wait for a shard whose next record is further than this behind the most
+    advanced shard. Not set: off. In ms."""
     shard_idle_interval: int | str | timedelta
     """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1 waits for every shard. In ms."""
     watermark_sync_interval: int | str | timedelta
@@ -276,7 +276,7 @@ class ReadSettings(TypedDict, total=False):
     sink_map_ordering: Literal["PER_KEY", "PER_SHARD", "NONE"]
     """`flink.sink.map.ordering`: Records that are handled one after the other: of one partition key, of one shard, or none."""
     sink_map_batch_size: int
-    """`flink.sink.map.batch.size`: Above 1 the function gets a list of records."""
+    """`flink.sink.map.batch.size`: The most records of one call. Above 1 the function gets a list of records."""
     sink_map_batch_wait: int | str | timedelta
     """`flink.sink.map.batch.wait`: How long a list waits for more records. In ms."""
     sink_map_retries: int
@@ -285,7 +285,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.map.retry.for`: How long a record that failed is handled again, and at least `flink.sink.map.retries` times: as long
     as what the function calls may be away. In ms."""
     sink_map_timeout: int | str | timedelta
-    """`flink.sink.map.timeout`: When an async function is cancelled, which counts as a failure; not set: never. In ms."""
+    """`flink.sink.map.timeout`: Time after which a call of an async function is cancelled, which counts as a failure; not set: never. In
+    ms."""
     sink_map_max_age: int | str | timedelta
     """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. In ms."""
     sink_map_max_bytes: int | str
@@ -330,7 +331,8 @@ class ReadSettings(TypedDict, total=False):
     sink_kinesis_queue_limit: int
     """`flink.sink.kinesis.queue.limit`: Unacknowledged records at which the writer waits; not set: as many as the bytes allow."""
     sink_kinesis_queue_bytes: int | str
-    """`flink.sink.kinesis.queue.bytes`: The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most. In bytes."""
+    """`flink.sink.kinesis.queue.bytes`: Bytes of unacknowledged records, as held in memory, at which the writer waits; not set: 10 MB
+    for each shard, 128 MiB at most. In bytes."""
     sink_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition
     key."""
@@ -376,8 +378,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.tracing.spans`: The spans of a write or of a handler's list: one with links to the records' contexts, or also one for each
     record."""
     alarm_interval: int | str | timedelta
-    """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark stands still, for this long; -1
-    off. In ms."""
+    """`flink.alarm.interval`: Alarm if a shard with new records emits none, or the global watermark does not rise, for this long; -1: no
+    alarms. In ms."""
     deadletter_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
     """`flink.deadletter.map.on.failure`: `flink.sink.map.on.failure` of the dead-letter sink."""
     deadletter_sql_uri: str

@@ -10,7 +10,9 @@ REGION = ACCESS.text(
     "The AWS region of streams given by name. Not set: that of the ARNs or the environment.",
 )
 ENDPOINT = ACCESS.text("aws.endpoint", "Another endpoint than the region's.")
-REGION_ENDPOINT = ACCESS.prefix("aws.endpoint.", "The same for one region, when the streams of a job are in several.")
+REGION_ENDPOINT = ACCESS.prefix(
+    "aws.endpoint.", "Another endpoint for one region, if the streams of a job are in several regions."
+)
 CREDENTIALS_PROVIDER = ACCESS.choice(
     "aws.credentials.provider",
     "Credentials provider; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain).",

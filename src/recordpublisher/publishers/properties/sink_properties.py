@@ -48,7 +48,11 @@ MAP_ORDERING = SINKS.choice(
     ("PER_KEY", "PER_SHARD", "NONE"),
 )
 MAP_BATCH_SIZE = SINKS.integer(
-    "flink.sink.map.batch.size", "Above 1 the function gets a list of records.", 1, minimum=1, unit="records"
+    "flink.sink.map.batch.size",
+    "The most records of one call. Above 1 the function gets a list of records.",
+    1,
+    minimum=1,
+    unit="records",
 )
 MAP_BATCH_WAIT = SINKS.integer(
     "flink.sink.map.batch.wait", "How long a list waits for more records.", 0, minimum=0, unit="ms"
@@ -66,7 +70,7 @@ MAP_RETRY_FOR = SINKS.integer(
 )
 MAP_TIMEOUT = SINKS.optional_integer(
     "flink.sink.map.timeout",
-    "When an async function is cancelled, which counts as a failure; not set: never.",
+    "Time after which a call of an async function is cancelled, which counts as a failure; not set: never.",
     minimum=1,
     unit="ms",
     bare_from=1_000,
@@ -178,7 +182,7 @@ SINK_QUEUE_LIMIT = KINESIS_SINK.optional_integer(
 )
 SINK_QUEUE_BYTES = KINESIS_SINK.optional_integer(
     "flink.sink.kinesis.queue.bytes",
-    "The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most.",
+    "Bytes of unacknowledged records, as held in memory, at which the writer waits; not set: 10 MB for each shard, 128 MiB at most.",
     minimum=1,
     unit="bytes",
 )
