@@ -56,7 +56,7 @@ def all_flights() -> list[Flight]:
     return sorted(flights, key=lambda flight: flight.scheduled)
 
 
-def flights_by_carrier() -> dict[str, int]:
+def flight_counts() -> dict[str, int]:
     """Return how many flights each carrier has in the data set."""
     counts = _table().column("carrier").value_counts().to_pylist()
     return {count["values"]: count["counts"] for count in counts}

@@ -30,7 +30,7 @@ from rich.text import Text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from .producer import DAY_MS, LAGGING, SHARDS, SILENT, SPLIT, TAKES_OVER, flights_by_carrier
+from .producer import DAY_MS, LAGGING, SHARDS, SILENT, SPLIT, TAKES_OVER, flight_counts
 from .requirements import check_java, check_packages
 from .spark_job import LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
 
@@ -388,7 +388,7 @@ def _nothing_lost_or_repeated(rows: OutputRows, total: int) -> list[CheckResult]
 
 
 def _right_numbers(rows: OutputRows, folder: Path) -> list[CheckResult]:
-    expected, counted = flights_by_carrier(), dict(Counter(rows.carriers))
+    expected, counted = flight_counts(), dict(Counter(rows.carriers))
     summed = departures(folder / "departures")
     largest = ", ".join(f"{name} {count:,}" for name, count in Counter(counted).most_common(5))
     return [

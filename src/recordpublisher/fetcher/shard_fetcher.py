@@ -368,7 +368,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         shards.on_reader_failed(entry, error)
 
     if group is not None:
-        from .elastic.group_place import job_of
+        from .elastic.group_place import group_job_of
         from .elastic.leased_ownership import GroupWatermarkTracker
         from .pipeline.current_worker import CurrentWorker, LeaseGate
 
@@ -431,13 +431,13 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
-        from .elastic.group_place import job_of
+        from .elastic.group_place import group_job_of
         from .elastic.lease_checkpointer import LeaseCheckpointer
         from .elastic.leased_ownership import LeasedOwnership
         from .elastic.leased_shards import LeasedShards
         from .elastic.worker_lives import WorkerLives
 
-        snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
+        snapshotter, group_job = Snapshotter(job, table), group_job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
         lives = WorkerLives(
             group,

@@ -229,7 +229,7 @@ def _is_object(body: bytes, wire: WireFormat) -> bool:
 
 
 def _without_body(media_type: str, is_known: bool) -> RefusedRequestError:
-    wire = JSON if media_type == JSON.content_type or not has_cbor() else CBOR
+    wire = JSON if media_type == JSON.content_type or not is_cbor_installed() else CBOR
     content = msgspec.json.encode({"__type": "SerializationException" if is_known else "UnknownOperationException"})
     return RefusedRequestError(400, wire.content_type, wire.from_json(content))
 
@@ -321,7 +321,7 @@ def _sign(headers: Mapping[str, str], body: bytes, signed: list[str], scope: str
     return hmac.new(key, to_sign.encode(), "sha256").hexdigest()
 
 
-def has_cbor() -> bool:
+def is_cbor_installed() -> bool:
     """Return whether the extra that CBOR needs is installed."""
     return find_spec("cbor2") is not None
 
@@ -402,6 +402,6 @@ def format_of(content_type: str) -> WireFormat:
     """Return the format of a request, in which the response is written too. Raises: ApiError for CBOR if its extra is not installed."""
     if content_type.partition(";")[0].strip().lower() != CBOR_TYPE:
         return JSON
-    if not has_cbor():
+    if not is_cbor_installed():
         raise ApiError("SerializationException", MISSING)
     return CBOR

@@ -97,7 +97,7 @@ def shard_to_json(shard: Shard) -> dict[str, Any]:
     return {name: value for name, value in entries.items() if value}
 
 
-def shard_from_json(entries: Mapping[str, Any]) -> Shard:
+def stored_shard_from(entries: Mapping[str, Any]) -> Shard:
     """Return the shard that `shard_to_json` has written.
 
     Raises: KeyError if the stream or id is missing, ValueError if the hash range is malformed.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.elastic.group_place import job_of
+from recordpublisher.fetcher.elastic.group_place import group_job_of
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE
 from recordpublisher.fetcher.leases.lease_table import GroupJob
 from recordpublisher.fetcher.shards.discovery import StreamList
@@ -83,8 +83,8 @@ class UsedTable(committing_sink.TableSink):
 
 def test_a_job_is_described_without_secrets():
     streams = StreamList(("b", "a"))
-    assert job_of(streams, RecordingSink()) == GroupJob("RecordingSink", ("a", "b"))
-    assert job_of(
+    assert group_job_of(streams, RecordingSink()) == GroupJob("RecordingSink", ("a", "b"))
+    assert group_job_of(
         StreamList(("a",), look=lambda: None), committing_sink.TableSink(committing_sink.Table(), MemoryStore())
     ) == GroupJob("TableSink", None, True)
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup, group_job_of
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
@@ -54,7 +54,7 @@ class SimulatedWorker(CheckedProcess):
         if not self.is_alone:
             return build_fetcher(self._parts(tracker), group)
         streams = self._parts(tracker).discovery.streams
-        alone = AloneWorker(group, job_of(streams, self.sink), self.sink, clock)
+        alone = AloneWorker(group, group_job_of(streams, self.sink), self.sink, clock)
         return build_fetcher(self._parts(tracker, alone=alone, check_owner=alone.check_owner))
 
     async def _run(self) -> None:

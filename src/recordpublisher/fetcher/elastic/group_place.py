@@ -46,7 +46,7 @@ class ElasticGroup:
         return GroupStore(self.store, self.settings.interval)
 
 
-def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
+def group_job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
     """Return what this process reads and where it writes, which all processes of a group must have in common.
 
     `name`: the name of the job.

@@ -15,7 +15,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import RecordBatch, to_millis
-from recordpublisher.publishers.shards import Shard, shard_from_json, shard_to_json
+from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
 
 from ..checkpoints.starts import given_position
 from ..conditional_store import check_document
@@ -233,7 +233,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
         Raises: StateError if a field has the wrong type; KeyError or ValueError if a child is malformed.
         """
-        children = tuple(map(shard_from_json, entries.get("children", ())))
+        children = tuple(map(stored_shard_from, entries.get("children", ())))
         seen = check_document({**entries, "children": ()}, cls, "what was seen of a shard")
         return msgspec.structs.replace(seen, children=children)
 

@@ -25,7 +25,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNPROVEN, ARCHIVE_URI
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
-from recordpublisher.publishers.shards import OldestRecord, Shard, shard_from_json
+from recordpublisher.publishers.shards import OldestRecord, Shard, stored_shard_from
 
 from ..sinks.archived_shards import HIDDEN, RANGES, SHARDS, ShardDocument
 from ..sinks.files.staged_files import ENTRIES
@@ -191,7 +191,7 @@ class LiveLister(Protocol):
 
 def _shard(document: ShardDocument) -> Shard:
     entries: dict[str, Any] = msgspec.to_builtins(document)
-    return replace(shard_from_json(entries), closed=True, is_unlisted=True)
+    return replace(stored_shard_from(entries), closed=True, is_unlisted=True)
 
 
 # Lists the files and the documents of an archive in a folder or an object store, and opens the files.

@@ -48,7 +48,7 @@ class LagProbe:
     - `start`: the initial position of shards without a stored state.
     """
 
-    service: ListedService
+    service: ProbePort
     tips: PollingPort | None
     stream: str
     store: JobStateReader | None
@@ -61,7 +61,7 @@ class LagProbe:
     def of(
         cls,
         properties: Properties,
-        service: ListedService,
+        service: ProbePort,
         tips: PollingPort | None,
         stream: str,
         store: JobStateReader | None,
@@ -358,7 +358,7 @@ def _between(records: Sequence[UserRecord]) -> ShardActivity:
     return ShardActivity((len(records) - 1) / seconds, size / seconds)
 
 
-class ListedService(ListingPort, Protocol):
+class ProbePort(ListingPort, Protocol):
     """The calls of the service that the probe needs, besides those that read records."""
 
     async def retention_ms(self, stream: str) -> int | None:

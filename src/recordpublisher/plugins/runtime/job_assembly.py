@@ -203,12 +203,12 @@ def _alone_worker(
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-    from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
+    from recordpublisher.fetcher.elastic.group_place import ElasticGroup, group_job_of
     from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 
     name = given.value(JOB_NAME)
     group = ElasticGroup(place, LeaseSettings(**values_of(LeaseSettings, given)), name)
-    return AloneWorker(group, job_of(streams, sink, name), sink, clock)
+    return AloneWorker(group, group_job_of(streams, sink, name), sink, clock)
 
 
 # Builds the job of a queue from properties. Settings that need positions are refused with a sentence that says what

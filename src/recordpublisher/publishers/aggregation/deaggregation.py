@@ -449,7 +449,7 @@ class ForeignSubRecords(Enum):
     KEEP_UNCHECKED = "not known, the request failed: a duplicate is better than a lost record"
 
 
-class DistributionPort(Protocol):
+class RecordDistributionPort(Protocol):
     """The call to the service with which it is decided what happens to foreign sub-records."""
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
@@ -466,7 +466,7 @@ class RecordDistributionCheck:
     shards hardly wait.
     """
 
-    def __init__(self, port: DistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
+    def __init__(self, port: RecordDistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
         self._port = port
         self._stream = stream
         self._retries = retries
@@ -547,7 +547,7 @@ class RecordDistributionChecks:
         self._clock = clock
         self._checks: dict[str, RecordDistributionCheck] = {}
 
-    def check_of(self, port: DistributionPort, stream: str) -> RecordDistributionCheck:
+    def check_of(self, port: RecordDistributionPort, stream: str) -> RecordDistributionCheck:
         """Return the check of a stream (name or ARN), which all its shards share."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)

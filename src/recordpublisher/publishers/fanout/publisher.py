@@ -13,9 +13,9 @@ from typing import ClassVar, Protocol
 from .. import kinesis
 from ..aggregation.deaggregation import (
     Deaggregator,
-    DistributionPort,
     RecordDistributionCheck,
     RecordDistributionChecks,
+    RecordDistributionPort,
     ResponseBatches,
 )
 from ..base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
@@ -53,7 +53,7 @@ from .registration import ConsumerRefCounts, ConsumerRegistrar
 log = logging.getLogger(__name__)
 
 
-class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, DistributionPort, Protocol):
+class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, RecordDistributionPort, Protocol):
     """The calls to the service that enhanced fan-out needs."""
 
     async def close(self) -> None:

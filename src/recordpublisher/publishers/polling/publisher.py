@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from .. import kinesis
-from ..aggregation.deaggregation import Deaggregator, DistributionPort, RecordDistributionChecks
+from ..aggregation.deaggregation import Deaggregator, RecordDistributionChecks, RecordDistributionPort
 from ..base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from ..clock import Clock, SystemClock
 from ..errors import (
@@ -55,7 +55,7 @@ from ..shard_metrics import ShardMetrics
 from ..shards import OldestRecord, Shard
 
 
-class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
+class PollingService(PollingPort, ListingPort, RecordDistributionPort, Protocol):
     """The calls to the service that polling needs."""
 
 

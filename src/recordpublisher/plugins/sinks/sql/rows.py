@@ -85,7 +85,7 @@ class RowBuilder:
         self._latest = latest
         self._nan_is_null = nan_is_null  # SQLite stores NaN as NULL.
         self._must_know = set(table.columns.keys()) if stores_all else None
-        self._is_of_fields = is_of_fields(table)
+        self._is_of_fields = is_made_for_fields(table)
         self._owned = (
             METADATA if self._is_of_fields else frozenset()
         )  # no field of a record has a place in these columns
@@ -210,7 +210,7 @@ METADATA = frozenset((*IDENTITY, "partition_key", "approximate_arrival_timestamp
 """The metadata columns of a table whose other columns are for fields."""
 
 
-def is_of_fields(table: Table) -> bool:
+def is_made_for_fields(table: Table) -> bool:
     """Return whether the sink created the table for fields: it has a record's metadata, but not the columns of whole records."""
     names = set(table.columns.keys())
     return is_keyed_by_record(table) and names >= METADATA and "explicit_hash_key" not in names

@@ -37,7 +37,16 @@ from recordpublisher.publishers.records import RecordBatch
 
 from .column_types import FieldColumns, cannot_take, columns_of_type, columns_of_values, is_narrower
 from .latest_by_key import LatestByKey
-from .rows import IDENTITY, METADATA, RECORD_COLUMNS, Row, RowBuilder, is_keyed_by_record, is_of_fields, record_columns
+from .rows import (
+    IDENTITY,
+    METADATA,
+    RECORD_COLUMNS,
+    Row,
+    RowBuilder,
+    is_keyed_by_record,
+    is_made_for_fields,
+    record_columns,
+)
 
 log = logging.getLogger("recordpublisher.database")
 columns_log = logging.getLogger("recordpublisher.columns")
@@ -301,7 +310,7 @@ def _table_to_create(
 
 def _needs_columns(table: Table, columns: str) -> bool:
     """Return whether each field must have a column."""
-    return columns != "RECORD" or is_of_fields(table)
+    return columns != "RECORD" or is_made_for_fields(table)
 
 
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
@@ -314,13 +323,13 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
     Raises: ConfigurationError if a column is missing and must not be added, in which case the error names the statement to run; if a
     field cannot have a column; or if a field has the name of one of the record's own columns.
     """
-    if is_of_fields(table) and (
+    if is_made_for_fields(table) and (
         taken := sorted(fields.keys() & METADATA)
     ):  # these columns hold the record's own metadata
         reason = f"field '{taken[0]}' of a value has the name of a metadata column"
         valid = "a table that you have created, in which fields take precedence"
         raise ConfigurationError(SQL_TABLE.key, table.fullname, valid, reason=reason)
-    may_add = columns == "EVOLVE" or (is_of_fields(table) and set(table.columns.keys()) == METADATA)
+    may_add = columns == "EVOLVE" or (is_made_for_fields(table) and set(table.columns.keys()) == METADATA)
     statements: dict[str, str] = {}
     for name in [name for name in fields if name not in table.columns]:
         if reason := why_no_column(connection.dialect, name, {*table.columns.keys(), *statements}):
@@ -337,7 +346,7 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
         statement = widen_column(connection, table, name, fields[name])
         if columns == "EVOLVE":
             statements[name] = statement
-        elif is_of_fields(table):
+        elif is_made_for_fields(table):
             reason = f"column '{name}' of table {table.fullname} is narrower than the field of a value: run {statement}"
             raise ConfigurationError(SQL_COLUMNS.key, columns, "EVOLVE, which widens the column", reason=reason)
     return statements

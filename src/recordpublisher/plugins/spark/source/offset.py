@@ -18,7 +18,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState, start_from_js
 from recordpublisher.fetcher.watermark_rules import shard_watermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard, shard_from_json, shard_to_json
+from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
 
 VERSION = 3
 """Offsets of earlier versions are refused."""
@@ -105,7 +105,7 @@ class ShardOffset:
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardOffset:
         """Return the inverse of `to_json`."""
-        shard = shard_from_json(entries)
+        shard = stored_shard_from(entries)
         silence, held = entries.get("silence", {}), entries.get("held", {})
         return cls(
             shard=shard,
