@@ -127,7 +127,7 @@ async def test_a_staged_object_that_is_gone_is_named_and_one_that_a_user_moved_a
     (moved,) = bucket.visible()
     bucket.client.delete_object(Bucket="bucket", Key=f"{bucket.prefix}/{moved}")
     job = await started(rp.JsonlSink(bucket.properties()))
-    assert f"{moved} of {bucket.location}: published before" in caplog.text
+    assert f"{moved} of {bucket.location} are not there: they were probably published before" in caplog.text
 
     await job.sink.write(batch(b"deleted"))
     await job.alone.commit(STATE)
