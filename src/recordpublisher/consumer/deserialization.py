@@ -141,17 +141,22 @@ class CallableDeserializer:
 
 
 def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] | None:
-    """Return the values of a batch. Raises: the errors of the deserializer; PluginError if it is wrong itself, which no record causes."""
+    """Return the values of a batch.
+
+    Raises: the errors of the deserializer; PluginError if the deserializer itself is wrong, whatever the record.
+    """
     values: Sequence[V] | None = items_for_records(deserializer, "values", "value", batch, or_none=True)
     return values
 
 
 def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
-    """Return what a method makes of a batch: a sequence with one item, a `what`, for each record; None as well if `or_none`.
+    """Return what a plugin's method returns for a batch: a sequence with one item for each record; also None if `or_none`.
 
-    Raises: the errors of the method; PluginError if it returns something else, or raises an exception that is not an error.
+    `what` names an item, for messages.
+
+    Raises: the errors of the method; PluginError if it returns something else, or raises an exception that is not an Exception.
     """
-    try:  # A `PluginCall` does the same, and took a tenth of the time of a batch with one record.
+    try:  # A `PluginCall` would do the same, but it took a tenth of the time for a batch with one record.
         result = getattr(plugin, method)(batch)
     except Exception as error:
         if isinstance(error, ConfigurationError) and is_raised_in_user_code(error, or_installed=True):
@@ -167,7 +172,7 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
     if has_length and len(result) == len(batch):
         return result
     if isinstance(result, types.CoroutineType):
-        result.close()  # Otherwise Python would warn as well.
+        result.close()  # Closed, because Python would also warn of a coroutine that never ran.
     returned = f"{len(result)} items" if has_length else f"a {type(result).__name__}"
     raise PluginError(
         f"`{type(plugin).__name__}.{method}` returned {returned} for {counted(len(batch), 'record')}: return a sequence with one "
@@ -224,13 +229,15 @@ def deserializer_of(given: Any) -> Deserializer:
     return given if has_values else CallableDeserializer(given)
 
 
-# Decodes one top-level field of payloads that are JSON objects, and no other field.
+# `json_field_decoder` decodes one top-level field of JSON objects, and skips all other fields.
 
 
 def json_field_decoder(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
-    """Return a decoder of payloads. Its results have the field as `value`, or the default if there is one. It raises `UNDECODABLE`.
+    """Return a decoder of payloads. It raises `UNDECODABLE`.
 
-    Raises: ConfigurationError that names the setting, if JSON would have to escape the name.
+    Its result has the field as `value`; without the field, it has the default if one is given.
+
+    Raises: ConfigurationError that names the setting, if JSON would have to escape the field's name.
     """
     try:
         payload = msgspec.defstruct("Payload", [("value", kind, *default)], rename={"value": name}, gc=False)

@@ -243,7 +243,10 @@ class ShardOutput(Protocol):
 
 
 def naming_publisher(error: Exception, what: str) -> None:
-    """Add to an error of a plugin's code what has failed. Errors of `ShardConsumer` also pass through that code, but name it already."""
+    """Add a note to an error of a plugin's code, which says what has failed.
+
+    Errors that ShardConsumer has raised get none, because they say it already.
+    """
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
         add_note(error, f"{what} failed")

@@ -77,7 +77,7 @@ def is_type(given: object) -> bool:
 
 
 def underlying_type(given: Any) -> Any:
-    """Return the type that a `NewType` or a `type` statement names, and anything else unchanged."""
+    """Return the type for which a `NewType` or a `type` statement is another name, and anything else unchanged."""
     while isinstance(given, _NAMED):
         given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
     return given
@@ -101,14 +101,14 @@ def fields_of(info: Any) -> list[TypedField] | None:
     if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
         return None
     take: Any = partial(methodcaller, "get") if isinstance(info, inspect.TypedDictType) else attrgetter
-    # Needed because msgspec puts fields without a default first.
+    # The order of the class is restored, because msgspec puts fields without a default first.
     written = list(typing.get_type_hints(typing.get_origin(info.cls) or info.cls))
     fields = sorted(info.fields, key=lambda field: written.index(field.name) if field.name in written else len(written))
     return [TypedField(field.encode_name, field.type, take(field.name)) for field in fields]
 
 
 def type_without_none(info: Any) -> Any:
-    """Return the type of a value that may also be None, without None.
+    """Return the type without None, for a value that may also be None.
 
     A union of int and float becomes float. Other unions stay as they are.
     """

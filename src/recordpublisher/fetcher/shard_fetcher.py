@@ -163,7 +163,7 @@ class ShardFetcher:
 
     @property
     def ending(self) -> asyncio.Event:
-        """Set while a run ends, and after it."""
+        """Set when a run begins to end, until the next run starts."""
         return self._completion.ending
 
     @property

@@ -126,9 +126,9 @@ class Alignment:
         return self._tracker.report(status, watermark)
 
     def select_next(self) -> tuple[ShardEntry, int] | None:
-        """Return the shard that emits next, and how many records of its first batch. Return None if all shards are held back or empty.
+        """Return the shard that emits next, and how many records of its first queued batch, or None if all are held back or empty.
 
-        The worker's watermark is reported to the tracker first.
+        Alignment and the bounds of the run decide. The worker's watermark is reported to the tracker first.
         """
         first = self._next_shards.lowest()
         if first is None:

@@ -1,4 +1,4 @@
-"""The errors that the endpoint returns, with the service's names and texts."""
+"""The errors that the endpoint returns, with the service's names and messages."""
 
 
 class ApiError(Exception):

@@ -132,7 +132,7 @@ class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
 
 
 class PutRecordsEntry(msgspec.Struct, rename="pascal", gc=False):
-    """One record to put; `data` stays base64 text."""
+    """One record to put. Its `data` stays base64 text."""
 
     data: str
     partition_key: PartitionKey | None = None

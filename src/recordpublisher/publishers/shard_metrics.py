@@ -65,7 +65,7 @@ class ShardMetrics:
     )
     duplicates: int = _counter("records", "records received again from a queue while the job still remembers them")
     last_failure: Exception | None = None
-    """The error of the last call, while it is tried again; None after a successful read."""
+    """The error of the last call while it is retried; None after a successful read."""
 
     def count_read(self, batch: RecordBatch) -> None:
         """Count the batch of a successful read."""

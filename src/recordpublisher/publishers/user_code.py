@@ -215,7 +215,7 @@ _LOGGED = "_recordpublisher_logged"
 
 
 def describe_error(error: BaseException) -> str:
-    """Return kind and message of an error, even if its `__str__` fails or its message is very long."""
+    """Return the class and message of an error, even if its `__str__` fails or its message is very long."""
     message = text_of(error)
     if len(message) > MAX_REASON:
         message = f"{message[:MAX_REASON]}... ({len(message)} characters)"
@@ -321,7 +321,7 @@ def waiting_line(*tasks: asyncio.Task[Any]) -> str:
 def line_in_user_code(task: asyncio.Task[Any], below: types.FrameType | None = None) -> str:
     """Return the file and line of the user's code at which a task waits; "" if it waits in a call of this library that this code makes.
 
-    - `below`: only the calls that this frame has made count; None for all calls.
+    - `below`: only calls that this frame has made count; None for all calls.
     """
     frames: list[types.FrameType] = []
     for frame in _waiting_frames(task):
@@ -442,11 +442,14 @@ class PluginCall:
 
     @property
     def name(self) -> str:
-        """The method, with the plugin's class and the subject of the call."""
+        """The name of the method, with the plugin's class and the subject of the call."""
         return f"`{type(self.plugin).__name__}.{self.method}`" + (f" for {self.subject}" if self.subject else "")
 
     def describe(self) -> str:
-        """Return how long the call has not returned, and the line of the plugin's code at which it waits; "" if it does not wait there."""
+        """Return, as a sentence, how long the call has not returned, and the line of the plugin's code at which it waits.
+
+        Return "" if it does not wait there.
+        """
         line = "" if self._task is None else line_in_user_code(self._task, self._frame)
         return f"{self.name} has not returned for {self._waited:.0f} s: it waits at {line}" if line else ""
 
@@ -484,8 +487,9 @@ def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:
 def _log_slow_calls(loop: asyncio.AbstractEventLoop) -> None:
     del _TIMERS[loop]
     dues: list[float] = []
-    # A thousand shards may wait for the same method, so only the oldest call is logged. Copied, because other threads have calls too.
+    # Only the oldest call of a method is logged, because a thousand shards may wait for the same method.
     logged: set[tuple[int, str]] = set()
+    # Copied, because other threads have calls too.
     for call in list(_RUNNING):
         if not call.is_in(loop):
             continue
@@ -501,7 +505,7 @@ def _log_slow_calls(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def slow_calls(plugin: object) -> list[str]:
-    """Return in words which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
+    """Return, as sentences, which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
     oldest = {call.method: call for call in reversed(list(_RUNNING)) if call.plugin is plugin and call.is_slow}
     return [words for call in oldest.values() if (words := call.describe())]
 

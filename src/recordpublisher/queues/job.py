@@ -255,7 +255,7 @@ class QueueJob:
 
     @property
     def ending(self) -> asyncio.Event:
-        """Set while a run ends, and after it."""
+        """Set when a run begins to end, until the next run starts."""
         return self._completion.ending
 
     @property
@@ -340,7 +340,7 @@ class QueueJob:
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
         """Flush the sink, and acknowledge the written records.
 
-        No record is written during the flush, so all written ones are safe afterwards. `may_be_partial`, `stopped` and `is_last`
+        No record is written during the flush, so all that were written are stored after it. `may_be_partial`, `stopped` and `is_last`
         are fields of the sink's `Checkpoint`. Raises: the error of an earlier call of the sink, which may have lost records with it.
         """
         async with self._receivers.turn.between_writes():

@@ -80,9 +80,9 @@ class Receivers:
         self._wake_writer = asyncio.Event()
         self._is_stopping = False
         self._written: list[str] = []
-        """Numbers of records that were written since the last flush, unless the sink reports them itself."""
+        """Numbers of records that were written since the last flush. It stays empty if the sink itself reports finished records."""
         self.turn = SinkTurn()
-        """Held around every call of the sink."""
+        """The lock that is held during every call of the sink."""
         self.records = 0
         self.run_records = self._run_bytes = 0
         in_flight.on_closed = self._notify
@@ -302,7 +302,8 @@ class Receivers:
             await self._dead_letters.handle_undeserialized(batch)
         if len(batch):
             if self._sink.tells_done:
-                self._in_flight.gave(batch.sequence_numbers)  # before the write, because the sink may report during it
+                # Noted before the write, because the sink may report the records during it.
+                self._in_flight.gave(batch.sequence_numbers)
             with self._write_call.about(receiver.shard.key):
                 try:
                     await self._write_to_sink(batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.job_properties import (
@@ -17,9 +16,6 @@ from ..options import (
     Port,
     with_properties,
 )
-
-if TYPE_CHECKING:
-    pass
 from .lag import positions_of, probes_opened
 
 PORT = 8790

@@ -69,7 +69,7 @@ class CheckpointAge:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure the block, which takes and stores a checkpoint. The checkpoint counts as stored if the block does not raise."""
+        """Measure the `with` block, which takes and stores a checkpoint. If the block raises, the checkpoint does not count as stored."""
         self._started = started = self._clock.monotonic() if self._started is None else self._started
         yield
         self._stored, self._started = self._clock.monotonic(), None

@@ -210,7 +210,10 @@ def last_seen_ms(state: ShardState) -> int:
 
 
 def shards_read_long_ago(restored: RestoredState, now_ms: int) -> set[str]:
-    """Return restored shards, including ended ones, that were last read almost a day ago. The others have lost nothing (S5)."""
+    """Return restored shards, including ended ones, that were last read almost a day ago.
+
+    No record of the other shards can be lost (S5).
+    """
     return {key for key, state in restored.shards.items() if may_have_gap(last_seen_ms(state) or None, now_ms)}
 
 
@@ -285,9 +288,9 @@ def shards_with_unread_children(
 
 
 def valid_by_shard(words: str) -> str:
-    """Return the valid values, in words, for positions given by shard.
+    """Return, for a message, what positions given by shard must look like.
 
-    `words`: a text that lists the words which may be given instead of a number.
+    `words`: the words that may be given instead of a sequence number, such as `, "TRIM_HORIZON"`.
     """
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 

@@ -54,7 +54,10 @@ def reasons_not_ready(
 
 
 def _why_nothing_is_read(entries: Iterable[ShardEntry], now_ms: int) -> list[str]:
-    """Return a reason if no shard was read lately. A shard with queued records waits for the sink or for alignment, not for the service."""
+    """Return a reason if no shard was read lately, else an empty list.
+
+    Shards with queued records do not count: they wait for the sink or for alignment.
+    """
     waiting = [entry for entry in entries if entry.is_reading and not entry.reading.queue]
     ages = [(_since_read_ms(entry, now_ms), entry.metrics.last_failure) for entry in waiting]
     if not ages or any(age <= (READ_LIMIT_MS if failure is None else FAILED_READ_LIMIT_MS) for age, failure in ages):

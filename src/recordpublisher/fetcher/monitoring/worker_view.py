@@ -145,7 +145,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def loop_lag_ms(self) -> int:
-        """How late the last tick of the event loop was."""
+        """How late the last regular timer of the event loop was."""
         return self.suspension.lag_ms
 
     @metric(GAUGE, "bytes")

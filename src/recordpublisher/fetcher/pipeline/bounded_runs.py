@@ -69,7 +69,7 @@ class TerminationCondition:
         self._per_shard[entry.key] = self._per_shard.get(entry.key, 0) + len(batch)
 
     def update(self, entry: ShardEntry) -> None:
-        """Check again whether a shard has reached its bounds."""
+        """Decide again whether a shard has reached its bounds, because it has changed."""
         if entry.is_waiting:
             return
         self._started.add(entry.key)

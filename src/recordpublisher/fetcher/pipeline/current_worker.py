@@ -11,7 +11,7 @@ from .process_suspension import SuspensionDetector
 if TYPE_CHECKING:
     from ..leases.heartbeat import WritePermission
 
-    # imported only for its type, because a job that runs alone does not load the code of groups
+    # Imported only for its type, because a job that runs alone does not load the code of groups.
     from ..leases.worker import Worker
 
 

@@ -78,7 +78,12 @@ class DeadLetterHandler:
         await self.handle_all_rejected([(record, reason)])
 
     async def handle_all_rejected(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
-        """Handle several rejected records. Their dead letters are durable when this returns. Raises: SinkError if this fails the job."""
+        """Handle several rejected records. Their dead letters are durable when this returns.
+
+        `is_logged`: whether the sink has already logged them.
+
+        Raises: SinkError if this fails the job.
+        """
         for record, reason in rejected:
             await self._handle(record, reason, is_logged)
         if rejected:
@@ -122,7 +127,7 @@ class DeadLetterHandler:
 def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> ConfigurationError:
     """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
 
-    `more` is a further reason.
+    `more` is a further reason, which is added to the error's own.
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason, statement = (

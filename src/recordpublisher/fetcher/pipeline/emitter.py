@@ -71,7 +71,7 @@ class Emitter:
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
         self.turn = SinkTurn()
-        """Held around every call of the sink."""
+        """The lock that is held during every call of the sink."""
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0

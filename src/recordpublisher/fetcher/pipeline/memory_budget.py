@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from ..settings import BudgetLimits
 from ..shards.shard_entry import ShardEntry
 from ..watermarks import IndexedMinHeap
-
-if TYPE_CHECKING:
-    # imported only for its type, because a job that runs alone does not load the code of groups
-    pass
-
 
 MIN_READ_BYTES = 64 * 1024
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, naming_publisher
 from recordpublisher.publishers.base import (
@@ -33,13 +33,9 @@ from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_reading import ReadMoment
 from ..shards.shard_table import ShardTable
+from .memory_budget import MemoryBudget, PendingReads, ReadBlock
 from .process_suspension import SuspensionDetector
 from .retention_gaps import RetentionGaps
-
-if TYPE_CHECKING:
-    # imported only for its type, because a job that runs alone does not load the code of groups
-    pass
-from .memory_budget import MemoryBudget, PendingReads, ReadBlock
 from .shard_ends import ShardEnds
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -280,7 +276,7 @@ class ReadIntake:
         return self._budget.why_blocked(entry)
 
     def output_for(self, entry: ShardEntry) -> QueueingShardOutput:
-        """Return the ShardOutput of one shard."""
+        """Return the object through which the reader of one shard delivers its batches (a `ShardOutput`)."""
         return QueueingShardOutput(self, entry)
 
     def share_among(self, readers: int) -> None:
@@ -335,7 +331,7 @@ class ReadIntake:
 
 
 class QueueingShardOutput:
-    """The ShardOutput of one shard."""
+    """The `ShardOutput` of one shard: it passes the batches of the shard's reader to `ReadIntake`."""
 
     def __init__(self, intake: ReadIntake, entry: ShardEntry) -> None:
         self._intake = intake
@@ -350,7 +346,7 @@ class QueueingShardOutput:
         return self._intake.put(self._entry, batch)
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Remember that the shard was read to its end, with its child shards."""
+        """Mark the shard as read to its end. `children`: its child shards, as far as its last read names them."""
         self._intake.end(self._entry, children)
 
 

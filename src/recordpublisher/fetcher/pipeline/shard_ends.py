@@ -65,7 +65,8 @@ class ShardEnds:
                 if shard.key not in await self._listed_open(shard.stream):
                     return
                 shown, failed, missing_since = shown + 1, 0, None
-            except Exception as error:  # The periodic listing ends the job if `discover` fails for long.
+            except Exception as error:
+                # An error of `discover` that lasts ends the job elsewhere, in the periodic listing.
                 if is_fault_of_plugin(error):
                     raise
                 failed += 1

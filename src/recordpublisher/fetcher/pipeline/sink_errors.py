@@ -1,4 +1,4 @@
-"""Adds to an error of a plugin's or user's sink which sink has failed, and in which method."""
+"""`naming_sink` adds to an error of a sink which sink has failed, and in which method."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ..sink import Sink, State
 
 
 def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
-    """Name the sink in errors of the block, which calls a method of the sink. `kind` says what the sink is to the job."""
+    """Return a context manager around a call of a sink's method, which adds the sink's name to an error of the call.
+
+    `kind` says what the sink is to the job.
+    """
     return PluginCall(sink, method, note=_note(sink, method, kind))
 
 

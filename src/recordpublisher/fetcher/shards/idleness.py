@@ -9,10 +9,10 @@ from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_rules import is_idle
 
 MAX_CREDIT_SECONDS = 6.0
-"""The time between two reads counts up to this much: a healthy subscription sends an empty event about every 5 s.
+"""The longest time between two empty reads that counts as silence (seconds).
 
-A longer gap means failed, throttled or withheld reads, suspension, starvation or back-pressure. The time beyond it was
-not observed.
+A healthy subscription sends an empty event about every 5 s. A longer pause means failed, throttled or delayed reads, or a process that was
+suspended, starved of CPU, or waiting for its sink. Of such a pause only this much counts.
 """
 MIN_SECONDS_AFTER_SUSPENSION = 2.0
 """How long a shard must be observed silent after a suspension of the process before it counts as idle again (seconds).

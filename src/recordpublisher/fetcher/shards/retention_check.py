@@ -138,7 +138,7 @@ class RetentionCheck:
 
 
 class RetentionGap(Enum):
-    """Whether records behind a position were lost."""
+    """Whether records after a position were lost."""
 
     NONE = "nothing was lost"
     LOST = "the records after the position are gone, later ones are there"

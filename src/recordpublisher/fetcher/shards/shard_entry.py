@@ -121,7 +121,7 @@ class ShardEntry:
         return freed
 
     def end_of_reading(self, children: Sequence[Shard]) -> None:
-        """Record that the shard was read to its end (called by ReadIntake), or that its stream was deleted (called by ShardLifecycle)."""
+        """Mark the shard as read to its end. Called by ReadIntake, and by ShardLifecycle if the shard's stream was deleted."""
         self._check(self.is_reading, "is read to its end")
         self.reading.end(children)
         self._on_progress()
@@ -210,7 +210,7 @@ class ShardEntry:
 
     @property
     def stage(self) -> ShardStage:
-        """The shard's stage, which follows from what was read and what was emitted."""
+        """The shard's stage, which follows from how far it was read and how far it was emitted."""
         if self.has_ended:
             return ShardStage.ENDED
         if self.reading.has_reached_end:
@@ -247,7 +247,7 @@ class ShardEntry:
 
     @property
     def needs_reader(self) -> bool:
-        """Whether the shard must be read, now and by this worker."""
+        """Whether this run must read the shard now: it has started, and was neither finished nor abandoned."""
         return self.is_reading and not self.reading.needs_no_more
 
     @property

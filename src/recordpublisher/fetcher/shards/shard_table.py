@@ -126,7 +126,7 @@ class ShardTable:
         return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
 
     def may_start(self, entry: ShardEntry) -> bool:
-        """Return whether the shard waits, and its parents are finished (after a merge: both) (S2)."""
+        """Return whether the shard waits for its parents and need not any longer, because they were read to their ends (S2)."""
         return entry.is_waiting and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:

@@ -105,7 +105,7 @@ def acknowledge_dead_letter_queue_records(account: Account, request: requests.Re
 
 
 def restore_dead_letter_queue_records(account: Account, request: requests.ReceiptsRequest) -> object:
-    """Let dead letters be received again as records, with a receive count of 0, as that of a new record."""
+    """Turn dead letters into records again. Their receive count is 0, as that of a new record."""
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
         queue.deliveries.release(delivery, account.clock.now_ms(), 0)

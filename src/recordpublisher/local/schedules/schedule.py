@@ -134,7 +134,12 @@ def _reshard(stream: Stream, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SeenRecord:
-    """A record that a client has written down: its number, when it was put, and when it was seen, in seconds since the epoch."""
+    """A record that a client has read and written down.
+
+    - `number`: the record's number.
+    - `put`: when it was put (epoch seconds).
+    - `at`: when the client had it (epoch seconds).
+    """
 
     number: int
     put: float
@@ -142,7 +147,10 @@ class SeenRecord:
 
 
 def seen_record_in(line: str, now: float) -> SeenRecord | None:
-    """Return the record in a line: `NUMBER PUT` (the data), perhaps with a word before it and the time at which it was seen after it."""
+    """Return the record that a line of a client's output shows.
+
+    The line is `NUMBER PUT` (the data), perhaps with a word before it, and perhaps with the time at which it was seen after it.
+    """
     found = _LINE.fullmatch(line)
     return found and SeenRecord(int(found["number"]), float(found["put"]), float(found["seen"] or now))
 
@@ -162,7 +170,7 @@ class Score:
 
 
 def score(records: int, lines: Iterable[SeenRecord], keys: int, began: float = -inf, killed: float = inf) -> Score:
-    """Judge the lines in the order in which they were written. The records have the numbers 0 to `records` - 1.
+    """Judge the lines of a client, in the order in which they were written. The records have the numbers 0 to `records` - 1.
 
     Records of the same key are put in order, and a key moves from a shard to its child. So a number is out of order if it comes for the
     first time after a higher number of its key. `slowest` is the longest time from put to seen, over the records that were put after the

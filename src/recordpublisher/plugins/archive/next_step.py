@@ -7,15 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 
 from ..sinks.archived_shards import AT, BEGIN
-
-if TYPE_CHECKING:
-    pass
-
 
 Place = tuple[Any, float]
 """A position that can be compared: the order of a sequence number, and the last sub-record that was read (`inf` for the whole record).

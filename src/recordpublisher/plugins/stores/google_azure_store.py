@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue, new_version, pause_after_conflict
 from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .object_store import ConditionalObjects, refuse_credentials, refuse_cut
-
-if TYPE_CHECKING:
-    pass
 from .object_storage import as_state_errors, error_words, open_object_store
+from .object_store import ConditionalObjects, refuse_credentials, refuse_cut
 
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")

@@ -38,7 +38,7 @@ def provider_name(properties: Properties) -> str:
 
 
 def keys_of(properties: Properties, profile: dict[str, str]) -> Keys | None:
-    """Return the keys that the SDK would find, or None."""
+    """Return the keys that the SDK would find, or None if only the SDK can find them."""
     # A profile that a property names takes precedence over the environment, and the environment over any other profile.
     provider = provider_name(properties)
     if provider == "BASIC":

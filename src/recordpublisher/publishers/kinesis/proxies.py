@@ -35,8 +35,8 @@ def proxy_for(url: str) -> str | None:
 
 
 def refuse_http2_proxy(url: SplitResult) -> None:
-    """Check that the SDK would use no proxy. Raises: ConfigurationError if a proxy is set for `url`."""
-    # The network may forbid the direct connection that we would make.
+    """Check that the SDK would use no proxy for `url`. Raises: ConfigurationError if it would."""
+    # A proxy may be the only connection that the network allows, and this client connects directly.
     if proxy_for(url.geturl()) is None:
         return
     name = f"{url.scheme.upper()}_PROXY"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
@@ -21,10 +21,6 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..archived_shards import RANGES, FileRange, ShardDocument
 from .table_folder import DATA, STAGED, OutputFile, TableFolder
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_OPEN = 32
 """Most files that are written at a time, because each has a buffer of a few MiB for its upload.

@@ -1,7 +1,7 @@
-"""Everything that uses private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test names each, on the newest SDK.
+"""All uses of private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test names each of them, on the newest SDK.
 
-The classes override methods of the SDK. The functions return None if a version of the SDK keeps something elsewhere;
-then the SDK makes the call itself.
+The classes override methods of the SDK. If a version of the SDK keeps a part in another place, a function here returns None, and the SDK
+makes the call itself.
 """
 
 from __future__ import annotations
