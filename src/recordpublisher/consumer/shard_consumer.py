@@ -202,7 +202,7 @@ class ShardConsumer:
             )
         # 1. Refuse a batch that breaks the contract of publishers, while the message can still name the publisher.
         if not isinstance(batch, RecordBatch):
-            raise PluginError(f"{name} gave {repr_of(batch)}: a consumer takes a RecordBatch")
+            raise PluginError(f"{name} gave {repr_of(batch)}: the consumer must be called with a RecordBatch")
         shard = self._shard
         if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
             raise PluginError(

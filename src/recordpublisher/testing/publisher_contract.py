@@ -529,7 +529,7 @@ class _WatchedConsumer:
                 )
             )
         assert isinstance(batch, RecordBatch), self.report(
-            f"the publisher gave {repr_of(batch)}: a consumer takes a RecordBatch"
+            f"the publisher gave {repr_of(batch)}: the consumer must be called with a RecordBatch"
         )
         try:
             # The keys are checked by `test_batches_come_in_shard_order...`.
