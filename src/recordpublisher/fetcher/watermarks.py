@@ -118,6 +118,10 @@ class Alignment:
         self._next_shards.set(entry.key, None)
         self._stragglers.set(entry.key, None)
 
+    def entries(self) -> list[ShardEntry]:
+        """Return the shards that count, or may count again."""
+        return list(self._entries.values())
+
     def report(self) -> int | None:
         """Report this worker's watermark to the tracker, even while idle (W7), and return the global watermark."""
         # A suspension of this process must not count as time in which the other workers did not report.

@@ -208,3 +208,30 @@ def test_the_shards_of_a_worker_are_aligned_with_those_of_others():  # W6
 
     assert len(sink.rows) == 3_000
     assert set(ahead) == {1_000}
+
+
+def test_the_last_watermark_of_a_bounded_run_is_the_lowest_of_its_shards():
+    """Shards that have reached their bounds do not hold back the others, but windows must close when all have. One shard has no record."""
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 1_000)
+    source.add("b", 5_000)
+    source.add("empty")
+
+    run_virtual(read_all(source, sink, {}))
+
+    assert sink.watermarks[-1] == 1_000
+    assert ("idle", None) not in sink.events
+
+
+def test_a_bounded_run_that_reads_nothing_new_tells_the_watermark_of_the_stored_positions():
+    source, again = ScriptedSource(), RecordingSink()
+    source.add("a", 1_000)
+
+    async def run():
+        first, _ = await read_all(source, RecordingSink(), {})
+        second = make_fetcher(source, again, {}, restore=(first.snapshot(),))
+        await second.open()
+        await second.run_bounded(Bounds(stop_at_tip=True, max_time=10_000))
+
+    run_virtual(run())
+    assert (again.rows, again.watermarks) == ([], [1_000])

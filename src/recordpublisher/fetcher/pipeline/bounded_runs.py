@@ -38,6 +38,7 @@ class TerminationCondition:
         self.records = 0
         self.payload_bytes = 0
         self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or bool(bounds.shard_limits)
+        self._is_over = False
 
     def max_emittable(self, entry: ShardEntry, count: int) -> int:
         """Return how many of a shard's next `count` records may be emitted within the bounds."""
@@ -88,6 +89,8 @@ class TerminationCondition:
 
         They do not wait for records that a bounded run will not read. In an unbounded run every silent shard holds them back (W2).
         """
+        if self._is_over:
+            return entry.state.watermark is not None
         return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
     def end_reason(self) -> EndReason | None:
@@ -100,6 +103,15 @@ class TerminationCondition:
         if self.has_shard_bounds and self._started and len(self._done) == len(self._started):
             return self._shard_reason()
         return None
+
+    def finish(self) -> bool:
+        """Let watermarks wait for every shard again, because the run has reached its bounds. Return whether that changes anything.
+
+        The last watermark of the run is the lowest one of the shards that have one. Without this no shard would count any longer, and the
+        sink would not learn how far it has received everything. In a group the other workers still read, so nothing changes.
+        """
+        self._is_over = self.ends_without_open_shards
+        return self._is_over
 
     @property
     def ends_without_open_shards(self) -> bool:

@@ -93,6 +93,9 @@ class Emitter:
         """
         while not self._is_stopping:
             if (reason := self._run.end_reason()) is not None:
+                if self._run.finish():
+                    for entry in self._alignment.entries():
+                        self.on_changed(entry)
                 on_bounds_reached(reason)
                 break
             selected = self._select_next()
