@@ -656,7 +656,7 @@ MAP_SINK_METRICS = {
     "handlingDelayMs": (
         MetricType.HISTOGRAM,
         "ms",
-        "how long after their arrival in the stream records were handled; each sixteenth stands for those after it",
+        "how long after their arrival in the stream records were handled; one of sixteen is measured, and stands for all of them",
     ),
     "timeouts": (MetricType.COUNTER, "calls", "calls of the handler that raised a TimeoutError, as after `timeout`"),
     "expired": (MetricType.COUNTER, "records", "records older than `max_age`, which were skipped or rejected"),
