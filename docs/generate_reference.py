@@ -178,7 +178,7 @@ LOSS = {
     "skipped": '`MapSink` has left records out (`on_failure="SKIP"`, `max_age`)',
     "numRecordsOutErrors": "the [Kinesis sink](kinesis-sink-metrics.md) could not put records",
     "foreignSubRecords": "records of aggregates were dropped; they are lost unless their producer puts them again, as the KPL does",
-    "retentionNotChecked": "records may be lost: a stream was not read for longer than its retention, and was empty then",
+    "retentionNotChecked": "records may be lost, because a stream was not read for longer than its retention, and was empty then",
     "timeToRetentionLossMs": "below 0, the oldest unfinished record may be lost; above 0, it is the time that is left",
 }
 """What it means that a metric is not 0."""
@@ -219,7 +219,7 @@ The [Kinesis sink](kinesis-sink-metrics.md) and [Spark](../spark/monitor.md#what
 - Null means: not known yet. Counters start at 0 with each start.
 - Gauges of time (`lagMs`, `lastEmitAgeMs` ...) keep growing while a shard is silent or held.
 - Each process has its own values. Counters, records, bytes and shards add up over the processes of a job, and so does `workersWanted`.
-  Take the worst process for watermarks, lags and ages, and for `unownedShards` and `unownedMs`.
+  Watermarks, lags and ages do not add up, nor do `unownedShards` and `unownedMs`: take the value of the worst process.
 - Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard` ([export](../operate/export-metrics.md)). A text
   becomes a label of a metric that is always 1: `recordpublisher_shard_stage_info{...,stage="READING"} 1`.
 - A histogram has the upper `bounds` of its buckets, their `counts` (the last is of values above all bounds) and the `sum`. Prometheus gets

@@ -139,7 +139,7 @@ class NamedStore(ConditionalStore):
         await self._call("delete", *names)
 
     async def end_sessions(self, role: str) -> None:
-        """End sessions."""
+        """End what an earlier process with this role still holds, such as a database session and its locks."""
         await self._call("end_sessions", role)
 
     async def close(self) -> None:

@@ -104,7 +104,7 @@ class ShardLifecycle(ShardListener):
     def _start_children_of(self, ended: str) -> None:
         """Start the readers of the children of this shard (`Shard.key`), as `start_readers` does for all shards.
 
-        So each child is looked at only once when thousands of shards end together.
+        Only the children of this shard are checked, so the cost stays low when thousands of shards end together.
         """
         if self._completion.is_running:
             started = self._readers.start_ready(self._table.own_children_of(ended))

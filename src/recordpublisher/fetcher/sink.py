@@ -397,7 +397,7 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Begin a life: drop rows that were not staged, and staged items of this object that were not committed.
+        """Begin a life: drop the rows that this sink object has not staged, and the items that it has staged and not committed.
 
         The names of everything that is staged from now on begin with `life`.
         """

@@ -314,7 +314,7 @@ _Numbered = list[tuple[int, FaultRule]]
 
 @dataclass(frozen=True, slots=True)
 class DrawnFault:
-    """A fault that is applied now; `seconds` is its delay or jump."""
+    """A fault that was chosen at random for a call. `seconds`: how long it delays the call or lasts, or how far it moves the clock."""
 
     kind: FaultKind
     seconds: float = 0.0

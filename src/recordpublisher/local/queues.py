@@ -33,7 +33,8 @@ Key = tuple[str, int]
 class Queue:
     """A queue: its deliveries, and the callers that wait for records.
 
-    `settings` have the form in which the queue's description shows them. The status follows the clock.
+    `settings` have the form in which the queue's description shows them. The status (CREATING, ACTIVE and so on) depends on the endpoint's
+    clock.
     """
 
     name: str

@@ -217,7 +217,7 @@ class Database:
         return self._connection.execute(query, (self._shard_ids.get(shard),))
 
     def trim(self, shard: str, before_counter: int) -> None:
-        """Remove the records below a counter."""
+        """Remove the records of a shard whose counter (the number of a record in its shard) is below `before_counter`."""
         arguments = self._shard_ids.get(shard), before_counter
         self._connection.execute("DELETE FROM records WHERE shard = ? AND counter < ?", arguments)
 

@@ -52,7 +52,7 @@ class ShardMetrics:
     )
     dead_letters: int = _counter(
         "records",
-        "records written to the dead-letter sink, for the reasons for which SKIP skips them (`flink.deserializer.error=DEAD_LETTER`)",
+        "records that went to the dead-letter sink; SKIP would leave them out (`flink.deserializer.error=DEAD_LETTER`)",
     )
     future_event_times: int = _counter(
         "records", "records whose event time was too far ahead of their arrival (`flink.watermark.future.limit`)"

@@ -35,8 +35,9 @@ StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 class InFlight:
     """Keeps the received records: open, finished or given up, and the numbers of the records that were handled last.
 
-    A record is open until all of its parts are finished. If it is received again while it is open, only its receipt is replaced. If it was
-    handled and its acknowledgement has not succeeded, it is acknowledged when it is received again, and never passed on.
+    A queue's record may consist of several parts (sub-records), which have one number and are passed on as records. A record is open until
+    all of its parts are finished. If it is received again while it is open, only its receipt is replaced. If it was handled and its
+    acknowledgement has not succeeded, it is acknowledged when it is received again, and never passed on.
 
     Raises: PluginError if the source's `visibility_seconds` is not a valid number.
     """
@@ -150,8 +151,9 @@ class InFlight:
             delivery.with_sink = 0
 
     def give_up(self, numbers: Sequence[str]) -> None:
-        """Mark these parts as given up, because they will not be handled here. Their records are released when no other part of them is
-        open.
+        """Mark these parts of records as given up, because they will not be handled here.
+
+        A record is released when none of its other parts is open.
         """
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
@@ -213,8 +215,8 @@ class InFlight:
                 if not delivery.with_sink:
                     self._close(number)
                     continue
-                # Reports of the sink that come later are about this receipt. The record stays open, so that it is not passed on again until
-                # the sink has reported.
+                # The sink has parts of this record, and reports them later. Until then the record stays open, so that it is not given to
+                # the sink again if it is received again.
                 delivery.is_given_up |= delivery.with_sink < delivery.parts
                 delivery.parts, delivery.visible_at = delivery.with_sink, inf
             try:

@@ -282,7 +282,7 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
         """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one.
 
-        A stream that does not exist has no shards, or an error of this library.
+        For a stream that does not exist it returns no shards, or raises an error of this library.
         """
         listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None:

@@ -533,9 +533,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_any_life_can_be_ended(self, case: SinkCase) -> None:
-        """Check that any run of a worker can be ended, even one that has staged nothing or is unknown, while other runs continue.
+        """Check that `end_life` accepts any life, even one that has staged nothing or is unknown, while other lives continue.
 
-        A job calls this before it seals the worker's record.
+        A job calls `end_life` before it seals the worker's record.
         """
         process = await _start_process(case)
         second = await _start_process(case, "second", 2**32)

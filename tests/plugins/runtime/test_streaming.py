@@ -110,7 +110,7 @@ def test_async_for_after_for_is_refused(orders):
     async def go_on():
         return [record async for record in records]
 
-    with pytest.raises(rp.RecordPublisherError, match="a loop has begun to read these records"):
+    with pytest.raises(rp.RecordPublisherError, match="another loop has already begun to read these records"):
         asyncio.run(go_on())
     records.close()
 
@@ -119,7 +119,7 @@ def test_for_after_async_for_is_refused(orders):
     async def program():
         records = consumed()
         await anext(aiter(records))
-        with pytest.raises(rp.RecordPublisherError, match="a loop has begun to read these records"):
+        with pytest.raises(rp.RecordPublisherError, match="another loop has already begun to read these records"):
             next(records)
         await records.aclose()
 

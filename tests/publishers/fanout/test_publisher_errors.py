@@ -131,7 +131,7 @@ def test_f10_refusals_for_a_minute_are_an_error_with_the_consumer():
 
 def test_f11_an_expired_iterator_is_an_impossible_state():
     harness = FanOutHarness(ExpiredIteratorError("SubscribeToShard", "ExpiredIteratorException", "?"))
-    with pytest.raises(ImpossibleStateError, match="no iterator"):
+    with pytest.raises(ImpossibleStateError, match="only a read by polling"):
         harness.read_all()
 
 

@@ -144,7 +144,8 @@ class RecordFormat(StrEnum):
 def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
 
-    - `partitions`: the job's `flink.sink.partitions`. In a written schema its fields have the types that it gives them.
+    - `partitions`: the job's `flink.sink.partitions`. If a schema is written, the fields that `partitions` names have the types that it
+      states.
 
     Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
     """

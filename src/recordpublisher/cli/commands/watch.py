@@ -50,9 +50,11 @@ class SnapshotWatch:
         self._error: str | None = None
 
     async def run(self, draw_seconds: float | None = None) -> None:
-        """Show each reading, and between them the age of the last one after each `draw_seconds`, until it is cancelled.
+        """Show each reading, until it is cancelled. Between readings show the age of the last one, every `draw_seconds`.
 
-        Raises: the RecordPublisherError of the first reading. A later one is shown, the values stay, and reading is tried again.
+        An error of a later reading is shown with the last values, and the next reading is tried.
+
+        Raises: the RecordPublisherError of the first reading.
         """
         self._snapshot = await self._source.snapshot()
         self._draw()

@@ -327,9 +327,10 @@ async def check_members(group: ElasticGroup) -> str:
 
 
 class OwnSource:
-    """Makes the checks of a source that does not read shards of Kinesis, and owns the source.
+    """Makes the checks of a source that has checks of its own, and owns the source.
 
-    It is a queue, or the factory of a publisher that lists its streams itself (`discover`) or wraps another publisher (`is_wrapper`).
+    The source is a queue, or the factory of a publisher. The factory lists its streams itself (`discover`), or wraps another publisher
+    (`is_wrapper`).
     """
 
     def __init__(self, name: str, source: RecordSource, *, is_wrapper: bool = False) -> None:

@@ -322,7 +322,7 @@ def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str
 
 
 def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -> dict[str, Any]:
-    """Return the entries of positions given by shard, for the start or the end of a read: a JSON object by shard id.
+    """Parse `given`, a JSON object from shard id to position, which sets the start or the end of a read. Return its entries.
 
     Raises: ConfigurationError if the text is not a JSON object with entries, or if there are several streams.
     """

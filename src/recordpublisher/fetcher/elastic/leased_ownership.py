@@ -221,8 +221,8 @@ class LeasedOwnership(ShardOwnership):
     async def _list_again(self) -> Sequence[Shard]:
         """List all shards.
 
-        Raises: StreamNotFoundError if a stream does not exist; the error of a plugin that is wrong; StoreUnavailableError for any other
-        failure, after which the caller tries again.
+        Raises: StreamNotFoundError if a stream does not exist; PluginError, or another error that shows a fault of a plugin;
+        StoreUnavailableError for any other failure, after which the caller tries again.
         """
         try:
             return await self._job.discovery.list_all()

@@ -141,7 +141,7 @@ async def store_as_group(
     `over` is the lease table of the existing group; None creates a new group. The lease table is written last. Until then no process uses
     the states.
 
-    Raises: StateError if the job has positions already.
+    Raises: StateError if there is a group although `over` is None, or if another process has changed the lease table since `over` was read.
     """
     group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
     exists = StateError(f"{store.place} has a group of workers already: use {ANOTHER_PLACE}")

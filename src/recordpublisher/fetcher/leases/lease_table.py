@@ -391,9 +391,11 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 def table_of_new_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
-    """Return the next version of the table, in which the workers of a group share the shards.
+    """Return the lease table with which `writer`, a worker of a group, takes a job over that ran alone.
 
-    - `first`: the first table of a new group, which has the shards if the job that ran alone had not begun any.
+    - `folded`: the lease table of the job that ran alone, with the positions that its worker has stored.
+    - `writer`: the name of the worker that writes the table.
+    - `first`: a first table for a new group. Its shards are used if the job that ran alone had not begun any.
     """
     table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
     if first is None or folded.leases:

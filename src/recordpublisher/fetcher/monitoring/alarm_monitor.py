@@ -201,7 +201,7 @@ class RetentionPeriods:
             self._known[stream] = await self._retention_ms(stream)
         except Exception:
             fetcher_log.exception(
-                "the retention of %s cannot be read, so its time until a loss is not shown; the job continues",
+                "the retention of %s cannot be read, so it is not known when its unread records will be lost; the job continues",
                 stream,
                 extra=about(stream),
             )

@@ -112,12 +112,12 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
+        """Records below the global watermark when written, although in order in their shard: the shard was idle or excluded before."""
         return self.entry.emission.late_after_idle
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """GROUP: records below the global watermark when written, because a worker was declared dead before it stored its position."""
+        """GROUP: records below the global watermark that were read again because a dead worker had not stored their position."""
         return self.entry.emission.late_after_takeover
 
     @metric(FLAG)

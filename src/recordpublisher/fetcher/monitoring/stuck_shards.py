@@ -85,7 +85,10 @@ class UnchangedTimer:
         return self.seconds
 
     def skip(self, value: object, now: float) -> float:
-        """Register a check without a result: the time since the last check does not count. If `value` is another one, start from zero."""
+        """Register a check without a result: the time since the last check does not count. Start from zero if `value` has changed.
+
+        Return how long `value` has been unchanged (seconds).
+        """
         if self._checked_at is not None and value == self._value:
             self._checked_at = now
             return self.seconds
@@ -307,7 +310,7 @@ class UnreadRecordsCheck:
         return await self._with_tips(observed)
 
     async def _with_tips(self, observed: Sequence[Observed]) -> list[UnreadCheck]:
-        """Read at the tip of the shards for which the check did not find out whether records are unread, and return all results."""
+        """Return the results of all shards. If the check could not tell whether a shard has unread records, its tip is read to decide."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):

@@ -105,7 +105,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(HISTOGRAM, "ms")
     def write_delay_ms(self) -> HistogramValue:
-        """How long after their arrival in the stream records were written to the sink; all records of a batch count as its last one."""
+        """How long after their arrival in the stream records were written to the sink. A batch's last record stands for all its records."""
         return self.emitter.write_delays.value()
 
     @metric(GAUGE, "ms")
@@ -115,7 +115,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def checkpoint_running_ms(self) -> int:
-        """Time since the oldest checkpoint that is not stored began; 0 if there is none."""
+        """Time since the beginning of the oldest checkpoint that is not stored yet; 0 if there is none."""
         return self.checkpoints.running_ms
 
     @metric(HISTOGRAM, "ms")
@@ -198,7 +198,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although in order in their shard: it was idle or excluded before."""
+        """Records below the global watermark when written, although in order in their shard: the shard was idle or excluded before."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
@@ -254,7 +254,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """GROUP: shards that could be read and that no process read, when this process last read the group's store.
+        """GROUP: shards that no process read, although they could be read, when this process last read the group's store.
 
         A shard whose worker has sent no heartbeat for half of its lease counts too.
         """

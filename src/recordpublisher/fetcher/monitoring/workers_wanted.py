@@ -36,7 +36,7 @@ def workers_wanted(
     There are three cases:
 
     1. The process is behind: the result is the factor by which reading must become faster to reach the tip in time.
-    2. It is not behind, and its capacity is known: the result is its rate as a share of the planned capacity.
+    2. It is not behind, and its capacity is known: the result is its rate divided by `FULL` (0.8) of its capacity.
     3. Neither is known: the result is 1, as many workers as there are.
     """
     wanted = 1.0

@@ -227,9 +227,9 @@ class Emitter:
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
-            # If this worker was replaced, other workers may have deleted what it writes to, and they read its records again. Then the error
-            # does not matter. So it is raised only when a heartbeat is confirmed, or when the run ends. If the error were forgotten in the
-            # second case, the last checkpoint could store positions of records that the sink has lost.
+            # The error of a worker that was replaced does not matter: other workers may have deleted what it writes to, and they read its
+            # records again. The next confirmed heartbeat shows that it was not replaced, and then the error is raised. At the end of a run
+            # the error is raised in any case: otherwise the last checkpoint could store positions of records that the sink has lost.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
                 self.turn.fail(error)  # even with StoreUnavailableError, because no write is repeated
                 raise

@@ -209,7 +209,7 @@ def _live_class(properties: Properties) -> type[RecordPublisherFactory] | None:
     return publisher_class(name)
 
 
-# Says whether an archive can be read back, and from when, for `recordpublisher doctor`.
+# --- the check of an archive by `recordpublisher doctor` ---
 
 _MOST_NAMED = 5
 """Most shards that are named because they begin later than others."""

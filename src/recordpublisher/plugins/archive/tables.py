@@ -135,8 +135,9 @@ class _TableFiles:
                 return await self._reading(self._opened, folder, source)
             if len(source) > _MOST_MERGED:
                 raise StateError(
-                    f"{source[0].path} of {self.place} cannot be read: the rows of {len(source)} row groups overlap, and {_MOST_MERGED} "
-                    "are merged at most, because another program has sorted them. Rewrite the table in the order of sequenceNumber"
+                    f"{source[0].path} of {self.place} cannot be read: another program has sorted its rows in another order, so the rows "
+                    f"of {len(source)} row groups overlap, of which at most {_MOST_MERGED} can be merged. Rewrite the table in the order "
+                    "of sequenceNumber"
                 )
             parts = [await self._reading(self._opened_piece, folder, piece, path) for piece in source]
             return MergedFiles(parts, self._order_of)
@@ -286,11 +287,12 @@ class _TableFiles:
 
 
 def joined_pieces(pieces: Iterable[RowPiece], expected: Mapping[str, int], order_of: OrderOf) -> list[FileOfPieces]:
-    """Return pieces whose numbers overlap together, in order, each with a name for `ranges_of`.
+    """Group the pieces of a shard whose sequence numbers overlap. Return the groups in the order of their numbers.
 
-    - `expected`: the number of rows of each range of which no file of its own exists, by the text of the `Range`. Pieces are
-      complete if they have as many rows as the ranges in which they lie. Ranges before the first piece were deleted with their
-      rows.
+    A group is proven if it has as many rows as the ranges in which it lies. Ranges before the first piece do not count, because their rows
+    were deleted from the table.
+
+    - `expected`: the number of rows of each range whose rows another program has moved to other files, by `str(range)`.
     """
     waiting = sorted(pieces, key=lambda piece: piece.first)
     known = [

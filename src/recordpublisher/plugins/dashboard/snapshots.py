@@ -268,7 +268,7 @@ def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool
 def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
     """Join the snapshots of a job's streams.
 
-    The global watermark is the lowest one, with its stream's sentence; the time is the oldest one.
+    The global watermark is the lowest one of the snapshots, with the `alignment` of that snapshot. The time is the oldest one.
     """
     marked = [snapshot for snapshot in snapshots if snapshot.global_watermark is not None]
     # Streams of one job share a global watermark, so the lowest one counts.

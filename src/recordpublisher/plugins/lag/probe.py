@@ -309,8 +309,8 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
         if records:
             if is_at_tip:
                 return _until_tip(records, start_ms, now_ms)
-            # A longer window has more records than one read returns, and the shorter windows had none: it was a burst, and no record
-            # arrives now.
+            # One read did not reach the tip. In a longer window these records are an old burst, because the shorter windows were empty:
+            # no record arrives now.
             return _between(records) if window_ms == SHORT_MS else ShardActivity(0.0, 0.0)
     return ShardActivity()
 

@@ -110,7 +110,8 @@ class KclTransfer:
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
             raise StateError(
-                f"{self.table.place} is ahead of the job, so the KCL would read records again: {', '.join(ahead)}. --force continues"
+                f"{self.table.place} is ahead of the job for {', '.join(ahead)}: if the job's positions were written there, the KCL would "
+                "read records again. To write them nevertheless, add --force"
             )
         return plan
 

@@ -139,13 +139,11 @@ def described_job(
     if isinstance(store, FolderStore):
         return given.merged({STATE_URI.key: store.place})
     if store is not None:
-        raise ConfigurationError(
-            "state_store", type(store).__name__, f"{STATE_URI.key}, which commands outside of the program can use"
-        )
+        reason = f"commands cannot use a store that the program makes. Name the store with {STATE_URI.key} instead"
+        raise ConfigurationError("state_store", type(store).__name__, reason=reason)
     if sink is not None and stores_positions(type(sink)):
-        raise ConfigurationError(
-            "sink", type(sink).__name__, f"{SINK.key}, which commands outside of the program can use"
-        )
+        reason = f"commands cannot use a sink that the program makes. Name the sink with {SINK.key} instead"
+        raise ConfigurationError("sink", type(sink).__name__, reason=reason)
     return given
 
 

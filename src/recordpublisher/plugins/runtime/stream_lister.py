@@ -281,8 +281,8 @@ class StreamLister:
             if stream not in self._without_retention:
                 self._without_retention.add(stream)
                 log.warning(
-                    "the retention of %s is not known, so a loss of unread records is noticed "
-                    "late: only by the oldest record of a shard: %s",
+                    "the retention of %s is not known (%s). So a loss of unread records is only noticed "
+                    "when the oldest record of a shard comes after the position of the job",
                     stream,
                     error,
                     extra=about(stream),

@@ -416,15 +416,15 @@ def _records_in_thread(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> Ge
 def _taken(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> AsyncGenerator[RecordBatch[V], None]:
     if not unread:
         raise RecordPublisherError(
-            "a loop has begun to read these records: continue with `for` or `async for` as it did"
+            "another loop has already begun to read these records: continue with the kind of loop that began, `for` or `async for`"
         )
     return unread.pop()
 
 
 def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-    """Iterate over the items of an asynchronous iteration, which runs in a loop and thread of its own.
+    """Iterate over the items of an asynchronous generator, which runs in an event loop and a thread of its own.
 
-    Both end when the iteration ends.
+    The loop and the thread end when there are no more items, or when the caller stops the iteration.
     """
     with SHORT_ERRORS, BackgroundLoop(name) as loop:
         try:

@@ -277,7 +277,8 @@ def read_from_supervisor() -> tuple[Properties, int]:
 def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
     """Return a function that writes one line for each report. Called in a worker.
 
-    It ignores a supervisor that is gone or does not read, because the end of the other pipe drains the worker.
+    The function ignores a supervisor that is gone or does not read. If the supervisor is gone, the end of the worker's stdin drains the
+    worker.
     """
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)

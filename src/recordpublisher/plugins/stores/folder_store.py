@@ -236,9 +236,10 @@ def _read(path: Path) -> VersionedValue | None:
 
 
 def _version(path: Path) -> str | None:
-    """Return the version that the pointer file names, or None if there is no value.
+    """Return the version of the value in this folder, or None if there is no value.
 
-    During the pointer's rename a listing may show both of its names or none; the folder is then listed again.
+    The version is in the name of the empty file `current-V`. A listing during a rename of that file may show its old and its new name, or
+    neither of them. Then the folder is listed again.
     """
     for _ in range(_ATTEMPTS):
         try:

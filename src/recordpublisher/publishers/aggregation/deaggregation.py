@@ -421,7 +421,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """Return the plain records after a position inside an aggregated record (P2), or all records if `done` is None."""
+    """Return the records after the aggregated record that `done` is a position in (P2), or all records if `done` is None."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]
@@ -457,13 +457,13 @@ class RecordDistributionPort(Protocol):
 
 
 class RecordDistributionCheck:
-    """Finds out whether keys decide the shard of a record in one stream. If AUTO was seen once, this is kept, because records of that
-    time may still be read.
+    """Finds out whether the keys of a stream's records decide their shards, or the service distributes the records freely (AUTO).
 
-    The distribution can change while the stream is read. So the answer "by key" holds only for records that were put before the request.
-    For later records the request is sent again, at most every 10 s, and their shard waits for the response. For a stream in provisioned
-    mode it may be sent again after one second. The mode must be changed before the distribution can, so this is rarely needed, and its
-    shards hardly wait.
+    - Once AUTO was seen, it counts for the rest of the run, because records of that time may still be read.
+    - The distribution can change while the stream is read. So the answer "by key" holds only for records that were put before the request.
+      For later records the request is sent again, and their shard waits for the response.
+    - In on-demand mode the request is sent at most every 10 s. In provisioned mode it may be sent after one second, so that the shards wait
+      less: to become AUTO the stream must change its mode first, which rarely happens.
     """
 
     def __init__(self, port: RecordDistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:

@@ -185,11 +185,12 @@ class RecoverableErrors:
         given = properties.with_prefix(RECOVERABLE_ERRORS)
         indices = sorted(int(_error_index(key, value)) for key, value in given.items())
         if indices != list(range(len(indices))):
+            missing = min(set(range(len(indices) + 1)).difference(indices))
             raise ConfigurationError(
-                f"{RECOVERABLE_ERRORS.key}{indices[0]}].exception",
+                f"{RECOVERABLE_ERRORS.key}{missing}].exception",
                 None,
                 _ERRORS_WORDS,
-                reason="it is missing below a higher index",
+                reason="a higher index is set, and the indices count from 0 without a gap",
             )
         return cls(frozenset(name.strip() for name in given.values()))
 

@@ -565,7 +565,7 @@ class ResubscribePolicy:
             return
         self._preemption.on_other_end()
         if was_backpressured and isinstance(error, TransientError):
-            # Not counted, because the connection may have broken since it was not read for long (F5).
+            # Not counted as a failure: the connection may have broken because back-pressure has kept us from reading it for long (F5).
             self._back_off(error)
         else:
             self._plan_retry(error)
@@ -596,7 +596,8 @@ class ResubscribePolicy:
             self._count(error)
         elif isinstance(error, ExpiredIteratorError):
             raise ImpossibleStateError(
-                f"a subscription to {self._shard.key} failed with {error}, although it has no iterator"
+                f"a subscription to {self._shard.key} failed with {error}, which only a read by polling can return. Please report this as "
+                "a bug of recordpublisher"
             ) from error
         else:
             raise error

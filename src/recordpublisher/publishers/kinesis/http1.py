@@ -440,7 +440,9 @@ class Http1Connection(asyncio.BufferedProtocol):
             end = self._buffer.find(_HEAD_END, at, filled)
             if end < 0:
                 if filled - at > _MAX_HEAD_BYTES:
-                    raise MalformedResponseError("the head of the response does not end")
+                    raise MalformedResponseError(
+                        f"the headers of the response are longer than {_MAX_HEAD_BYTES // 1024} KiB"
+                    )
                 return at
             self._head_bytes += end - at
             if self._head_bytes > _MAX_HEAD_BYTES:

@@ -23,7 +23,7 @@ ACTIVE_TIMEOUT_SECONDS = 600.0
 
 
 class ManagementClient(KinesisClient):
-    """A KinesisClient with the calls of people and tools in addition. It retries no call."""
+    """A KinesisClient with additional calls for commands: list and create streams, split and merge shards. It retries no call."""
 
     async def listed_streams(self) -> list[ListedStream]:
         """Return all streams of the account in this region."""

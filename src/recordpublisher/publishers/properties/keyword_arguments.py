@@ -282,8 +282,8 @@ class ReadSettings(TypedDict, total=False):
     sink_map_retries: int
     """`flink.sink.map.retries`: How often a record that failed is handled again."""
     sink_map_retry_for: int | str | timedelta
-    """`flink.sink.map.retry.for`: How long a record that failed is handled again, and at least `flink.sink.map.retries` times: as long
-    as what the function calls may be away. In ms."""
+    """`flink.sink.map.retry.for`: How long a record that failed is handled again, and at least `flink.sink.map.retries` times. Set the
+    longest outage of the services that the function calls. In ms."""
     sink_map_timeout: int | str | timedelta
     """`flink.sink.map.timeout`: Time after which a call of an async function is cancelled, which counts as a failure; not set: never. In
     ms."""

@@ -62,8 +62,8 @@ MAP_RETRIES = SINKS.integer(
 )
 MAP_RETRY_FOR = SINKS.integer(
     "flink.sink.map.retry.for",
-    "How long a record that failed is handled again, and at least `flink.sink.map.retries` times: as long as what the function calls may "
-    "be away.",
+    "How long a record that failed is handled again, and at least `flink.sink.map.retries` times. Set the longest outage of "
+    "the services that the function calls.",
     0,
     unit="ms",
     bare_from=1_000,

@@ -362,7 +362,7 @@ async def test_a_command_that_dies_between_table_and_positions_is_run_again(refu
             await job.take_back()
     mend()
     with pytest.raises(
-        rp.StateError, match="was taken back, but the positions are not set back yet: run the command again"
+        rp.StateError, match=r"was taken back, but the positions are not set back yet: run `.*--take-back` again"
     ):
         await job.start()
 

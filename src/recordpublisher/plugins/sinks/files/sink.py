@@ -277,7 +277,8 @@ class _StagedContent(msgspec.Struct):
     shards: list[ShardDocument] = []
 
 
-# The name of a file contains two sequence numbers, each with its sub-sequence number.
+# At most 110 characters, because the name of a file contains two sequence numbers, each with its sub-sequence number, and may have 255
+# bytes.
 _NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,110}")
 
 

@@ -314,7 +314,7 @@ class RecordLimit:
         return summary
 
     async def read_after(self, given_at: float) -> None:
-        """Return when the limit was read later than `given_at` (seconds of the clock). Read it if necessary, as soon as that is allowed.
+        """Wait until the limit was read at a time after `given_at` (seconds of the clock). Read it if necessary, when that is allowed.
 
         Raises: the errors of `read`.
         """

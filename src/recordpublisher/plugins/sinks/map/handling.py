@@ -501,8 +501,8 @@ class RecordHandling:
             self._on_changed(needs_sink_call=True)
 
     def _log_retry(self, item: UnhandledRecord, error: Exception, how: str) -> None:
-        # The traceback is logged at the first attempt. The last attempt has it too if that line was left out, or if its error is
-        # another one.
+        # The traceback is logged at the first attempt. It is logged at the last attempt too if the first line was skipped (too many
+        # lines), or if the last error is a different one.
         key, reason = item.batch.records.shard.key, describe_error(error)
         first, attempt = error if item.attempts == 1 else None, f"attempt {item.attempts}: {reason}"
         is_logged = self._retried_log.skipped(str(item), attempt, first, key, item.record.sequence_number, how=how)
@@ -656,7 +656,7 @@ MAP_SINK_METRICS = {
     "handlingDelayMs": (
         MetricType.HISTOGRAM,
         "ms",
-        "how long after their arrival in the stream records were handled; each sixteenth stands for those after it",
+        "how long after their arrival in the stream records were handled; one of sixteen is measured, and stands for all of them",
     ),
     "timeouts": (MetricType.COUNTER, "calls", "calls of the handler that raised a TimeoutError, as after `timeout`"),
     "expired": (MetricType.COUNTER, "records", "records older than `max_age`, which were skipped or rejected"),

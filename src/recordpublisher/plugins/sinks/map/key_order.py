@@ -232,8 +232,8 @@ class ReadyRecords:
         for item in ready:
             if item.is_dropped:
                 dropped.append(item)
-                # Finished like a handled record, because records of other shards with this key, and the queue's children, may wait for
-                # it.
+                # Finished like a handled record, because records with this key in other shards, and the key queues of child shards, may
+                # wait for it.
                 self.finish(item.key_queue)
         return dropped
 

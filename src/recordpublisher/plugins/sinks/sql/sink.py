@@ -216,7 +216,8 @@ class RowBuffer:
     def open(self, context: SinkContext, target: TargetTable | None, later_target: MakeTarget) -> None:
         """Set the context and the table, and begin with an empty buffer.
 
-        - `target`: None if `later_target` creates the table, because the first records show the type of its key.
+        - `target`: the table; None if it does not exist yet. Then `later_target` creates it, when the first records show the type of its
+          key.
         """
         self._context, self._target, self._later_target = context, target, later_target
         self.reset()

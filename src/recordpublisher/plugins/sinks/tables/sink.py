@@ -282,8 +282,9 @@ class TableSink(ArchivingSink):
             for writer, commits in _by_writer(staged)
             for each in await self._retried_after_conflict(partial(self._take_back_once, writer, commits))
         ]
-        # The other commits are published, so the stored positions will no longer name them. Their marks must go, because a stage that
-        # has a mark and is not named is deleted.
+        # The other commits are published, so the stored positions will no longer name them. Their marks (empty files which say that a
+        # stage's files are not published) are deleted, because a clean-up deletes the files of each stage that has a mark and is not
+        # named.
         await self._delete_marks([each for each in staged if each not in taken])
         if proofs := [name for each in taken for name in staged_data_files(each).proofs()]:
             await self._called(lambda: self._table.folder().delete(proofs))
@@ -487,7 +488,10 @@ class TableSink(ArchivingSink):
         loaded = self._table.load()
         last = self._table.last_number(loaded, writer)
         if last == _NO_MORE and self._after(loaded, writer, commits):
-            raise StateError("it was taken back, but the positions are not set back yet: run the command again")
+            raise StateError(
+                "the commit was taken back, but the positions are not set back yet: run `recordpublisher leftovers PROPERTIES --take-back` "
+                "again"
+            )
         new = [each for each in commits if each.number.n > last]
         folder = self._table.folder()
         if not last:

@@ -312,8 +312,9 @@ class CoveredFiles(msgspec.Struct):
 class RangeProof(msgspec.Struct, frozen=True):
     """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together have all its records.
 
-    It is stored as the name of an empty file. A file of a table is begun before the end of its range is known, so its own name cannot say
-    this. And a program that joins files of the table removes their names, while the number of rows still shows that none is missing.
+    A proof is stored as the name of an empty file. A file of the table cannot have these facts in its own name, because it is begun before
+    the end of its range is known. Another program may join files of the table, which removes their names. Then the numbers of rows in the
+    proofs still show whether a row is missing.
     """
 
     covered: FileRange

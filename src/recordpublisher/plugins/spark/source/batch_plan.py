@@ -133,10 +133,13 @@ class AvailableNow:
 class PlanInputs:
     """The inputs of a plan, in addition to the last offset and its claims.
 
-    - `plan`: a new random id. `now_ms`: the driver's time (epoch ms). `limit`: the most records of the batch.
-    - `tasks_for`: returns how many tasks read a number of shards.
+    - `plan`: a new random id.
+    - `now_ms`: the driver's time (epoch ms).
+    - `tasks_for`: a function that returns the number of tasks for this number of shards.
     - `streams`: the names of the job's streams. Other streams in the offset are dropped.
-    - `listed`: the newest complete listing. `finished`: shards, by `Shard.key`, that have left the offset since the process began.
+    - `limit`: the most records of the batch.
+    - `listed`: the shards of the newest complete listing.
+    - `finished`: shards, by `Shard.key`, that were removed from the offset since the process began, because they were read to their ends.
     - `available_now`: set in a run that stops at the tips.
     - `lost`: shards, by `Shard.key`, that have expired unread, if the job accepts that.
     """

@@ -71,8 +71,8 @@ def shard_reader(
 ) -> ReadShards:
     """Return the function with which a task reads: a fetcher on this process's event loop, whose clients stay open from batch to batch.
 
-    - `values`: the deserialiser; None for the one that the properties name. It is made from the properties in both cases, so reads with
-      equal properties can share a fetcher.
+    - `values`: the deserialiser that a caller has already made from the properties; None to make it here. Equal properties so mean equal
+      deserialisers, and reads with equal properties share a fetcher.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.streaming import BoundedReader
@@ -149,9 +149,9 @@ class TaskRead:
             publisher, bounds = plan.replay_publisher, replace(bounds, stop_at_tip=True)
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, bounds, rows, publisher)
-        # Built before the claim, so that a bad record fails the task first. No other policy for bad records could change a claim.
+        # Built before the claim, so that a bad record fails the task before its claim is stored.
         rows.build()
-        # Stored even if another attempt has subscribed, so that the next batch keeps the distance to that subscription (F9).
+        # The claim says that there was a subscription even if another attempt has made it: the next batch must wait 5 s after it (F9).
         claim = self._claim_of(result, rows, may_subscribe, began_ms)
         content = claim.to_bytes()
         stored = self._stored(lambda: self.store.put_if_absent(plan.batch, plan.name, content))
@@ -216,7 +216,8 @@ class TaskRead:
                 raise RetriesExhaustedError(
                     f"{self.plan.name} of batch {self.plan.batch.batch} must read again the records that an earlier "
                     "attempt has read (claimed), and has found none of them for "
-                    f"{REPLAY_SECONDS:.0f} s. Missing are {missing}; nothing shows that they are lost"
+                    f"{REPLAY_SECONDS:.0f} s. Not found yet: {missing}. They may still be in the stream, because the reads have not "
+                    "reached its tip: start the query again"
                 )
 
     def _note_failures(self, result: BoundedResult) -> bool:

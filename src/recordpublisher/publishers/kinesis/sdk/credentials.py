@@ -145,7 +145,10 @@ class _SourceCredentials:
     async def get_frozen_credentials(self) -> Any:
         credentials = await self.session.get_credentials()
         if credentials is None:
-            raise ConfigurationError(CREDENTIALS_PROVIDER.key, "ASSUME_ROLE", "credentials that may assume the role")
+            reason = (
+                "no credentials were found with which to assume the role. Set them in the environment or in a profile"
+            )
+            raise ConfigurationError(CREDENTIALS_PROVIDER.key, "ASSUME_ROLE", reason=reason)
         return await credentials.get_frozen_credentials()
 
 
