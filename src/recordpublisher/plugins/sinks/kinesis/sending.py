@@ -158,9 +158,8 @@ class RecordSending:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._ending is not None:
-            await asyncio.wait(
-                [self._ending]
-            )  # It is never cancelled, because no one would learn of the other records.
+            # A cancelled close does not cancel this task, because no one would learn of the other records.
+            await asyncio.wait([self._ending])
 
     @property
     def open_requests(self) -> int:
