@@ -4,7 +4,9 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pydantic
 import pytest
+from google.protobuf.struct_pb2 import Struct
 
 import recordpublisher as rp
 from recordpublisher.local import ManualClock, in_memory
@@ -24,6 +26,33 @@ def test_a_payload_is_its_own_value():
 def test_a_value_is_also_the_payload_as_json():
     made = record(value=Order(1.5), event_time=datetime(2026, 1, 1, tzinfo=UTC))
     assert (made.data, made.value, made.event_time) == (b'{"price":1.5}', Order(1.5), 1_767_225_600_000)
+
+
+class Ticket(pydantic.BaseModel):
+    seat: str = pydantic.Field(alias="seatNumber")
+    on: datetime
+
+
+@dataclass
+class Basket:
+    tickets: list[Ticket]
+
+
+TICKET = Ticket(seatNumber="7A", on=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("value", [TICKET, Basket([TICKET])], ids=["a model", "a model in a dataclass"])
+def test_the_payload_of_a_pydantic_model_is_what_the_deserializer_reads(value):
+    made = record(value=value)
+    assert made.value is value
+    assert rp.Json(type(value)).values(batch_of(made.data)) == [value]
+
+
+@pytest.mark.parametrize("value", [object(), Struct()], ids=["an object", "a Protobuf message"])
+def test_a_value_without_json_says_that_the_payload_can_be_given(value):
+    with pytest.raises(TypeError, match=r"cannot be made from the value \(.*\): give both, as in record\(b"):
+        record(value=value)
+    assert record(b"1", value=value).value is value
 
 
 @pytest.mark.parametrize("value", [{"price": 1}, [{"price": 1}]])

@@ -174,11 +174,14 @@ def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | N
     return ({}, [(name, name) for name in names if not name.startswith("_")]) if has_fields else None
 
 
-def fields_of_model(value: Any) -> Any:
-    """Return the fields of a pydantic model or a Protobuf message, as JSON has them. Raises: TypeError if the value is neither."""
+def fields_of_model(value: Any, *, by_alias: bool = False) -> Any:
+    """Return the fields of a pydantic model or a Protobuf message, as JSON has them. Raises: TypeError if the value is neither.
+
+    - `by_alias`: whether pydantic's fields have the names under which its models are written, and not those of the class.
+    """
     if _is_of_pydantic(type(value)):
         model: Any = type(value)
-        return _adapter(model).dump_python(value, mode="json")
+        return _adapter(model).dump_python(value, mode="json", by_alias=by_alias)
     if is_protobuf_message(value):
         message: Any = type(value)
         return {field.name: field.take(value) for field in fields_of_message(message)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.consumer.typed_values import fields_of_model, is_protobuf_message
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.start_from_properties import time_ms
@@ -50,7 +51,7 @@ def record(
     if isinstance(data, dict | list):
         value, data = data if value is None else value, msgspec.json.encode(data)
     elif data is None:
-        data = b"" if value is None else msgspec.json.encode(value)
+        data = b"" if value is None else _as_json(value)
     payload = data.encode() if isinstance(data, str) else data
     if not isinstance(payload, bytes):
         text = "the data of a record must be bytes, text, a dict or a list"  # type: ignore[unreachable]
@@ -105,6 +106,22 @@ def as_record(item: Any, number: int) -> Record[Any]:
     if isinstance(item, bytes | str):
         return record(item, sequence_number=number)
     return record(value=item, sequence_number=number)
+
+
+def _as_json(value: Any) -> bytes:
+    """Return the JSON from which a deserializer makes the value, if its type is one that JSON is decoded into."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_fields)
+    except TypeError as error:
+        raise TypeError(
+            f'the payload cannot be made from the value ({error}): give both, as in record(b"...", value=...)'
+        ) from error
+
+
+def _fields(value: Any) -> Any:
+    if is_protobuf_message(value):
+        raise TypeError(f"{type(value).__name__} is a Protobuf message, which is not read from JSON")
+    return fields_of_model(value, by_alias=True)  # By alias, because pydantic reads a field by its alias.
 
 
 def as_user_record(of: Record[Any]) -> UserRecord:

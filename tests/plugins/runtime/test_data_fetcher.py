@@ -1,5 +1,7 @@
 """`rp.DataFetcher`: a whole job from properties; invalid settings fail at construction (C2)."""
 
+import asyncio
+
 import pytest
 
 import recordpublisher as rp
@@ -189,3 +191,20 @@ async def test_a_run_whose_positions_are_kept_says_nothing_of_them(kept, caplog,
         await (running.run_bounded(max_records=1) if kept == "for a bounded run" else running.run())
 
     assert told_of_positions(caplog) == []
+
+
+async def test_a_second_run_is_refused_while_the_first_reads_on(monkeypatch, caplog):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    async with fetcher(sink=(sink := rp.MemorySink())) as running:
+        first = asyncio.create_task(running.run())
+        await running.wait_ready()
+        for run in (running.run, running.run_bounded):
+            with pytest.raises(
+                RuntimeError, match="the fetcher is running already: wait until the first run has ended"
+            ):
+                await run()
+        assert not first.done()
+        running.stop()
+        assert (await first).records == len(sink.records) == 2
+        assert (await running.run()).reason is rp.EndReason.STOPPED
+    assert not [line for line in caplog.messages if "the run ended by an error" in line]

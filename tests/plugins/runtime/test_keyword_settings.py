@@ -114,7 +114,20 @@ def test_what_is_not_a_sink_is_an_error_that_says_what_is(sink, words):
     assert words in str(raised.value)
 
 
-async def test_a_run_outside_async_with_says_what_is_missing(monkeypatch):
+async def test_a_run_or_a_snapshot_outside_async_with_says_what_is_missing(monkeypatch, caplog):
     install(monkeypatch, {"a": [b"1"]})
+    fetcher = rp.DataFetcher("orders", PROPERTIES, sink=rp.MemorySink())
+    for run in (fetcher.run, fetcher.run_bounded):
+        with pytest.raises(rp.StateError, match=r"^the fetcher is not open: run it inside 'async with fetcher:'$"):
+            await run()
     with pytest.raises(rp.StateError, match="take snapshots inside 'async with fetcher:'"):
-        await rp.DataFetcher("orders", PROPERTIES, sink=rp.MemorySink()).run()
+        fetcher.snapshot()
+    assert not caplog.messages, "nothing was read that could end"
+
+
+async def test_a_run_after_the_end_of_async_with_says_what_is_missing(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    async with rp.DataFetcher("orders", PROPERTIES, sink=rp.MemorySink()) as fetcher:
+        pass
+    with pytest.raises(rp.StateError, match="is not open"):
+        await fetcher.run()

@@ -118,6 +118,8 @@ class DataFetcher(Generic[V]):
         self._handles_signals = handle_signals
         self._opening: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._is_open = False
+        self._is_running = False
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -157,6 +159,7 @@ class DataFetcher(Generic[V]):
                 finally:  # A second cancellation does not wait for the opening, but closes as well.
                     await self._close(error)
                 raise
+        self._is_open = True
         return self
 
     @property
@@ -174,7 +177,16 @@ class DataFetcher(Generic[V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_open = False
         await self._close(error)
+
+    def _check_may_run(self) -> None:
+        if not self._is_open:
+            raise StateError("the fetcher is not open: run it inside 'async with fetcher:'")
+        if self._is_running:
+            raise RuntimeError(
+                "the fetcher is running already: wait until the first run has ended, or make another DataFetcher"
+            )
 
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream.
@@ -182,8 +194,11 @@ class DataFetcher(Generic[V]):
         The run ends with a checkpoint, except after a cancellation, and after an error with which the sink may have lost records. An error
         is also logged. If no positions are stored, that is logged once.
 
-        Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
+        Raises: RecordPublisherError if reading or storing fails, StateError if the fetcher is not open, RuntimeError if another run has not
+        ended, and errors of the sink.
         """
+        with SHORT_ERRORS:
+            self._check_may_run()
         self.tell_of_lost_positions()
         try:
             return await self.run_bounded()
@@ -229,9 +244,10 @@ class DataFetcher(Generic[V]):
         """
         with SHORT_ERRORS:
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
+            self._check_may_run()
             if self._was_stopped_unopened:
                 return BoundedResult(EndReason.STOPPED, {})
-            self._fetcher.snapshot()  # raises StateError if it was not opened
+            self._is_running = True
             try:
                 with LoopWatch():
                     return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
@@ -239,6 +255,8 @@ class DataFetcher(Generic[V]):
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
                     add_note(error, f"the state is in {self._state_place}")
                 raise
+            finally:
+                self._is_running = False
 
     def stop(self) -> None:
         """End the run after the current write; call it in the loop's thread. A later run ends at once.

@@ -44,11 +44,19 @@ def test_the_end_of_the_loop_cancels_the_sender_and_ends_a_flush():
         await put_numbers(sink, range(3))
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
-        with pytest.raises(SinkError, match="kinesis-sink-sender was cancelled"):
+        with pytest.raises(SinkError, match=r"kinesis-sink-sender was cancelled.*not acknowledged: 3 records$"):
             await sink.close()
         assert fake.calls == []
 
     run_virtual(job())
+
+
+def test_a_sink_that_was_opened_in_another_event_loop_says_what_to_do():
+    fake = FakeKinesis()
+    sink = a_sink(fake)
+    run_virtual(sink.__aenter__())
+    with pytest.raises(SinkError, match=r"end of the event loop .*\. Open and use a sink in one event loop$"):
+        run_virtual(put_numbers(sink, [1]))
 
 
 def test_a_record_waits_for_a_full_call_no_longer_than_the_linger():

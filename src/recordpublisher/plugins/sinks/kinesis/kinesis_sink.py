@@ -49,6 +49,7 @@ class KinesisSink(Sink):
     - `on_failure`: a function of a `FailedRecord`, called on the event loop. Outside of a job it gets each accepted record that was not
       put within `flink.job.max.outage`, or within `flink.job.drain.timeout` after a close. Without it the next call raises a SinkError
       with their count. In either case the sink continues, even if the function raises: that is logged and counted (`callbackErrors`).
+      If the service rejects every call, the sink ends: the function then gets each record that is left, and the error has their count.
       In a job such a record ends the sink, unless `fail_on_error` is False, and so does an error of the function.
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
@@ -113,8 +114,8 @@ class KinesisSink(Sink):
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
         Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
-        closed, or if accepted records were given up since the last error; KinesisError if the service rejects every call, which ends the
-        sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record.
+        closed, or if accepted records were given up since the last error; KinesisError or StreamNotFoundError if the service rejects every
+        call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (

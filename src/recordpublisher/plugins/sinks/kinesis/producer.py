@@ -349,8 +349,8 @@ def _end_all(end: Callable[[Producer], None]) -> None:
         try:
             end(producer)
         except Exception as error:
-            message = "at exit, %s: %s: %s"  # without a traceback, which would only show the exit
-            log.error(message, producer._outstanding(), type(error).__name__, error)  # noqa: TRY400
+            message = "at exit, the producer of %s: %s: %s"  # without a traceback, which would only show the exit
+            log.error(message, producer.stream, type(error).__name__, error)  # noqa: TRY400
 
 
 def _begin_again_in_child() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from recordpublisher.plugins.sinks.queued_writes import SourceShard
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
-from recordpublisher.publishers.errors import InvalidRecordError, SinkError
+from recordpublisher.publishers.errors import InvalidRecordError, RecordPublisherError, SinkError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import duration_words
@@ -230,8 +230,10 @@ class FailedRecords:
             )
 
     def fail(self, error: BaseException) -> None:
-        """End the sink with this error. Later errors are ignored."""
+        """End the sink with this error. Later errors are ignored. Outside of a job its message gets the number of records left."""
         if self.error is None:
+            if self.continues and isinstance(error, RecordPublisherError) and self._unacknowledged():
+                error.args = (f"{error}{self._end()}",)
             self.error, self.must_raise = error, True
             if self._on_failed is not None:
                 self._on_failed()

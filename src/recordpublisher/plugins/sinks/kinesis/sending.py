@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
 
 from .limits import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
@@ -51,6 +53,7 @@ from .shard_queues import (
 from .shard_rate import ShardRateLimit
 from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
+log = logging.getLogger("recordpublisher.producer")
 OUTAGE_CALLS = 3
 """After this many calls in a row of which a shard took no record, the outage counts for the waiting records too."""
 GIVEN_UP_PER_CALL = 2000
@@ -117,8 +120,12 @@ class RecordSending:
         self._next_check_at = NEVER
         self._calls: dict[asyncio.Task[None], tuple[PutRequest, float]] = {}
         """The open calls with their records, and when each began (seconds of the clock)."""
+        self._unanswered: list[PutRequest] = []
+        """The records of calls that ended without results: they are not acknowledged, and in no queue."""
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._ending: asyncio.Task[None] | None = None
+        """Gives up what is left after an error has ended the sink outside of a job."""
         self._is_closed = False
         self._failing: dict[TargetShardQueue, float] = {}
         self._failing_since: float | None = None
@@ -144,12 +151,15 @@ class RecordSending:
         ]
 
     async def close(self) -> None:
-        """Cancel the tasks and the open calls."""
+        """Cancel the tasks and the open calls. After an error wait until each record that is left was given up."""
         self._is_closed = True
         tasks = self._tasks if self._probing is None else [*self._tasks, self._probing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._ending is not None:
+            # A cancelled close does not cancel this task, because no one would learn of the other records.
+            await asyncio.wait([self._ending])
 
     @property
     def open_requests(self) -> int:
@@ -177,6 +187,8 @@ class RecordSending:
 
     async def give_up_all(self, code: str, message: str) -> None:
         """Cancel the open calls, and give up every record that is not acknowledged. Some of them may be in the stream."""
+        count = counted(self._outstanding.records, "record")
+        log.error("the Kinesis sink of %s ends, and gives up %s: %s", self._stream, count, message)
         for number, record in enumerate(await self._take_all()):
             self._failures.give_up(record, code, message)
             self._count_failed(record.user_records, releases=False)
@@ -185,11 +197,11 @@ class RecordSending:
         self._on_progress()
 
     async def _take_all(self) -> list[PendingRecord]:
-        calls, now = dict(self._calls), self._clock.monotonic()
+        calls, now = list(self._calls), self._clock.monotonic()
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        requests = [request for call, (request, _) in calls.items() if call.cancelled()]
+        requests, self._unanswered = self._unanswered, []
         for batch in chain.from_iterable(reversed(requests)):
             batch.queue.mark_completed(len(batch.records), batch.limit_seconds, now)
             self._put_back(batch.queue, batch.records)
@@ -321,8 +333,10 @@ class RecordSending:
         return response.results
 
     def _on_call_end(self, call: asyncio.Task[None]) -> None:
-        self._calls.pop(call, None)
+        request, _ = self._calls.pop(call)
         error = None if call.cancelled() else call.exception()
+        if call.cancelled() or isinstance(error, Exception):
+            self._unanswered.append(request)
         if error is not None and self._call_error is not None and not self._call_error.done():
             self._call_error.set_exception(error)
         self._wakeup.notify_all()
@@ -564,10 +578,26 @@ class RecordSending:
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
         # The end of an event loop cancels all its tasks. Without an error a flush would then wait for records that no task sends.
-        error = SinkError(f"the task {task.get_name()} was cancelled") if task.cancelled() else task.exception()
-        if error is not None and not self._is_closed:
-            self._failures.fail(error)
-            self._on_progress()
+        error = _end_of_loop(task) if task.cancelled() else task.exception()
+        if error is None or self._is_closed:
+            return
+        # Not after a cancellation, because no task may outlive its loop.
+        if self._failures.continues and self._failures.error is None and not task.cancelled():
+            code = getattr(error, "code", "") or type(error).__name__
+            self._ending = asyncio.create_task(self._give_up_rest(code, str(error)), name="kinesis-sink-ending")
+        self._failures.fail(error)
+        self._on_progress()
+
+    async def _give_up_rest(self, code: str, message: str) -> None:
+        """Give up what is left when the tasks have ended. Outside of a job no next start puts these records again."""
+        await asyncio.wait(self._tasks)
+        if self._outstanding.records:
+            await self.give_up_all(code, message)
+
+
+def _end_of_loop(task: asyncio.Task[None]) -> SinkError:
+    loop = "as at the end of the event loop in which the sink was opened"
+    return SinkError(f"the task {task.get_name()} was cancelled, {loop}. Open and use a sink in one event loop")
 
 
 class SendPermission:

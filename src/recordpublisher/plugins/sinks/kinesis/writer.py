@@ -10,7 +10,6 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import GRACE_SECONDS, RetryListener, duration_words, retry_listener
@@ -269,8 +268,6 @@ class KinesisWriter:
         if not self.is_flushed(epoch):
             reason = f"no record was acknowledged for {duration_words(waited)} ({DRAIN_TIMEOUT.key})"
             failure = f": {sending.last_failure}" if sending.refused_seconds and sending.last_failure else ""
-            text = "the Kinesis sink of %s ends, and gives up %s: %s%s"
-            log.error(text, self._stream, counted(self._outstanding.records, "record"), reason, failure)
             await sending.give_up_all(CLOSED, reason + failure)
 
     async def close(self) -> None:
