@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -168,7 +168,8 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
         raise replaced from error
     if (result is None and or_none) or (type(result) is list and len(result) == len(batch)):
         return result
-    has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping))
+    # A set has a length too, but no order: its items would belong to other records.
+    has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping, Set))
     if has_length and len(result) == len(batch):
         return result
     if isinstance(result, types.CoroutineType):
