@@ -85,6 +85,23 @@ def test_a_prolonging_that_hangs_costs_no_other_record_its_time():
     assert "2" not in run_virtual(run())
 
 
+def test_a_receive_that_hangs_is_named_with_its_line(caplog):
+    class Hung(FakeSource):
+        async def receive(self, metrics):
+            await asyncio.sleep(1e9)
+
+    async def run():
+        job = queue_job(FakeQueue(), rp.MemorySink(), source=Hung(FakeQueue(), 1))
+        await job.open()
+        await job.run_bounded(Bounds(max_time=15))
+        await job.close()
+
+    run_virtual(run())
+    (line,) = [each for each in caplog.messages if "has not returned" in each]
+    assert line.startswith("`Hung.receive` has not returned for 10 s: it waits at ")
+    assert line.endswith("(receive)")
+
+
 @pytest.mark.parametrize("seconds", [0.5, 10], ids=["at the end", "in the run"])
 def test_an_acknowledgement_that_ends_as_cancelled_is_an_error_that_names_it(seconds):
     class Cancelled(FakeSource):
