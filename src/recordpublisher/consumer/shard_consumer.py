@@ -153,8 +153,11 @@ class ShardConsumer:
         if result is RunResult.COMPLETE:
             if self._check_end is not None and not self._children:
                 await self._check_end()
-            self._output.end(self._children)
+            self._end()
         return result
+
+    def _end(self) -> None:
+        self._output.end(self._children)
 
     def _tell_empty_runs(self, seconds: float) -> None:
         name = type(self._publisher).__name__
@@ -283,7 +286,9 @@ def naming_publisher(error: Exception, what: str) -> None:
     Errors that ShardConsumer has raised get none, because they say it already.
     """
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
+    # The end of a shard is passed on to the sink, whose errors are not the publisher's.
+    is_of_others = ShardConsumer._accept.__code__ in frames or ShardConsumer._end.__code__ in frames
+    if not is_of_others and is_raised_in_user_code(error, or_installed=True):
         add_note(error, f"{what} failed")
 
 
