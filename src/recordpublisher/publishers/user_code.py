@@ -80,8 +80,9 @@ class UserFunction:
     def _call(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
-        except StopIteration as error:
-            # A thread's future cannot hold StopIteration, so the caller would wait for ever.
+        except (StopIteration, GeneratorExit) as error:
+            # A thread's future cannot hold StopIteration, so the caller would wait for ever. GeneratorExit would close the coroutine that
+            # waits for the future.
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
