@@ -1,6 +1,7 @@
 """ShardConsumer: runs a publisher, decorates batches once, returns positions, reports the shard's end."""
 
 import asyncio
+import re
 import weakref
 from contextlib import suppress
 from dataclasses import replace
@@ -8,7 +9,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from recordpublisher.consumer.deserialization import JsonDeserializer
+from recordpublisher.consumer.deserialization import JsonDeserializer, StreamDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness, JsonFieldTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import RecordPublisher, RunResult
@@ -210,6 +211,49 @@ async def test_a_deserializer_that_has_to_prepare_does_so_before_each_batch():
     assert [list(each.values) for each in output.batches] == [[1], [2, 3]]
 
 
+class Prepares(JsonDeserializer):
+    """Its `prepare` does what the test says."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def prepare(self, batch):
+        return self.how()
+
+
+async def hang():
+    await asyncio.sleep(15)
+
+
+async def fail():
+    raise KeyError("prep")
+
+
+def prepared_by(how):
+    strategy, options = BoundedOutOfOrderness(Properties()), {"on_poison": OnBadRecord.FAIL, "future_limit_ms": 1}
+    given = batch(b"1")
+    by_stream = StreamDeserializer({given.stream: Prepares(how)})
+    return BatchDecorator(by_stream, ArrivalTimestamps(), strategy, ShardMetrics(), **options).prepare(given)
+
+
+def test_a_deserializer_whose_prepare_hangs_is_named_once_with_its_line(caplog):
+    run_virtual(prepared_by(hang))
+    (line,) = caplog.messages
+    assert re.match(r"`Prepares\.prepare` for \S+ has not returned for 10 s: it waits at \S+:\d+ \(hang\)$", line)
+
+
+async def test_a_deserializer_whose_prepare_fails_is_named():
+    with pytest.raises(KeyError) as caught:
+        await prepared_by(fail)
+    assert [note.partition(" for ")[0] for note in caught.value.__notes__] == ["`Prepares.prepare`"]
+
+
+async def test_a_prepare_that_is_not_async_is_refused():
+    with pytest.raises(PluginError, match=r"`Prepares\.prepare` returned None: write `async def prepare`"):
+        await prepared_by(lambda: None)
+
+
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
@@ -243,6 +287,32 @@ def test_a_publisher_that_brings_nothing_is_not_run_again_at_once():
         return asyncio.get_running_loop().time()
 
     assert 59 < run_virtual(read()) < 61
+
+
+class Hurried(Script):
+    pass
+
+
+class Patient(Script):
+    """Waits two seconds in each run."""
+
+    async def run(self, consumer):
+        await asyncio.sleep(2)
+        return await super().run(consumer)
+
+
+@pytest.mark.parametrize(("publisher", "lines"), [(Hurried, 1), (Patient, 0)])
+def test_a_publisher_whose_runs_return_at_once_without_a_batch_is_named_after_a_minute(publisher, lines, caplog):
+    async def read():
+        steps = [RunResult.INCOMPLETE] * 500 + [batch(b"1")] + [RunResult.INCOMPLETE] * 650 + [RunResult.COMPLETE]
+        await ShardConsumer(publisher(*steps), decorator(), Output()).run()
+
+    run_virtual(read())
+    words = (
+        "`Hurried.run` has only returned INCOMPLETE at once, without a batch, for 60 s: wait in `run` for records, or return "
+        "RunResult.COMPLETE at the end of the shard"
+    )
+    assert caplog.messages == [words] * lines
 
 
 @pytest.mark.parametrize("arrival", [None, "today", 1_790_000_000_000.0, float("nan"), float("inf")])

@@ -114,11 +114,34 @@ async def fail(error):
             MyBase("boom"),
             r"`Plugin.open` raised MyBase: boom at \S+test_plugin_calls.py:\d+ \(fail\): raise a subclass",
         ),
+        (
+            GeneratorExit(),
+            r"`Plugin.open` raised GeneratorExit at \S+test_plugin_calls.py:\d+ \(fail\): raise a subclass",
+        ),
     ],
 )
 async def test_an_exception_that_would_end_the_task_without_a_word_is_an_error_of_the_plugin(raised, words):
     with pytest.raises(PluginError, match=words):
         await fail(raised)
+
+
+@pytest.mark.parametrize("is_raised_again", [False, True])
+async def test_a_call_whose_coroutine_is_closed_raises_nothing(is_raised_again):
+    async def hang():
+        try:
+            await asyncio.Event().wait()
+        except GeneratorExit:
+            if is_raised_again:
+                raise
+
+    async def call():
+        with PluginCall(Plugin(), "open"):
+            await hang()
+
+    running = call()
+    running.send(None)
+    running.close()
+    assert running.cr_frame is None
 
 
 async def test_a_cancellation_of_the_task_passes():

@@ -80,7 +80,7 @@ class OwnError(BaseException):
     pass
 
 
-@pytest.mark.parametrize("kind", [SystemExit, OwnError])
+@pytest.mark.parametrize("kind", [SystemExit, OwnError, GeneratorExit])
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_what_would_end_the_process_is_an_error_of_the_function(kind, is_async):
     def leave():

@@ -1,6 +1,7 @@
 """Calls of user code and of a source that do not return, or that end as if they had been cancelled; on virtual time."""
 
 import asyncio
+import re
 from contextlib import suppress
 
 import pytest
@@ -83,6 +84,65 @@ def test_a_prolonging_that_hangs_costs_no_other_record_its_time():
         return visible
 
     assert "2" not in run_virtual(run())
+
+
+def test_a_receive_that_hangs_is_named_with_its_line(caplog):
+    class Hung(FakeSource):
+        async def receive(self, metrics):
+            await asyncio.sleep(1e9)
+
+    async def run():
+        job = queue_job(FakeQueue(), rp.MemorySink(), source=Hung(FakeQueue(), 1))
+        await job.open()
+        await job.run_bounded(Bounds(max_time=15))
+        await job.close()
+
+    run_virtual(run())
+    (line,) = [each for each in caplog.messages if "has not returned" in each]
+    assert line.startswith("`Hung.receive` has not returned for 10 s: it waits at ")
+    assert line.endswith("(receive)")
+
+
+async def acknowledged_by(acknowledge):
+    class Acknowledges(FakeSource):
+        async def acknowledge(self, records):
+            return await acknowledge()
+
+    queue = FakeQueue(visibility=8)
+    queue.put(1, 2)
+    job = queue_job(queue, rp.MemorySink(), source=Acknowledges(queue))
+    await job.open()
+    try:
+        await job.run_bounded(Bounds(max_time=2))
+    finally:
+        await job.close()
+
+
+async def fail():
+    raise KeyError("k")
+
+
+async def hang():
+    await asyncio.sleep(1e9)
+
+
+@pytest.mark.parametrize(("acknowledge", "reason"), [(fail, "KeyError: 'k'"), (hang, "TimeoutError")])
+def test_an_acknowledgement_that_fails_or_hangs_is_named_with_its_line(acknowledge, reason, caplog):
+    run_virtual(acknowledged_by(acknowledge))
+    line = next(each for each in caplog.messages if each.startswith("cannot acknowledge 2 records"))
+    assert re.search(
+        rf"received again: `Acknowledges\.acknowledge` at \S+:\d+ \(\w+\) failed: {reason}$",
+        line,
+    )
+
+
+@pytest.mark.parametrize("numbers", [5, [7], "12"])
+def test_an_acknowledgement_that_returns_no_numbers_of_records_is_refused(numbers):
+    async def acknowledge():
+        return numbers
+
+    with pytest.raises(rp.PluginError, match=r"`Acknowledges\.acknowledge` returned .*: return the sequence numbers"):
+        run_virtual(acknowledged_by(acknowledge))
 
 
 @pytest.mark.parametrize("seconds", [0.5, 10], ids=["at the end", "in the run"])

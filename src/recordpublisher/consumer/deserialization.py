@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from ..publishers.errors import ConfigurationError, PluginError
-from ..publishers.log_fields import counted
+from ..publishers.log_fields import counted, repr_of
 from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, V, V_co
 from ..publishers.user_code import (
@@ -149,6 +150,21 @@ def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] 
     return values
 
 
+async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch) -> None:
+    """Let a deserializer prepare for a batch. A call that hangs or fails is named, also inside of a deserializer of this package.
+
+    Raises: the errors of the deserializer; PluginError if its `prepare` is not async.
+    """
+    if type(deserializer).__module__.startswith("recordpublisher."):
+        return await deserializer.prepare(batch)
+    with PluginCall(deserializer, "prepare", batch.shard.key):
+        preparing: Any = deserializer.prepare(batch)
+        if not inspect.isawaitable(preparing):
+            name = f"{type(deserializer).__name__}.prepare"
+            raise PluginError(f"`{name}` returned {repr_of(preparing)}: write `async def prepare`")
+        await preparing
+
+
 def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
     """Return what a plugin's method returns for a batch: a sequence with one item for each record; also None if `or_none`.
 
@@ -168,7 +184,8 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
         raise replaced from error
     if (result is None and or_none) or (type(result) is list and len(result) == len(batch)):
         return result
-    has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping))
+    # A set has a length too, but no order: its items would belong to other records.
+    has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping, Set))
     if has_length and len(result) == len(batch):
         return result
     if isinstance(result, types.CoroutineType):
@@ -202,7 +219,7 @@ class StreamDeserializer:
         """Wait for what the deserializer of the batch's stream needs."""
         deserializer: object = self._by_stream.get(batch.stream)
         if isinstance(deserializer, PreparedDeserializer):
-            await deserializer.prepare(batch)
+            await prepare_values(deserializer, batch)
 
 
 DeserializerArgument = type[V] | types.UnionType | Deserializer[V] | Callable[[Record], V] | str | Mapping[str, Any]

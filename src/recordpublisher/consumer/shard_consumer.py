@@ -23,7 +23,14 @@ from ..publishers.properties.job_properties import OnBadRecord
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from ..publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog, how_to_continue
-from .deserialization import Decompressor, Deserializer, PreparedDeserializer, items_for_records, values_of
+from .deserialization import (
+    Decompressor,
+    Deserializer,
+    PreparedDeserializer,
+    items_for_records,
+    prepare_values,
+    values_of,
+)
 from .event_time import (
     ImplausibleTimes,
     TimestampAssigner,
@@ -35,6 +42,11 @@ from .event_time import (
 
 EMPTY_RUN_SECONDS = 0.1
 """The pause after a run of the publisher without a batch (seconds). A publisher that returns at once would otherwise use a whole CPU."""
+
+WAITING_RUN_SECONDS = 1.0
+"""A run that takes longer has waited for records (seconds)."""
+EMPTY_RUNS_SECONDS = 60.0
+"""If all runs of a publisher return at once without a batch for this time, a log line says so (seconds)."""
 
 PART_BYTES = 4 * 2**20
 """How many bytes of payloads are decompressed at a time, which takes about 20 ms of the event loop."""
@@ -67,6 +79,10 @@ _TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
 _UNORDERED_PUBLISHERS: set[str] = set()
 """The publishers of which a log line has already said that their positions have no order. There would be a line for each shard."""
+
+
+_BUSY_PUBLISHERS: set[str] = set()
+"""The publishers of which a log line has already said that their runs return at once without a batch."""
 
 
 class ShardConsumer:
@@ -114,15 +130,21 @@ class ShardConsumer:
         """
         self._loop, self._reader = asyncio.get_running_loop(), asyncio.current_task()
         self._publisher.set_read_budget(self._output.first_read_budget())
-        result = RunResult.INCOMPLETE
+        result, began = RunResult.INCOMPLETE, self._loop.time()
         while result is RunResult.INCOMPLETE:
-            before = self._call
+            before, called = self._call, self._loop.time()
             result = await self._publisher.run_observed(self._consume)
             if self._is_cancelled:
                 raise asyncio.CancelledError
             self._check_last_call()
             if result is RunResult.INCOMPLETE and self._call is before:
+                now = self._loop.time()
+                began = now if now - called > WAITING_RUN_SECONDS else began
+                if now - began >= EMPTY_RUNS_SECONDS:
+                    self._tell_empty_runs(now - began)
                 await asyncio.sleep(EMPTY_RUN_SECONDS)
+            else:
+                began = self._loop.time()
         if not isinstance(result, RunResult):
             raise PluginError(
                 f"{type(self._publisher).__name__}.run returned {repr_of(result)}: at the end of the shard return RunResult.COMPLETE, "
@@ -131,8 +153,24 @@ class ShardConsumer:
         if result is RunResult.COMPLETE:
             if self._check_end is not None and not self._children:
                 await self._check_end()
-            self._output.end(self._children)
+            self._end()
         return result
+
+    def _end(self) -> None:
+        self._output.end(self._children)
+
+    def _tell_empty_runs(self, seconds: float) -> None:
+        name = type(self._publisher).__name__
+        if name not in _BUSY_PUBLISHERS:
+            _BUSY_PUBLISHERS.add(name)
+            shard = "" if self._shard is None else f" for {self._shard.key}"
+            log.warning(
+                "`%s.run`%s has only returned INCOMPLETE at once, without a batch, for %.0f s: wait in `run` for records, or return "
+                "RunResult.COMPLETE at the end of the shard",
+                name,
+                shard,
+                seconds,
+            )
 
     @property
     def _is_cancelled(self) -> bool:
@@ -248,7 +286,9 @@ def naming_publisher(error: Exception, what: str) -> None:
     Errors that ShardConsumer has raised get none, because they say it already.
     """
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
+    # The end of a shard is passed on to the sink, whose errors are not the publisher's.
+    is_of_others = ShardConsumer._accept.__code__ in frames or ShardConsumer._end.__code__ in frames
+    if not is_of_others and is_raised_in_user_code(error, or_installed=True):
         add_note(error, f"{what} failed")
 
 
@@ -286,7 +326,7 @@ class BatchDecorator:
     async def prepare(self, batch: RecordBatch) -> None:
         """Wait for what the deserializer needs for this batch. The deserializer keeps that as long as the batch exists."""
         if self._prepared is not None:
-            await self._prepared.prepare(batch)
+            await prepare_values(self._prepared, batch)
 
     def parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
         """Yield the batch with values, event times and watermarks. If its payloads are compressed, yield it in parts, so that a small

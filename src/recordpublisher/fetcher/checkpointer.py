@@ -19,7 +19,7 @@ from .checkpoints.starts import AloneJob
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
-from .pipeline.sink_errors import naming_sink, states_of_sink
+from .pipeline.sink_errors import naming_sink, states_of_sink, unfinished_of
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint
@@ -156,7 +156,7 @@ class SnapshotCheckpointer(Checkpointer):
     async def _is_sink_busy(self) -> bool:
         """Return whether the sink has reported unfinished records for a whole second."""
         until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS
-        while (unfinished := self._job.sink.unfinished()) is not None and unfinished.records:
+        while (unfinished := unfinished_of(self._job.sink)) is not None and unfinished.records:
             if self._job.clock.monotonic() >= until:
                 return True
             await asyncio.sleep(LAST_PAUSE_SECONDS / 20)

@@ -36,6 +36,7 @@ from .pipeline.process_suspension import SuspensionDetector
 from .pipeline.reading import ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.shard_ends import ShardEnds
+from .pipeline.sink_errors import naming_sink, unfinished_of
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.discovery import MissingShards, OwnedShards
@@ -142,7 +143,7 @@ class ShardFetcher:
         """Return the metrics as a plain dict: those of the worker under `worker`, and those of shards under `shards` by
         `stream/shard-id` (A1).
         """
-        return self._view.collect(self._dependencies.clock, self._dependencies.sink.unfinished())
+        return self._view.collect(self._dependencies.clock, unfinished_of(self._dependencies.sink))
 
     def retention_ms(self, stream: str) -> int | None:
         """Return how long the stream keeps its records (ms), or None while that is not known."""
@@ -151,7 +152,7 @@ class ShardFetcher:
     def progress(self) -> WorkerProgress:
         """Return the figures of a progress line, which cost far less than all metrics."""
         job = self._dependencies
-        return progress_of(self._view, job.sink.unfinished(), job.clock.now_ms())
+        return progress_of(self._view, unfinished_of(job.sink), job.clock.now_ms())
 
     def sink_metrics(self) -> list[SinkMetric]:
         """Return the metrics that the sink exports. If the sink raises, return none and log one warning."""
@@ -159,7 +160,7 @@ class ShardFetcher:
 
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished, or None if it does not report them."""
-        return self._dependencies.sink.unfinished()
+        return unfinished_of(self._dependencies.sink)
 
     @property
     def ending(self) -> asyncio.Event:
@@ -239,7 +240,7 @@ class ShardFetcher:
         checkpointer, job = self._checkpointer, self._dependencies
         ending, times = checkpointer.take_last(is_stopped=reason is EndReason.STOPPED), checkpointer.times
         seconds = job.settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
-        hung = await cancel_if_hung(ending, job.sink.unfinished, lambda: times.running_ms, seconds, job.clock)
+        hung = await cancel_if_hung(ending, job.sink, lambda: times.running_ms, seconds, job.clock)
         if hung is not None:
             log.error(
                 "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s. The "
@@ -283,7 +284,9 @@ class ShardFetcher:
         return False
 
     async def _take_if_sound(self) -> bool:
-        if self._dependencies.sink.after_error():
+        with naming_sink(self._dependencies.sink, "after_error", is_watched=False):
+            is_safe = self._dependencies.sink.after_error()
+        if is_safe:
             self._emitter.turn.trust()
         elif self._emitter.turn.error is not None:
             return False
@@ -302,7 +305,7 @@ class ShardFetcher:
             await asyncio.sleep(self._dependencies.settings.sync_interval_ms / 1000)
             self._shards.on_heartbeat()
             self._parts.status_logger.check()
-            self._view.observe_load(self._dependencies.clock.now_ms(), self._dependencies.sink.unfinished())
+            self._view.observe_load(self._dependencies.clock.now_ms(), unfinished_of(self._dependencies.sink))
             self._shards.start_readers()
             self._view.intake.retry_pending_reads()
 

@@ -13,6 +13,7 @@ from .pipeline.bounded_runs import Bounds, EndReason, RunCompletion, Termination
 from .pipeline.emitter import Emitter
 from .pipeline.reading import ReadTasks
 from .pipeline.shard_ends import ListedAsGoneError
+from .pipeline.sink_errors import naming_sink
 from .shards.shard_entry import ShardEntry, ShardListener
 from .shards.shard_table import ShardTable
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
@@ -117,7 +118,8 @@ class ShardLifecycle(ShardListener):
             # `seen_ms` is known only if the parents were read.
             follows_parents = state.position is None and state.seen_ms is not None
             start = state.starting_position(use_continuation=False)
-            self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
+            with naming_sink(self._job.sink, "shard_started", is_watched=False):
+                self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._is_exhausted():
             self._completion.complete(EndReason.ALL_ENDED)
@@ -164,7 +166,8 @@ class ShardLifecycle(ShardListener):
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
         """Notify the sink of a shard, whichever worker owns it. Only a listing shows whether a shard is open."""
         is_open = is_in_listing and not shard.closed
-        self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
+        with naming_sink(self._job.sink, "shard_listed", is_watched=False):
+            self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
 
     def on_added(self, entry: ShardEntry) -> None:
         """Notify the emitter that a shard was added to the table."""
@@ -184,7 +187,8 @@ class ShardLifecycle(ShardListener):
         self._emitter.on_emitted(entry, batch)
         position = batch.read_position
         if not len(batch) and position is not None and not position.continuation:
-            self._job.sink.shard_passed(entry.shard, position)
+            with naming_sink(self._job.sink, "shard_passed", is_watched=False):
+                self._job.sink.shard_passed(entry.shard, position)
 
     def on_ended(self, entry: ShardEntry) -> None:
         """Start the children of a shard whose last record was emitted.
@@ -196,7 +200,8 @@ class ShardLifecycle(ShardListener):
             return
         children = [child.shard_id for child in entry.reading.children]
         log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
-        self._job.sink.shard_ended(entry.shard, entry.reading.children)
+        with naming_sink(self._job.sink, "shard_ended", is_watched=False):
+            self._job.sink.shard_ended(entry.shard, entry.reading.children)
         self.request_checkpoint()
         self._ended_parents.on_shard_ended(entry)
         self._start_children_of(entry.key)

@@ -309,7 +309,8 @@ class QueueSource(RecordSource):
 
     @abstractmethod
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
-        """Wait a few seconds for records, and return them, or nothing if the queue is empty. Count retries in `metrics`.
+        """Wait a few seconds for records, and return them, or nothing if the queue is empty. Count retries in `metrics`. A call that takes
+        10 s is logged.
 
         If this is cancelled, a call that takes records must not be cut off: wait for it, release the records that it
         brings, then raise the cancellation.

@@ -10,6 +10,7 @@ import gc
 import inspect
 import itertools
 import logging
+import opcode
 import sys
 import sysconfig
 import threading
@@ -62,9 +63,11 @@ class UserFunction:
             if _can_be_examined(error):
                 raise
             raise RuntimeError(f"the function raised {type(error).__name__}, whose attributes cannot be read") from None
-        except (asyncio.CancelledError, GeneratorExit):
+        except asyncio.CancelledError:
             raise
         except BaseException as error:  # For example SystemExit, which would end the event loop without a message.
+            if _is_closed(error):
+                raise
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise  # This may be Ctrl-C, which no other thread receives.
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
@@ -77,8 +80,9 @@ class UserFunction:
     def _call(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
-        except StopIteration as error:
-            # A thread's future cannot hold StopIteration, so the caller would wait for ever.
+        except (StopIteration, GeneratorExit) as error:
+            # A thread's future cannot hold StopIteration, so the caller would wait for ever. GeneratorExit would close the coroutine that
+            # waits for the future.
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
@@ -514,6 +518,7 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
     """Return the error to raise instead of an exception that would end a task without a message. Return None if the exception may pass.
 
     - A CancelledError may pass only if the running task was cancelled.
+    - A GeneratorExit may pass only if Python closes the coroutine of the call.
     - SystemExit may pass, because commands report it, and KeyboardInterrupt, which is logged here. Other exceptions that are not Exceptions
       may not.
 
@@ -523,7 +528,7 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
         if _is_being_cancelled():
             return None
         return PluginError(f"{name} raised CancelledError, but nothing has cancelled its task: raise another error")
-    if isinstance(error, (Exception, GeneratorExit, SystemExit)):
+    if isinstance(error, (Exception, SystemExit)) or _is_closed(error):
         return None
     frame, line = [*traceback.walk_tb(error.__traceback__)][-1]
     words = f"{name} raised {describe_error(error)} at {frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
@@ -531,6 +536,18 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
         log.error("%s, which ends the process", words)
         return None
     return PluginError(f"{words}: raise a subclass of Exception")
+
+
+def _is_closed(error: BaseException) -> bool:
+    """Return whether the error is a GeneratorExit with which Python closes a coroutine, for example one whose event loop was closed. Code
+    that raises one itself does so in a `raise` statement.
+    """
+    if not isinstance(error, GeneratorExit):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or opcode.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] != "RAISE_VARARGS"
 
 
 def _is_being_cancelled() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
@@ -15,8 +15,15 @@ import msgspec
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError, RetriesExhaustedError, TransientError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.user_code import PluginCall, describe_error
+from recordpublisher.publishers.user_code import (
+    PluginCall,
+    cause_in_user_code,
+    describe_error,
+    is_raised_in_user_code,
+    raised_line,
+)
 
 from ..publishers.shard_metrics import ShardMetrics
 
@@ -269,16 +276,31 @@ class InFlight:
             # one.
             async with asyncio.timeout(self._visibility / (4 if name == "prolong" else 1)):
                 with PluginCall(self._source, name, note="", is_watched=False):
-                    failed = await getattr(self._source, name)([each.record for each in deliveries]) or ()
+                    failed = await getattr(self._source, name)([each.record for each in deliveries])
+                failed = self._checked_numbers(name, failed)
         except Exception as error:
             if isinstance(error, RecordPublisherError) and not isinstance(error, COUNTED):
                 raise
             reason = describe_error(error)
-            log.warning("cannot %s %d records, so they are received again: %s", name, len(deliveries), reason)
+            raised = error if is_raised_in_user_code(error) else cause_in_user_code(error)
+            call = f"`{type(self._source).__name__}.{name}`" + (f" at {raised_line(raised)}" if raised else "")
+            text = "cannot %s %d records, so they are received again: %s failed: %s"
+            log.warning(text, name, len(deliveries), call, reason)
             failed = {each.number for each in deliveries}
         for delivery in deliveries:
             delivery.metrics.add("failed_acknowledgements", delivery.number in failed)
         return [each for each in deliveries if each.number not in failed]
+
+    def _checked_numbers(self, name: str, failed: Any) -> Collection[str]:
+        """Return the numbers that a call of the source has returned. Raises: PluginError if they are something else."""
+        found = () if failed is None else failed
+        is_text = isinstance(found, (str, bytes))
+        if is_text or not isinstance(found, Collection) or not all(isinstance(each, str) for each in found):
+            raise PluginError(
+                f"`{type(self._source).__name__}.{name}` returned {repr_of(failed)}: return the sequence numbers of the records "
+                "for which it failed, or None"
+            )
+        return found
 
 
 class Delivery(msgspec.Struct, eq=False):

@@ -34,7 +34,7 @@ from ..fetcher.monitoring.worker_view import WorkerProgress
 from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_errors import close_sink, naming_sink
+from ..fetcher.pipeline.sink_errors import close_sink, naming_sink, unfinished_of
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from ..publishers.properties.config_fields import of_property, values_of
 from ..publishers.properties.job_properties import (
@@ -251,7 +251,7 @@ class QueueJob:
 
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished."""
-        return self._sink.unfinished()
+        return unfinished_of(self._sink)
 
     @property
     def ending(self) -> asyncio.Event:
@@ -384,7 +384,7 @@ class QueueJob:
         After a stop or `max_time`, cancel it if a call of user code hangs, and return what the sink reports of the call.
         """
         seconds = self._settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
-        hung = await cancel_if_hung(ending, self._sink.unfinished, lambda: self._times.running_ms, seconds, self._clock)
+        hung = await cancel_if_hung(ending, self._sink, lambda: self._times.running_ms, seconds, self._clock)
         if hung is not None:
             log.error(
                 "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s. Its "

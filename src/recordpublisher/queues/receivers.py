@@ -166,8 +166,7 @@ class Receivers:
     async def _receive(self, receiver: Receiver) -> Sequence[UserRecord]:
         receiver.receiving_since_ms = self._clock.now_ms()
         try:
-            # The call is not watched, because it may wait long for records.
-            with PluginCall(self._source, "receive", is_watched=False):
+            with PluginCall(self._source, "receive"):
                 records = await self._source.receive(receiver.metrics)
         finally:
             receiver.receiving_since_ms = None

@@ -23,6 +23,7 @@ from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
 from ..fetcher.pipeline.bounded_runs import RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
+from ..fetcher.pipeline.sink_errors import unfinished_of
 from ..fetcher.sink import Sink, Unfinished
 from ..publishers.shard_metrics import ShardMetrics
 from .in_flight import InFlight
@@ -56,7 +57,7 @@ class QueueAlarms:
                 log.exception("a check for alarms failed; the job continues")
 
     def _of_sink(self) -> list[Alarm]:
-        unfinished = self._sink.unfinished()
+        unfinished = unfinished_of(self._sink)
         if unfinished is None or unfinished.call is None:
             self._sink_call.reset()
             return []
@@ -94,7 +95,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics, with the names that they have for shards. A metric that a queue does not have is 0 or null."""
-        unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
+        unfinished, oldest = unfinished_of(self.sink), self.in_flight.oldest_arrivals()
         shards = {each.shard.key: self._metrics_of(each, unfinished, oldest) for each in self.receivers}
         worker = {metric.name: _nothing(metric) for metric in WORKER_METRICS} | {
             "loopLagMs": self.suspension.lag_ms,
@@ -115,7 +116,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
     def progress(self) -> WorkerProgress:
         """Return the figures of a progress line."""
-        unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
+        unfinished, oldest = unfinished_of(self.sink), self.in_flight.oldest_arrivals()
         unread = [(age_ms, each) for each in self.receivers if (age_ms := self._unread_ms(each)) is not None]
         longest_ms, failed = max(unread, key=lambda one: one[0], default=(None, None))
         failure = None if failed is None else failed.metrics.last_failure

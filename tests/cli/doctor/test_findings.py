@@ -1,6 +1,8 @@
 """What doctor tells of one fault that several checks meet."""
 
-from recordpublisher.cli.doctor.findings import Finding, Verdict, without_repeated_problems
+import pytest
+
+from recordpublisher.cli.doctor.findings import Finding, Verdict, examine_all, without_repeated_problems
 
 MISSING = "no sink of that name is installed"
 
@@ -15,3 +17,14 @@ def test_a_fault_that_several_checks_meet_is_one_problem():
         Finding("runs elsewhere", Verdict.NOT_CHECKED, "because of sink"),
         Finding("orders: lag", Verdict.NOT_CHECKED, "because of sink"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("checks", "finding"),
+    [
+        ({"a": lambda: 5}, Finding("sink: a", Verdict.PROBLEM, "the check returned 5: return a sentence, or None")),
+        (["a"], Finding("sink", Verdict.PROBLEM, "`checks` returned ['a']: return a dict of checks by name")),
+    ],
+)
+async def test_checks_of_a_plugin_that_return_something_else_are_a_problem(checks, finding):
+    assert await examine_all("sink", checks) == [finding]

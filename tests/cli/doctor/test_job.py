@@ -292,6 +292,28 @@ async def test_a_job_that_has_stopped_is_not_running(tmp_path):
     assert running.words == "no: the worker that ran it was stopped"
 
 
+class KeepsPositions(rp.MemorySink):
+    """Stores the positions itself."""
+
+    def __init__(self, properties):
+        super().__init__()
+
+    async def stored_positions(self):
+        return []
+
+
+async def test_a_sink_that_stores_the_positions_itself_does_not_tell_whether_the_job_runs():
+    registry, owner = load_registry(), NameOwner("keeps", "keeps")
+    registry.sinks.claim(NameClaim("keeps", KeepsPositions, owner))
+    async with AsyncExitStack() as made:
+        running = await JobChecks(registry, rp.Properties({"flink.sink": "keeps"}), made).running_finding()
+
+    assert (running.verdict.value, running.words) == (
+        "not checked",
+        "keeps keeps the positions with its rows, which do not tell whether a job runs",
+    )
+
+
 async def test_a_job_without_checkpoints_in_between_is_not_known_to_run(tmp_path):
     given = places(tmp_path)["folder"] | {"flink.state.checkpoint.interval": -1}
     async with LocalKinesis(streams={"orders": 1}) as endpoint, job(endpoint, **given) as properties:

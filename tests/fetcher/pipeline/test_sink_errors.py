@@ -3,6 +3,7 @@
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.pipeline.sink_errors import destination_of, unfinished_of
 from recordpublisher.plugins.runtime import job_assembly
 
 from fakes.memory_streams import PROPERTIES, install
@@ -39,9 +40,9 @@ def broken(record):
     raise ZeroDivisionError("boom")
 
 
-async def run(sink, **arguments):
+async def run(sink, stop_at_tip=True, **arguments):
     async with rp.DataFetcher("orders", PROPERTIES, sink=sink, **arguments) as fetcher:
-        await fetcher.run_bounded(stop_at_tip=True)
+        await fetcher.run_bounded(stop_at_tip=stop_at_tip, max_time=30)
 
 
 @pytest.mark.parametrize("method", ["open", "flush", "watermark", "close"])
@@ -83,3 +84,55 @@ async def test_the_sink_of_a_queue(method):
         await opened_and_closed(job)
 
     assert caught.value.__notes__ == [f"the sink Shaky failed in `{method}`"]
+
+
+class Answers(rp.MemorySink):
+    """One of its plain methods does what the test says."""
+
+    def __init__(self, method, answer):
+        super().__init__()
+        setattr(self, method, answer)
+
+
+def raises(*arguments, **options):
+    raise KeyError("mine")
+
+
+@pytest.mark.parametrize("method", ["unfinished", "shard_started", "shard_listed", "shard_ended"])
+async def test_a_plain_method_of_the_sink_that_raises_is_named(method, monkeypatch):
+    install(monkeypatch, {"a": [b"1"]}, closed=True)
+    with pytest.raises(KeyError, match="mine") as caught:
+        await run(Answers(method, raises), stop_at_tip=False)
+
+    assert caught.value.__notes__ == [f"the sink Answers failed in `{method}`"]
+
+
+async def test_the_destination_of_a_sink_that_raises_is_named():
+    with pytest.raises(KeyError) as caught:
+        destination_of(Answers("destination", raises))
+    assert caught.value.__notes__ == ["the sink Answers failed in `destination`"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (unfinished_of, "`Answers.unfinished` returned 5: return an Unfinished, or None"),
+        (destination_of, "`Answers.destination` returned 5: return a str"),
+    ],
+)
+async def test_an_answer_of_another_type_is_refused(ask, words):
+    with pytest.raises(rp.PluginError) as caught:
+        ask(Answers(ask.__name__.removesuffix("_of"), lambda: 5))
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("answer", [raises, lambda: 5])
+async def test_a_queue_whose_sink_cannot_say_what_is_unfinished_names_it(answer):
+    job = queue_job(FakeQueue(), Answers("unfinished", answer))
+    await job.open()
+    with pytest.raises((KeyError, rp.PluginError)) as caught:
+        job.metrics()
+    await job.close()
+
+    told = [str(caught.value), *getattr(caught.value, "__notes__", [])]
+    assert any("unfinished` returned 5" in line or "failed in `unfinished`" in line for line in told)

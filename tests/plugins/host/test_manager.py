@@ -165,13 +165,53 @@ def test_a_misspelt_hook_is_reported(install):
     assert "recordpublisher_register_publisher" in status_of(load_registry(), "misspelt").reason
 
 
-def test_a_plugin_without_a_marked_function_is_reported(install):
-    install("unmarked", FACTORY.format(name="QUEUED").replace("@hookimpl", "").replace("@rp.hookimpl", ""))
+def test_a_plugin_without_a_hook_is_reported(install):
+    install("hookless", "import recordpublisher\n")
 
     reason = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
-    assert status_of(load_registry(), "unmarked").reason == f"PluginError: {reason}"
+    assert status_of(load_registry(), "hookless").reason == f"PluginError: {reason}"
     with pytest.raises(ConfigurationError, match=reason):
         load_registry().publishers.get("QUEUED", key=KEY)
+
+
+MARKED_HOOK = """
+import recordpublisher as rp
+
+@rp.hookimpl
+def recordpublisher_register_stores(registry):
+    pass
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("hook", "words"),
+    [
+        ("def recordpublisher_register_sinks(registry):", "is not marked: write @recordpublisher.hookimpl above it"),
+        (
+            "@rp.hookimpl\ndef recordpublisher_register_sinks():",
+            "adds nothing: write `def recordpublisher_register_sinks(registry)`, without a default",
+        ),
+        (
+            "@rp.hookimpl\ndef recordpublisher_register_sinks(registry=None):",
+            "adds nothing: write `def recordpublisher_register_sinks(registry)`, without a default",
+        ),
+        (
+            "@rp.hookimpl\nasync def recordpublisher_register_sinks(registry):",
+            "would not run: write a plain function, without `async` and `yield`",
+        ),
+    ],
+    ids=["not marked", "no parameter", "a default", "async"],
+)
+def test_a_hook_that_would_add_nothing_is_reported_with_its_module(install, hook, words):
+    install("silent-hook", f"{MARKED_HOOK}{hook}\n    pass\n")
+
+    status = status_of(load_registry(), "silent-hook")
+
+    assert (status.state, status.reason) == (
+        "failed",
+        f"PluginError: `recordpublisher_register_sinks` in silent_hook {words}",
+    )
 
 
 def test_a_name_claimed_twice_names_both_distributions(install):

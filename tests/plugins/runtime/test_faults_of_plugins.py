@@ -378,6 +378,11 @@ class TooMany:
         return [1] * (len(batch) + 1)
 
 
+class Unordered:
+    def values(self, batch):
+        return set(batch.data)
+
+
 class Cancelled:
     def values(self, batch):
         raise asyncio.CancelledError
@@ -390,6 +395,7 @@ class Cancelled:
         (Async, "returned a coroutine for 2 records: return a sequence with one value for each record"),
         (Generator, "returned a generator for 2 records"),
         (TooMany, "returned 3 items for 2 records"),
+        (Unordered, "returned a set for 2 records"),
         (Cancelled, "raised CancelledError"),
     ],
 )

@@ -175,7 +175,7 @@ def test_a_plugin_cannot_declare_the_key_of_another_property(monkeypatch):
     monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
     with pytest.raises(
         ConfigurationError,
-        match=r"'aws.region' is not accepted: it is declared already|'aws.region' .* declared already",
+        match=r"property 'aws.region' is declared already, with the description '.+'. Valid: a key of its own",
     ):
         text("aws.region", "Where the files are.")
     with pytest.raises(ConfigurationError, match=r"'my key' cannot be a key\. Valid: a key of letters"):

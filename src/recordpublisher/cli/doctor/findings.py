@@ -2,11 +2,14 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from recordpublisher.publishers.base import Checks
+from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.log_fields import repr_of
 
 from ..execution import one_line
 
@@ -43,17 +46,26 @@ async def examine(name: str, check: Check) -> Finding:
     """Run a check once, without retries, and return its finding. An error, even of a plugin, does not end the other checks."""
     try:
         found = check()
-        words = await found if inspect.isawaitable(found) else found
+        words: Any = await found if inspect.isawaitable(found) else found
     except NotCheckedError as reason:
         return Finding(name, Verdict.NOT_CHECKED, str(reason))
     except Exception as error:
         log.debug("the check '%s' failed", name, exc_info=True)
         return failed_finding(name, error)
-    return Finding(name, Verdict.NOT_CHECKED, NEEDS_A_CHANGE) if words is None else Finding(name, Verdict.OK, words)
+    if words is None:
+        return Finding(name, Verdict.NOT_CHECKED, NEEDS_A_CHANGE)
+    if not isinstance(words, str):
+        return failed_finding(name, PluginError(f"the check returned {repr_of(words)}: return a sentence, or None"))
+    return Finding(name, Verdict.OK, words)
 
 
 async def examine_all(prefix: str, checks: Checks) -> list[Finding]:
     """Run the checks of a publisher or a sink one after the other, and return their findings."""
+    given: Any = checks
+    if not isinstance(given, Mapping):
+        return [
+            failed_finding(prefix, PluginError(f"`checks` returned {repr_of(checks)}: return a dict of checks by name"))
+        ]
     return [await examine(f"{prefix}: {name}", check) for name, check in checks.items()]
 
 

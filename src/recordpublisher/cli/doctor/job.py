@@ -245,11 +245,15 @@ SPARE_SECONDS = 1.0
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     """Return in words whether another process runs this job, which runs alone. A start would replace that process.
 
-    Raises: RecordPublisherError if a worker stores checkpoints now, or sends heartbeats; it names the worker. NotCheckedError if none was
-    stored, but the checkpoint interval is negative (no checkpoints) or longer than doctor watches.
+    Raises: RecordPublisherError if a worker stores checkpoints now, or sends heartbeats; it names the worker. NotCheckedError if only the
+    sink has positions. NotCheckedError also if no checkpoint was stored while doctor watched, but the checkpoint interval is negative (no
+    checkpoints) or longer.
     """
+    if positions.documents is None:
+        sink = properties.value(SINK)
+        raise NotCheckedError(f"{sink} keeps the positions with its rows, which do not tell whether a job runs")
     before = await positions.load()
-    if not before or positions.documents is None:
+    if not before:
         return "no: no positions are stored"
     interval_ms = checkpoint_interval_ms(properties)
     seconds = min(MAX_SECONDS, interval_ms / 1000 + SPARE_SECONDS) if interval_ms > 0 else 0.0

@@ -16,6 +16,7 @@ from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings
 from ..leases.lease_table import GroupJob
+from ..pipeline.sink_errors import destination_of
 from ..sink import Sink, entry_store_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def group_job_of(streams: StreamList, sink: Sink, name: str | None = None) -> Gr
     `name`: the name of the job.
     """
     names = tuple(sorted(streams)) if streams.is_fixed else None
-    return GroupJob(mask_passwords(sink.destination()), names, entry_store_of(sink) is not None, name)
+    return GroupJob(mask_passwords(destination_of(sink)), names, entry_store_of(sink) is not None, name)
 
 
 async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:

@@ -17,7 +17,7 @@ from ..leases.position_documents import StoredPosition
 from ..leases.position_store import ReadPositions
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_errors import naming_sink, states_of_sink
+from ..pipeline.sink_errors import naming_sink, states_of_sink, unfinished_of
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_reading import latest
@@ -149,7 +149,7 @@ class LeasedShards:
     @property
     def in_flight(self) -> int:
         """Number of records that the sink is writing now, plus the number of running calls of user code. Neither can be stopped."""
-        left = self._sink.unfinished()
+        left = unfinished_of(self._sink)
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
@@ -218,7 +218,8 @@ class LeasedShards:
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return ReadPositions(positions)
         (confirmed,) = found_states
-        given_up = {key for key in shards if self._sink.has_given_up(key)}
+        with naming_sink(self._sink, "has_given_up", is_watched=False):
+            given_up = {key for key in shards if self._sink.has_given_up(key)}
         found: dict[str, StoredPosition] = {}
         for key, given in shards.items():
             entry = confirmed["shards"].get(key)

@@ -17,6 +17,7 @@ from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
+from ..pipeline.sink_errors import unfinished_of
 from ..shards.retention_check import CACHE_SECONDS
 from ..shards.shard_table import ShardTable
 from ..sink import Sink, Unfinished
@@ -107,7 +108,7 @@ class AlarmMonitor:
 
         Without it the shard seems to make progress, because the sink accepts other records in the meantime.
         """
-        unfinished = self._dependencies.sink.unfinished()
+        unfinished = unfinished_of(self._dependencies.sink)
         if unfinished is None or unfinished.call is None:
             self._sink_call.reset()
             return []
@@ -121,7 +122,7 @@ class AlarmMonitor:
 
 async def cancel_if_hung(
     ending: Coroutine[Any, Any, None],
-    unfinished: Callable[[], Unfinished | None],
+    sink: Sink,
     checkpoint_running_ms: Callable[[], int],
     seconds: float,
     clock: Clock,
@@ -138,7 +139,7 @@ async def cancel_if_hung(
     call, since = None, clock.monotonic()
     try:
         while not (await asyncio.wait([task], timeout=POLL_SECONDS))[0]:
-            left = unfinished()
+            left = unfinished_of(sink)
             if left is None or left.call is None or left.call != call:
                 call, since = None if left is None else left.call, clock.monotonic()
             elif clock.monotonic() - since >= seconds and not 0 < checkpoint_running_ms() < FLUSH_MS:

@@ -199,7 +199,8 @@ class Emitter:
         """
         batch, freed = entry.take(count)
         if batch.after_gap:
-            self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
+            with naming_sink(self._sink, "shard_started", is_watched=False):
+                self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
         if len(batch) or batch.poisoned:
             async with self.turn.lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)

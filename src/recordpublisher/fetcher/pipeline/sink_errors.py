@@ -10,15 +10,16 @@ from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave
 
 from ..checkpoints.snapshot import checked_snapshot
-from ..sink import Sink, State
+from ..sink import Sink, State, Unfinished
 
 
-def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
+def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool = True) -> PluginCall:
     """Return a context manager around a call of a sink's method, which adds the sink's name to an error of the call.
 
-    `kind` says what the sink is to the job.
+    - `kind`: what the sink is to the job.
+    - `is_watched`: whether a call that does not return is logged; False for a method that is not async.
     """
-    return PluginCall(sink, method, note=_note(sink, method, kind))
+    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=is_watched)
 
 
 def naming_writes(sink: Sink) -> PluginCall:
@@ -72,6 +73,32 @@ def has_room(sink: Sink) -> bool:
     if found is None:
         raise PluginError(f"`{type(sink).__name__}.has_room` returned None: return True or False")
     return bool(found)
+
+
+def unfinished_of(sink: Sink) -> Unfinished | None:
+    """Return the records that a `flush` of the sink would wait for, or None if the sink does not report them.
+
+    Raises: PluginError if the sink returns something else; its own error, with a note that names the method.
+    """
+    with naming_sink(sink, "unfinished", is_watched=False):
+        found: Any = sink.unfinished()
+    if found is not None and not isinstance(found, Unfinished):
+        raise PluginError(
+            f"`{type(sink).__name__}.unfinished` returned {repr_of(found)}: return an Unfinished, or None"
+        )
+    return found
+
+
+def destination_of(sink: Sink) -> str:
+    """Return where the sink writes to, in words.
+
+    Raises: PluginError if the sink does not return a text; its own error, with a note that names the method.
+    """
+    with naming_sink(sink, "destination", is_watched=False):
+        found: Any = sink.destination()
+    if not isinstance(found, str):
+        raise PluginError(f"`{type(sink).__name__}.destination` returned {repr_of(found)}: return a str")
+    return found
 
 
 def _note(sink: Sink, method: str, kind: str) -> str:

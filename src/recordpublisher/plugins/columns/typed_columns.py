@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 from msgspec import inspect
 
-from recordpublisher.consumer.deserialization import Deserializer, PreparedDeserializer
+from recordpublisher.consumer.deserialization import Deserializer, PreparedDeserializer, prepare_values
 from recordpublisher.consumer.typed_values import (
     TypedField,
     column_type,
@@ -157,7 +157,7 @@ class CheckedValues:
     async def prepare(self, batch: RecordBatch) -> None:
         """Let the wrapped deserialiser prepare for the batch."""
         if isinstance(self._values, PreparedDeserializer):
-            await self._values.prepare(batch)
+            await prepare_values(self._values, batch)
 
 
 class TypedColumns:

@@ -18,7 +18,12 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import Deserializer, JsonDeserializer, PreparedDeserializer
+from recordpublisher.consumer.deserialization import (
+    Deserializer,
+    JsonDeserializer,
+    PreparedDeserializer,
+    prepare_values,
+)
 from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA, SCHEMA
@@ -122,7 +127,7 @@ class ConvertedValues:
     async def prepare(self, batch: RecordBatch) -> None:
         """Let the other deserialiser fetch what it needs for the batch."""
         if isinstance(self._values, PreparedDeserializer):
-            await self._values.prepare(batch)
+            await prepare_values(self._values, batch)
 
 
 class InferColumns(dict[str, Any]):

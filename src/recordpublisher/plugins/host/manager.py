@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 BLOCK_VARIABLE = "RECORDPUBLISHER_BLOCK_PLUGINS"
+_KNOWN_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith(hookspecs.REGISTER))
 _log = logging.getLogger(__name__)
 
 
@@ -130,16 +132,42 @@ class _Collector(msgspec.Struct):
 
 
 def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
-    """Check that the plugin has hooks, and only known ones. Otherwise its names would be missing without a message.
+    """Check that the plugin has hooks, only known ones, and that each of them can add names. Otherwise its names would be missing without
+    a message.
 
-    Raises: PluginError if a hook is misspelt, or if there is none.
+    Raises: PluginError if a hook is misspelt, not marked, without the parameter `registry`, async or a generator, or if there is none.
     """
     hooks = manager.get_hookcallers(plugin) or []
     unknown = [caller.name for caller in hooks if not caller.has_spec()]
-    if unknown or not hooks:
+    found = f"its hooks are not known: {', '.join(unknown)}" if unknown else _hook_that_adds_nothing(plugin, hooks)
+    if not found and not hooks:
+        found = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
+    if found:
         manager.unregister(plugin)
-        none = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
-        raise PluginError(f"its hooks are not known: {', '.join(unknown)}" if unknown else none)
+        raise PluginError(found)
+
+
+def _hook_that_adds_nothing(plugin: object, hooks: Sequence[pluggy.HookCaller]) -> str:
+    """Return, in words, which function of the plugin would add no name although pluggy accepts it; "" if there is none."""
+    for hook in hooks:
+        for each in hook.get_hookimpls():
+            place, function = f"`{hook.name}` in {_module_of(each.function, plugin)}", each.function
+            if each.plugin is not plugin:
+                continue
+            if "registry" not in each.argnames:
+                return f"{place} adds nothing: write `def {hook.name}(registry)`, without a default"
+            if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+                return f"{place} would not run: write a plain function, without `async` and `yield`"
+    for name in _KNOWN_HOOKS.intersection(dir(plugin)).difference(hook.name for hook in hooks):
+        function = getattr(plugin, name)
+        if inspect.isroutine(function) and not hasattr(function, f"{hookspecs.PROJECT}_spec"):
+            place = f"`{name}` in {_module_of(function, plugin)}"
+            return f"{place} is not marked: write @recordpublisher.hookimpl above it"
+    return ""
+
+
+def _module_of(function: object, plugin: object) -> str:
+    return getattr(function, "__module__", None) or type(plugin).__module__
 
 
 def _new_manager() -> pluggy.PluginManager:

@@ -19,7 +19,7 @@ from recordpublisher.fetcher.leases.group_store import (
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.position_documents import Positions
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
-from recordpublisher.fetcher.pipeline.sink_errors import naming_sink, states_of_sink
+from recordpublisher.fetcher.pipeline.sink_errors import destination_of, naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import StateError
@@ -96,7 +96,7 @@ class JobStateReader:
         if self._entries is not None:
             return self._entries.place
         if self._sink is not None:
-            return self._sink.destination()
+            return destination_of(self._sink)
         return "" if self._store is None else self._store.place
 
     @property

@@ -12,7 +12,7 @@ from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_grou
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent, seal_part, seal_parts, seal_worker
-from recordpublisher.fetcher.pipeline.sink_errors import naming_sink, states_of_sink
+from recordpublisher.fetcher.pipeline.sink_errors import destination_of, naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
@@ -72,7 +72,7 @@ class JobPositions:
         if self._entries is not None:
             return self._entries.place
         if self._sink is not None and self.are_stored_by_the_sink:
-            return self._sink.destination()
+            return destination_of(self._sink)
         return mask_passwords(str(self._properties.value(STATE_URI)))
 
     async def load(self) -> StoredPositions:

@@ -18,6 +18,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore, named_store
 from recordpublisher.fetcher.dependencies import FetcherDependencies
+from recordpublisher.fetcher.pipeline.sink_errors import destination_of
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
@@ -166,7 +167,7 @@ def build_job(
     with PluginCall(factory, "prepare", is_watched=False):
         factory.prepare(list(names.given.values()))
     warn_of_broken_plugins(registry)
-    place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
+    place = destination_of(sink) if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
 
 

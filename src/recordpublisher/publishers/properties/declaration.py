@@ -378,9 +378,8 @@ def declare(declared: Property[T]) -> Property[T]:
             raise ConfigurationError(text_of(key), valid=valid, statement="cannot be a key")
         known = _declared.get(key.lower())
         if known is not None and (known.type_name, known.sentence) != (declared.type_name, declared.sentence):
-            raise ConfigurationError(
-                key, valid="a key of its own", reason=f"it is declared already, with the description '{known.sentence}'"
-            )
+            statement = f"is declared already, with the description '{known.sentence}'"
+            raise ConfigurationError(key, valid="a key of its own", statement=statement)
     for key in (declared.key, *declared.aliases):
         _declared[key.lower()] = declared
     return declared
