@@ -326,7 +326,7 @@ def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], D
         try:
             fixed = value.quantize(last_digit, context=digits)
         except DecimalException as error:
-            most = f"{precision - scale} digits before the point, or {scale} after it"
+            most = f"{precision - scale} digits before the point, and {scale} after it"
             raise ValueError(f"{value!s:.100} has too many digits: at most {most}") from error
         if not fixed.is_finite():
             raise ValueError(f"{fixed} is not a finite number")

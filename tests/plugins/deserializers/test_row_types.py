@@ -71,9 +71,9 @@ def test_columns_have_the_order_in_which_they_are_written_also_where_one_is_requ
         (
             "a DECIMAL(4, 2)",
             b'{"a": 1.234}',
-            r"the field 'a' is DECIMAL\(4, 2\), and 1.234 has more than 2 digits before",
+            r"the field 'a' is DECIMAL\(4, 2\), and 1.234 has too many digits: at most 2 digits before",
         ),
-        ("a DECIMAL(4, 2)", b'{"a": 123}', r"the field 'a' is DECIMAL\(4, 2\), and 123 has more"),
+        ("a DECIMAL(4, 2)", b'{"a": 123}', r"the field 'a' is DECIMAL\(4, 2\), and 123 has too many"),
         ("a STRUCT<b: DECIMAL(4, 2)>", b'{"a": {"b": 1e400}}', r"'b' is DECIMAL\(4, 2\).* - at `\$.a`"),
         ("a STRUCT<b: ARRAY<INT>>", b'{"a": {"b": [1, "x"]}}', r"got `str` - at `\$.a.b\[1\]`"),
     ],

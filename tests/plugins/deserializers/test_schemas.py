@@ -133,7 +133,9 @@ async def test_every_sink_refuses_what_does_not_fit_with_the_field_and_both_type
 
 
 async def test_every_sink_refuses_digits_that_the_column_does_not_have(rows):
-    with pytest.raises(rp.DeserializationError, match=r"the field 'amount' is DECIMAL\(12, 2\), and 9.505 has more"):
+    with pytest.raises(
+        rp.DeserializationError, match=r"the field 'amount' is DECIMAL\(12, 2\), and 9.505 has too many"
+    ):
         await rows({**ORDER, "amount": 9.505})
 
 

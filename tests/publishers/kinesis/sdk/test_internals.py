@@ -63,6 +63,7 @@ REACHING = {
     "local/server.py": "h2 and hypercorn",
     "plugins/runtime/background_loop.py": "threading (nothing public runs before the pools are closed), and sys (a function that its "
     "documentation has for debuggers)",
+    "plugins/sinks/kinesis/producer.py": "asyncio (the public function raises if there is no event loop, which costs time in each put)",
     "publishers/user_code.py": "asyncio (a name that its documentation has for those who make tasks)",
 }
 """The only files that may use private attributes of other libraries."""
