@@ -82,7 +82,7 @@ class Losses(logging.Handler):
     def emit(self, record):
         text = record.getMessage()
         self.count += any(
-            words in text for words in ("past retention and lost", "continuing because", "not known whether")
+            words in text for words in ("past retention and lost", "continues because", "not known whether")
         )
 
 

@@ -511,7 +511,7 @@ class ArchivePublisher(RecordPublisher):
         if not self._archive.accepts_loss:
             raise (cause if isinstance(cause, DataLossError) else DataLossError(f"{text}. {_HOW_TO_CONTINUE}"))
         self._metrics.add("retention_gaps")
-        log.error("%s; continuing because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=about(self._shard.key))
+        log.error("%s; the job continues because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=about(self._shard.key))
 
     async def _hole(self, file: RangeFile) -> str:
         place, upto = self._archive.catalogue.place, _shown(file.after_text)
