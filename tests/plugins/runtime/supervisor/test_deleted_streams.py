@@ -29,5 +29,5 @@ async def test_a_job_whose_streams_were_deleted_fails(monkeypatch, caplog):
         await supervisor.run_fetcher(fetcher, lambda progress: None, [])
 
     assert exit_code(raised.value) == 1
-    assert "stream orders was deleted" in caplog.messages
+    assert "stream orders was deleted" in caplog.text
     assert "the run ends, because every stream of the job was deleted" in caplog.messages
