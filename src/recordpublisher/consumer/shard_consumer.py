@@ -535,7 +535,7 @@ class AdvancingPositions:
                 raise PluginError(
                     f"{self._publisher} goes back in {batch.shard.key}: it gave {counted(len(batch), 'record')} up to {ends_at}, with the "
                     f"position {position}, and would give the last of them again. `read_position` is the position of the last record, or "
-                    "a later one"
+                    "a later position"
                 )
         self._last = position
 

@@ -62,8 +62,8 @@ class ConditionalStore(AsyncPort, ABC):
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Replace the value if it has the expected version, and return the new version.
 
-        Raises: ConflictError if the stored version is another one, or if there is no value. It is not created again, because it may have
-        been deleted to keep an old writer out.
+        Raises: ConflictError if the stored version differs from `expected`, or if there is no value. A missing value is not created again,
+        because it may have been deleted to keep an old writer out.
         """
 
     @abstractmethod

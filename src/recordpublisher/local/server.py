@@ -85,8 +85,8 @@ class LocalKinesis:
         data: Path | str | None = None,
     ) -> None:
         if not is_loopback(host) and not allow_remote:
-            valid = "a loopback address such as 127.0.0.1; others with allow_remote"
-            raise ConfigurationError("host", host, valid, reason="other machines could reach it")
+            reason = "other machines could reach the endpoint. To allow that, set allow_remote (--allow-remote)"
+            raise ConfigurationError("host", host, "a loopback address such as 127.0.0.1", reason=reason)
         self.host = host
         self.port = port
         self.region = region

@@ -277,7 +277,8 @@ def name_transactions(engine: Engine, name: Callable[[], str]) -> None:
 
     - `name`: returns the name of the next transaction.
 
-    Both end with the transaction, because behind a pooler the session then belongs to another client. With SQLite do nothing.
+    The name and the limit end with the transaction, because behind a pooler the session then belongs to another client. With SQLite do
+    nothing.
     """
     if engine.dialect.name != "postgresql":
         return

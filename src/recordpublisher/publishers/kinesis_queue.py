@@ -105,13 +105,13 @@ class KinesisQueue(QueueSource):
         if name is None or not (_NAME.fullmatch(name) or _ARN.fullmatch(name)):
             raise ConfigurationError(QUEUE_NAME.key, name, _NAME_WORDS)
         if len(streams) != 1:
-            raise ConfigurationError(
-                "streams", ", ".join(streams), "one stream, because a queue has the records of one stream"
-            )
+            reason = "a queue has the records of one stream"
+            raise ConfigurationError("streams", ", ".join(streams), "one stream", reason=reason)
         stream_arn = arn_of(streams[0])
         region = region_of(properties, streams) if stream_arn is None else region_of_arn(stream_arn)
         if _ARN.fullmatch(name) and name.split(":")[3] != region and not properties.is_set(ENDPOINT):
-            raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}, where its stream is")
+            reason = f"its stream is in {region}"
+            raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}", reason=reason)
         wait, timeout = properties.value(RECEIVE_WAIT), properties.value(REQUEST_TIMEOUT)
         if wait * 1000 >= timeout:
             reason = f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would be cut off, and its records hidden"

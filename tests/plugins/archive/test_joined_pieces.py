@@ -92,7 +92,7 @@ async def test_a_file_with_deleted_rows_is_an_error(tmp_path):
 async def test_more_than_sixteen_row_groups_that_overlap_are_an_error(tmp_path):
     files = _TableFiles(Table(tmp_path), "table t", rp.Properties({}), int, None)
     files._sources["orders/shardId-0/x.parquet"] = [piece(1, 9, group=group) for group in range(17)]
-    with pytest.raises(StateError, match="the rows of 17 row groups overlap, and 16 are merged at most"):
+    with pytest.raises(StateError, match="the rows of 17 row groups overlap, of which at most 16 can be merged"):
         await files.opened("orders/shardId-0/x.parquet")
     with pytest.raises(FileNotFoundError):
         await files.opened("orders/shardId-0/gone.parquet")

@@ -550,7 +550,7 @@ class PrintedRate:
     async def shown(self, *, waits_for_tip: bool = False) -> AsyncIterator[None]:
         """Report the rate while the block runs, once in `RATE_SECONDS` if there were new records, and at the end of the block.
 
-        - `waits_for_tip`: whether the block ends at the tips. Then one line tells of the first `SILENCE_SECONDS` without a record.
+        - `waits_for_tip`: whether the block ends at the tips. Then one line reports the first `SILENCE_SECONDS` without a record.
         """
         telling = [asyncio.create_task(self._tell_silence())] if waits_for_tip else []
         try:

@@ -333,7 +333,8 @@ def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -
     if not isinstance(entries, dict) or not entries:
         raise ConfigurationError(option, given, valid)
     if len(streams) > 1:
-        raise ConfigurationError("streams", ",".join(streams), "one stream, where positions are given by shard")
+        reason = f"the positions in {option} are given by shard, and do not name a stream"
+        raise ConfigurationError("streams", ",".join(streams), "one stream", reason=reason)
     return entries
 
 

@@ -142,7 +142,7 @@ class RetentionGap(Enum):
 
     NONE = "nothing was lost"
     LOST = "the records after the position are gone, later ones are there"
-    NOT_CHECKED = "nothing tells: the shard has no records now, or its oldest one cannot be read"
+    NOT_CHECKED = "it is not known: the shard has no records now, or its oldest record cannot be read"
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:

@@ -80,7 +80,7 @@ def _from_cramjam(name: str, max_bytes: int) -> Callable[[bytes, int], bytes]:
         import cramjam
     except ImportError as error:
         reason = f"it needs the extra 'compression': {install_command('compression')}"
-        raise ConfigurationError(COMPRESSION.key, name, "NONE, GZIP without that extra", reason=reason) from error
+        raise ConfigurationError(COMPRESSION.key, name, "NONE, GZIP", reason=reason) from error
     decompress_into = cramjam.zstd.decompress_into if name == "ZSTD" else cramjam.snappy.decompress_raw_into
     buffer = bytearray(max_bytes)
     view = memoryview(buffer)

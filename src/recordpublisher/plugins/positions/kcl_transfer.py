@@ -38,6 +38,7 @@ WHOLE_AGGREGATE = 2**31 - 1
 The KCL numbers sub-records from 0, and a record that is not an aggregate has 0. The KCL reads from the record of its checkpoint on, and
 drops records that are not above the checkpoint. So 0 would repeat the other sub-records of an aggregate.
 """
+_STOP_FIRST = "Stop it first. To continue nevertheless, add --force"
 
 
 class TransferLister(ListingPort, Protocol):
@@ -93,7 +94,7 @@ class KclTransfer:
         self._check_stopped(leases_before, leases)
         await self._check_heartbeats(heartbeats)
         if restored != before and not self.is_forced:
-            raise StateError("the job is running: its positions have changed. Stop it first; --force continues")
+            raise StateError(f"the job is running: its positions have changed. {_STOP_FIRST}")
         listed = [shard for stream in self.streams for shard in await self._list(stream)]
         names = [*map(stream_name, self.streams)]
         live = {shard.key for stream in self.streams for shard in await self._list_live(stream)}
@@ -103,7 +104,7 @@ class KclTransfer:
         if unread and not self.is_forced:
             raise StateError(
                 f"the job has not read the archived {', '.join(unread)} to the end, and the stream no longer has them, so the KCL cannot "
-                "read them. Let the job read them first; --force continues without their records"
+                "read them. Let the job read them first. To leave their records out, add --force"
             )
         # The KCL needs no lease of a shard that does not exist, but it would look for one that its table has as open.
         plan = [exported for exported in plan if exported.shard in live or exported.replaced is not None]
@@ -146,7 +147,7 @@ class KclTransfer:
             owners = ", ".join(sorted({lease.owner or "no worker" for lease in renewed}))
             raise StateError(
                 f"a worker of the KCL is alive: {counted(len(renewed), 'lease')} of {self.table.place} changed within "
-                f"{self.watch_seconds:g} s, owned by {owners}. Stop it first; --force continues"
+                f"{self.watch_seconds:g} s, owned by {owners}. {_STOP_FIRST}"
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
@@ -163,7 +164,7 @@ class KclTransfer:
         live = sorted(worker for worker, beat in after.items() if before.get(worker) != beat)
         if live and not self.is_forced:
             raise StateError(
-                f"the job is running: worker {', '.join(live)} of its group sends heartbeats. Stop it first; --force continues"
+                f"the job is running: worker {', '.join(live)} of its group sends heartbeats. {_STOP_FIRST}"
             )
 
     async def _list(self, stream: str) -> list[Shard]:

@@ -199,9 +199,8 @@ def _shown(given: object) -> object:
 def check_bounded(properties: Properties) -> None:
     """Check that no property is set that bounded reads do not support. Raises: ConfigurationError if one is set."""
     if properties.value(ON_BAD_RECORD) == "DEAD_LETTER":
-        raise ConfigurationError(
-            ON_BAD_RECORD.key, "DEAD_LETTER", "FAIL or SKIP, where the sink is not one of this library (Spark)"
-        )
+        reason = "dead letters need a sink of this library, and this read has none"
+        raise ConfigurationError(ON_BAD_RECORD.key, "DEAD_LETTER", "FAIL, SKIP", reason=reason)
 
 
 # Decides how the batches of each shard get values, event times and watermarks, from functions or properties.

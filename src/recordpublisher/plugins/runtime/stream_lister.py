@@ -340,8 +340,10 @@ def stream_names(streams: GivenStreams) -> dict[str, str]:
         raise ConfigurationError("streams", wrong, valid)
     names = {stream_name(each.strip()): each.strip() for each in given}
     if len(names) != len(given):
-        valid = "each stream once; give a stream of the same name another one: eu=arn:aws:kinesis:eu-west-1:..."
-        raise ConfigurationError("streams", given, valid)
+        reason = "two streams have the same name. If they are different streams, give one of them a name of its own"
+        raise ConfigurationError(
+            "streams", given, "each stream once, such as eu=arn:aws:kinesis:eu-west-1:...", reason=reason
+        )
     return names
 
 

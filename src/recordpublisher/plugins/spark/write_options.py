@@ -122,9 +122,8 @@ class WriteOptions:
 def _stream(properties: Properties) -> str | None:
     name = properties.value(STREAM) or properties.value(SINK_STREAM)
     if name is not None and (not name.strip() or "," in name):
-        raise ConfigurationError(
-            "stream", name, "one stream, name or ARN; for several a column 'stream' without the option"
-        )
+        reason = "to write to several streams, give the rows a column 'stream', and leave this option out"
+        raise ConfigurationError("stream", name, "the name or ARN of one stream", reason=reason)
     return None if name is None else name.strip()
 
 

@@ -95,7 +95,7 @@ class FolderStore(ConditionalStore):
         return await self._run(versions)
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix, without a look into the folders of values."""
+        """Return the names with the prefix, without reading the folders of values."""
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:

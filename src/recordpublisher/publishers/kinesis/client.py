@@ -494,7 +494,10 @@ class StreamTransports:
         by_name = {stream_name(stream).lower() for stream in streams if arn_of(stream) is None}
         for name in by_name & self._roles.keys():
             key = STREAM_ROLE_ARN.key + name
-            raise ConfigurationError(key, self._roles[name], "a role for a stream that is given by its ARN")
+            reason = (
+                f"a role needs the account of its stream, and {name} is given by its name. Give the stream by its ARN"
+            )
+            raise ConfigurationError(key, self._roles[name], reason=reason)
 
 
 class Destination(NamedTuple):

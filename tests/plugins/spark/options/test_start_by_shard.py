@@ -81,7 +81,7 @@ def test_c2_a_wrong_start_is_named(value, words):
 
 
 def test_c2_positions_by_shard_are_for_one_stream():
-    with pytest.raises(ConfigurationError, match="one stream, where positions are given by shard"):
+    with pytest.raises(ConfigurationError, match=r"are given by shard, and do not name a stream\. Valid: one stream"):
         starts_of({"a": "5"}, streams="orders,clicks")
 
 

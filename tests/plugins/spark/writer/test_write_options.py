@@ -65,7 +65,7 @@ def test_c1_an_unknown_option_is_refused(key):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"stream": "a,b"}, "a column 'stream' without the option"),
+        ({"stream": "a,b"}, "a column 'stream', and leave this option out"),
         ({"stream": "a", "writetasks": "0"}, "at least 1"),
         ({"stream": "a", "flink.sink.kinesis.ordering": "ALL"}, "NONE, PER_KEY"),
     ],

@@ -439,7 +439,8 @@ class RecordSending:
         code, message = result.error_code or "MalformedResponse", result.error_message or ""
         for record in expired:
             self._give_up(GivenUp(record, code, message))
-        for record in held:  # An earlier record of the key is not acknowledged, or it has released a later one.
+        # An earlier record with the same key is not acknowledged, or its acknowledgement has released another of these records.
+        for record in held:
             self._failures.give_up(record, code, message)
             self._count_failed(record.user_records, releases=False)
 

@@ -193,8 +193,8 @@ def make_handler(
     if not isinstance(given, Mapping):
         return one(given)
     if batch_size > 1:
-        reason = "a list may have records of several streams"
-        raise ConfigurationError("batch_size", batch_size, "1 with a handler for each stream", reason=reason)
+        reason = "there is a handler for each stream, and a list may have records of several streams"
+        raise ConfigurationError("batch_size", batch_size, "1", reason=reason)
     return StreamHandlers({stream: one(function) for stream, function in given.items()})
 
 

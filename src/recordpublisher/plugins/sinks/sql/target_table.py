@@ -401,7 +401,7 @@ def find_table(connection: Connection, name: str) -> Table | None:
     schemas = inspect(connection).get_schema_names() if schema else []
     if schema and schema not in schemas:
         reason = f"there is no schema '{schema}'; there are {', '.join(sorted(schemas))}"
-        raise ConfigurationError(SQL_TABLE.key, name, "a table, or a schema that exists and a table", reason=reason)
+        raise ConfigurationError(SQL_TABLE.key, name, "TABLE, or SCHEMA.TABLE of a schema that exists", reason=reason)
     if not inspect(connection).has_table(table, schema=schema or None):
         return None
     found = Table(table, MetaData(schema=schema or None), autoload_with=connection)

@@ -332,7 +332,7 @@ def _refusal(table: DeltaTable) -> str | None:
     protocol, settings = table.protocol(), table.metadata().configuration
     if unknown := sorted({*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _KNOWN):
         names = ", ".join(unknown)
-        return f"the table has features that this sink does not keep: {names}; drop them from the table, or write to another one"
+        return f"the table has features that this sink does not keep: {names}. Drop them from the table, or write to another table"
     if settings.get("delta.columnMapping.mode", "none") != "none":
         return "the table has column mapping, under whose names this sink does not write; write to a table without it"
     if constraints := [name for name in settings if name.startswith("delta.constraints.")]:
