@@ -73,7 +73,7 @@ async def test_streams_of_one_name_in_two_regions_are_read_under_names_of_their_
 
 
 async def test_two_streams_of_one_name_need_names_of_their_own():
-    with pytest.raises(rp.ConfigurationError, match="give a stream of the same name another one"):
+    with pytest.raises(rp.ConfigurationError, match="a name of its own"):
         await read_two_regions(("", ""), {}, 8)
 
 
