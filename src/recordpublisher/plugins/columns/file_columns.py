@@ -169,7 +169,7 @@ class InferredColumns(FileColumns):
         return start if seen is None else start._made(there, start._grow_shape(seen))
 
     def complete(self) -> InferredColumns:
-        """Return these columns and the columns that must exist (`kinds`). Those of `kinds` have their usual types until values show others."""
+        """Return these columns and the columns that must exist (`kinds`). Those have their usual types until values show others."""
         return self._made(self.kept, self._grow_shape({}))
 
     def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:

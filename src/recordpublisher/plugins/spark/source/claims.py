@@ -108,8 +108,8 @@ def lost_claims_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
     """Return the error that ends a query if its store is not the one with which the offset's batch was planned."""
     return StateError(
         f"{store.key} {store.place} has no claims of this query ({offset.query}), which is at batch {offset.batch}; they were deleted, or "
-        f"are elsewhere. Use the former place, or set onMetadataLoss=REPLAY: nothing is lost, but all records of that batch come again, "
-        "even if the sink has them"
+        "are in another place. Set the place in which they are, or set onMetadataLoss=REPLAY: nothing is lost, but all records of that "
+        "batch come again, even if the sink has them"
     )
 
 
