@@ -110,6 +110,19 @@ def test_an_aggregate_that_waits_for_a_listing_is_reported_when_the_listing_is_r
     assert run_virtual(job()) == [*range(5)]
 
 
+def test_when_the_close_returns_every_record_was_reported():
+    async def job():
+        fake, failed = FakeKinesis(), []
+        sink = await a_sink(fake, on_failure=failed.append).__aenter__()
+        fake.delete()
+        await put_all(sink, 7_000)
+        with pytest.raises(RecordPublisherError):
+            await sink.close()
+        return len(failed)
+
+    assert run_virtual(job()) == 7_000
+
+
 def test_a_close_that_is_cancelled_hides_no_record():
     async def job():
         fake, failed, begun = FakeKinesis(), [], asyncio.Event()
