@@ -139,7 +139,8 @@ def test_tail_ends_at_the_limit(site, folder):
 def test_a_stream_that_it_does_not_have_is_one_line(site, folder):
     done = tail(site, folder, stream="nothing")
 
-    assert (done.returncode, done.stderr) == (1, "recordpublisher: stream 'nothing' does not exist\n")
+    told = "recordpublisher: stream 'nothing' does not exist; `LinesFactory.discover` for nothing failed\n"
+    assert (done.returncode, done.stderr) == (1, told)
 
 
 def test_an_unknown_publisher_lists_the_installed_ones(site):

@@ -84,7 +84,10 @@ SIMILAR = 0.75
 log = logging.getLogger("recordpublisher.properties")
 _PREFIXES = ("flink", "aws")
 _MISSPELT = 0.8
-"""Similarity (difflib, 0 to 1) from which a key is a misspelt one: `flink.sink.path` and `flink.sink.jsonl.path` have 0.83."""
+"""Similarity (difflib, 0 to 1) above which a key is a misspelt one: `flink.sink.path` and `flink.sink.jsonl.path` have 0.83.
+
+`team` and the end of `flink.spark.stream` have 0.8.
+"""
 _MOST_MISSING = 2
 """Segments that may be missing at the beginning of a key, such as `flink.stream`."""
 _REASONS = {
@@ -448,8 +451,9 @@ def _is_misspelt(key: str) -> bool:
         return nearest.count(".") - spelled.count(".") <= _MOST_MISSING
     if _nearest_of_plugin(spelled):
         return True  # No other program has keys below the name of a plugin or part, such as flink.sink.sql.
-    forms = (spelled, *(f"{prefix}.{spelled}" for prefix in _PREFIXES))
-    return any(difflib.SequenceMatcher(None, form, nearest).ratio() >= _MISSPELT for form in forms)
+    # A key without our prefix is compared without it: otherwise `team` would be as near to flink.streams as a misspelt key.
+    same_length = ".".join(nearest.split(".")[-1 - spelled.count(".") :])
+    return any(difflib.SequenceMatcher(None, spelled, known).ratio() > _MISSPELT for known in (nearest, same_length))
 
 
 def _nearest_known(lower_key: str) -> str:
