@@ -98,5 +98,5 @@ def test_a_function_of_streams_and_a_folder_of_a_program_are_found_too(program):
 
 @pytest.mark.parametrize(("name", "valid"), [("in_memory", "flink.state.uri"), ("with_rows", "flink.sink")])
 def test_positions_that_only_an_object_of_the_program_knows_are_refused(program, name, valid):
-    with pytest.raises(rp.ConfigurationError, match=f"Valid: {valid}"):
+    with pytest.raises(rp.ConfigurationError, match=f"with {valid} instead"):
         PropertyOptions().read(f"shop_of_options:{name}")

@@ -262,7 +262,7 @@ async def test_a_prepare_that_is_not_async_is_refused():
             [batch(b"1"), batch(), batch(b"1")],
             "Script goes back in orders/shardId-0: after the position 1 it gave 1 record from",
         ),
-        ([None], "Script gave None: a consumer takes a RecordBatch"),
+        ([None], "Script gave None: the consumer must be called with a RecordBatch"),
     ],
 )
 async def test_records_that_would_come_again_for_ever_end_the_job(steps, message):  # P1

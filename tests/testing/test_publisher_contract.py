@@ -388,7 +388,7 @@ def test_a_publisher_that_gives_a_generator_fails_with_a_sentence():
             "with `read_position` of s/0 that is '3', of the type str: it must be SequenceNumber or None",
         ),
         (HasNoKeys, "record 1 has no partition key"),
-        (GivesNone, "the publisher gave None: a consumer takes a RecordBatch"),
+        (GivesNone, "the publisher gave None: the consumer must be called with a RecordBatch"),
         (
             NeverReturns,
             r"the test has not ended after 10 s: a call .* It waits at \S+test_publisher_contract.py:\d+ \(run\)",

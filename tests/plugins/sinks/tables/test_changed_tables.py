@@ -88,7 +88,7 @@ def with_schema(edit, **configuration):
 async def test_a_feature_of_delta_that_the_sink_does_not_keep_is_named(tmp_path, feature):
     kind = Delta(tmp_path)
     told = await refusal_of_a_stage(kind, lambda: rewritten(kind, with_feature(feature)))
-    assert f"features that this sink does not keep: {feature}; drop them" in told
+    assert f"features that this sink does not keep: {feature}. Drop them" in told
     assert "flink.sink.delta.uri" in told
 
 

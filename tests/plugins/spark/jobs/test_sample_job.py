@@ -33,7 +33,7 @@ def test_unknown_names_and_contradicting_settings(tmp_path, wrong, words):
 
 def test_dead_letters_of_records_are_refused(tmp_path):
     wrong = {"flink.deserializer.error": "DEAD_LETTER"}
-    with pytest.raises(ConfigurationError, match=r"'flink.deserializer.error' is 'DEAD_LETTER'.*FAIL or SKIP"):
+    with pytest.raises(ConfigurationError, match=r"'flink.deserializer.error' is 'DEAD_LETTER'.*Valid: FAIL, SKIP"):
         check(tmp_path, **wrong)
 
 

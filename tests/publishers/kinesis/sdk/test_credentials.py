@@ -194,7 +194,7 @@ async def test_a_configuration_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_c2_a_role_for_a_stream_that_is_given_by_name_is_an_error():
     role = {f"{PREFIX}.role.arn.orders": "arn:aws:iam::210987654321:role/r"}
-    with pytest.raises(ConfigurationError, match=r"role\.arn\.orders.*given by its ARN"):
+    with pytest.raises(ConfigurationError, match=r"role\.arn\.orders.*Give the stream by its ARN"):
         KinesisClient(Properties({"aws.region": "eu-west-1", **role}), ["orders"])
 
 
