@@ -35,7 +35,7 @@ def test_every_record_comes_once_in_order_whatever_restarts(kinesis, limit, task
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds(), st.integers(0, 3000), st.integers(1, 3))
 def test_alignment_respects_the_lookahead_and_never_stalls(kinesis, lookahead, tasks):
-    aligned = options(Path("memory"), max_tasks=tasks, **{LOOKAHEAD: lookahead, IDLE: 400})
+    aligned = options(Path("memory"), max_tasks=tasks, **{LOOKAHEAD: lookahead, IDLE: "400ms"})
     job = SimulatedQuery(kinesis, MemoryClaims(), aligned)
     for _ in range(300):
         job.batch()
