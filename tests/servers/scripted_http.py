@@ -4,7 +4,8 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
 
-from recordpublisher.publishers.kinesis.http1 import BodyReadScheduler, BufferedBody, Http1ConnectionPool
+from recordpublisher.publishers.kinesis.http1 import BodyReadScheduler, Http1ConnectionPool
+from recordpublisher.publishers.kinesis.http1_response import BufferedBody
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
 READ_BUFFER_BYTES = 4096

@@ -52,7 +52,7 @@ class Alignment:
         self._next_shards = IndexedMinHeap()
         """The shards that may emit, in their order: by next watermark, or by turn."""
         self._stragglers = IndexedMinHeap()
-        """Those shards that may emit and are stragglers (far behind, W12), by next watermark."""
+        """Shards that may emit and are stragglers (far behind, W12), by next watermark."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self._until_event_time: int | None = None

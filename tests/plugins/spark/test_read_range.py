@@ -95,7 +95,9 @@ def test_c2_a_wrong_position_is_named(options, words):
 
 @pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
 def test_c2_positions_by_shard_are_for_one_stream(option):
-    with pytest.raises(ConfigurationError, match=r"'streams' is 's,t': the positions in .* are given by shard.* Valid: one stream"):
+    with pytest.raises(
+        ConfigurationError, match=r"'streams' is 's,t': the positions in .* are given by shard.* Valid: one stream"
+    ):
         parsed(streams="s,t", **{option: '{"a": "5"}'})
 
 

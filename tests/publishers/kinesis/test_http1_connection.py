@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
-from recordpublisher.publishers.kinesis.http1 import (
-    BodyReadScheduler,
-    BufferedBody,
-    ChunkedDecoder,
-    Http1Connection,
-    parse_response_head,
-)
+from recordpublisher.publishers.kinesis.http1 import BodyReadScheduler, Http1Connection
+from recordpublisher.publishers.kinesis.http1_response import BufferedBody, ChunkedDecoder, parse_response_head
 
 from servers.scripted_http import READ_BUFFER_BYTES, ok
 

@@ -30,7 +30,8 @@ from .access import KnownAccess, known_access
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
 from .endpoints import CALLS, QUEUE_CALLS, host_header, queue_url
 from .error_mapping import error_for_code, translate_errors, with_new_token
-from .http1 import CONNECT_SECONDS, BodyReader, BufferedBody, Http1Pools, ResponseHead
+from .http1 import CONNECT_SECONDS, Http1Pools
+from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .plain_credentials import Keys
 from .ports import Transport
 from .trusted_cas import client_tls, environment_ca_bundle

@@ -177,7 +177,8 @@ def test_a_replay_that_is_not_through_is_no_data_loss(kinesis, accepts_loss):
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
     slow = TaskRead(replace(plan(kinesis), accepts_loss=accepts_loss), store, slowly(kinesis, [1]), kinesis.clock)
     with pytest.raises(
-        RetriesExhaustedError, match=r"group-00000 of batch 1 .* Not found yet: 2 of s/a. They may still be in the stream"
+        RetriesExhaustedError,
+        match=r"group-00000 of batch 1 .* Not found yet: 2 of s/a. They may still be in the stream",
     ):
         slow.rows()
 
