@@ -13,7 +13,7 @@ LAYERS = {
     "transport: socket, HTTP parser, body": [
         "aiohttp/",
         "publishers/kinesis/http1.py",
-        "publishers/kinesis/http1.py",
+        "publishers/kinesis/http1_response.py",
         "publishers/kinesis/direct_transport.py",
         "asyncio/selector_events.py",
         "asyncio/transports.py",
