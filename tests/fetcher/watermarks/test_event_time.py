@@ -235,3 +235,15 @@ def test_a_bounded_run_that_reads_nothing_new_tells_the_watermark_of_the_stored_
 
     run_virtual(run())
     assert (again.rows, again.watermarks) == ([], [1_000])
+
+
+def test_a_shard_whose_records_are_left_to_the_next_run_holds_back_the_last_watermark():
+    """The limit of `b` leaves its only record, which is below the watermark of `a`."""
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 5_000)
+    source.add("b", 1_000)
+
+    run_virtual(read_all(source, sink, {}, Bounds(shard_limits={"s/a": 1, "s/b": 0}, max_time=30)))
+
+    assert sink.rows == [("a", 5_000)]
+    assert sink.watermarks == []

@@ -55,7 +55,7 @@ class LeaseCheckpointer(Checkpointer):
         try:
             await self._lives.checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
-            log.warning("a checkpoint was not stored: %s", with_notes(error))
+            log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
         except FencedError as error:
             log.warning("a checkpoint was not stored; the process continues as a new worker: %s", with_notes(error))
 

@@ -90,7 +90,8 @@ class TerminationCondition:
         They do not wait for records that a bounded run will not read. In an unbounded run every silent shard holds them back (W2).
         """
         if self._is_over:
-            return entry.state.watermark is not None
+            # A shard that was read to its tip without a record holds nothing back. One that this run was not to read does.
+            return entry.state.watermark is not None or not entry.reading.has_seen_tip
         return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
     def end_reason(self) -> EndReason | None:
