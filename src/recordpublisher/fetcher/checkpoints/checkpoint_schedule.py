@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
-
-from ..metric_types import Histogram
+from recordpublisher.publishers.histogram import Histogram
 
 MIN_PAUSE_SECONDS = 0.1
 """The shortest pause between a checkpoint and one that was requested (seconds).

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from recordpublisher.publishers.histogram import is_histogram
 from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
 
-from ..metric_types import MetricType, SinkMetric, is_histogram, is_number
+from ..metric_types import MetricType, SinkMetric, is_number
 from ..sink import Sink
 
 

@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.histogram import HistogramValue
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
-from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, HistogramValue, Metric, metric, metrics_of
+from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.process_suspension import SuspensionDetector
@@ -102,6 +103,11 @@ class WorkerView(msgspec.Struct, frozen=True):
     def records(self) -> int:
         """Records written to the sink."""
         return self.emitter.records
+
+    @metric(HISTOGRAM, "ms")
+    def read_duration_ms(self) -> HistogramValue:
+        """How long the successful GetRecords calls took, over all shards. Fan-out makes no such calls."""
+        return self.table.read_durations.value()
 
     @metric(HISTOGRAM, "ms")
     def write_delay_ms(self) -> HistogramValue:

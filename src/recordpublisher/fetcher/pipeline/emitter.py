@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
 
-from ..metric_types import Histogram
 from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always_may_write, untraced

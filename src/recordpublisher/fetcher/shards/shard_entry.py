@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from recordpublisher.publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.records import RecordBatch, behind_after, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -79,6 +80,7 @@ class ShardEntry:
         owned_since_ms: int | None = None,
         taken_over_below: int | None = None,
         idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
+        read_durations: Histogram | None = None,
     ) -> None:
         self.shard = shard
         self.owned_since_ms = owned_since_ms
@@ -87,7 +89,7 @@ class ShardEntry:
         self.status = WatermarkStatus()
         self.reservation = ReadReservation()
         self.progress = ReadProgress()
-        self.metrics = ShardMetrics()
+        self.metrics = ShardMetrics(read_durations=read_durations or Histogram())
         self.is_removed = False
         self._listener = listener
 

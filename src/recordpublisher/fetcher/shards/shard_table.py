@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
@@ -55,6 +56,8 @@ class ShardTable:
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
+        self.read_durations = Histogram()
+        """How long the successful GetRecords calls of all shards took (ms), including shards that were removed."""
 
     def tell(self, listener: ShardListener) -> None:
         """Set the listener that is notified of events of the shards that are added from now on."""
@@ -115,6 +118,7 @@ class ShardTable:
             owned_since_ms=owned_since_ms,
             taken_over_below=taken_over_below,
             idle_intervals=self._idle_intervals,
+            read_durations=self.read_durations,
         )
         self._entries[shard.key] = entry
         self._remember(shard)

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from recordpublisher.fetcher.metric_types import HistogramValue, Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import (
     CLOUDWATCH_FILE,
     CLOUDWATCH_NAMESPACE,

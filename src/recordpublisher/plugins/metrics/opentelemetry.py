@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, cast
 
-from recordpublisher.fetcher.metric_types import HistogramValue, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, WorkerMetrics
 from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 

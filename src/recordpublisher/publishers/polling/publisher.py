@@ -204,6 +204,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._lost_read_at = earlier
             raise
         self._lost_read_at = -math.inf
+        self._metrics.saw_duration((self._clock.monotonic() - self._read_at) * 1000)
         return response
 
     def _pause_seconds(self, error: TransientError) -> float:

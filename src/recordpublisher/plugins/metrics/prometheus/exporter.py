@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import HistogramValue, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -15,6 +15,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     WorkerMetrics,
 )
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 

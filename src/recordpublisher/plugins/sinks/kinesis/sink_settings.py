@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import Histogram, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties

@@ -13,10 +13,11 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from recordpublisher.fetcher.metric_types import Histogram, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.declaration import parse_with_unit
