@@ -62,10 +62,10 @@ MAX_AGE_SECONDS = 60.0
 class TableCache:
     """Keeps the newest known lease table, and the time at which it was read.
 
-    `job` is the job of this process. It is written into a table that names no job.
+    `job`: the job of this process. It is written into a table that names no job.
 
-    Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
-    group (E10). The first call that finds or creates a table raises StateError too if the job was started alone in the meantime.
+    Every call raises StateError if the table names another job: other processes have begun that job while this process was not in the group
+    (E10). A table in which one worker runs the job alone is an error too, when this process reads or writes the table for the first time.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
@@ -98,8 +98,9 @@ class TableCache:
         return self.table
 
     async def replace(self, table: LeaseTable) -> bool:
-        """Write the next version of the table. Return whether this write took effect; if not, the table of a faster write is now the known
-        one.
+        """Write the next version of the table. Return whether the write took effect.
+
+        If another process was faster, keep the table that it has written, and return False.
 
         Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
         """
@@ -324,10 +325,10 @@ class OwnDocument(Generic[D]):
     async def write(self, document: D) -> None:
         """Replace the last version of the document; the first write creates it.
 
-        If the write is refused, an earlier write of this worker took effect after all. If that was the write of this same value, all is
-        well; otherwise the write is repeated on the stored version.
+        If the stored version is not the expected one, an earlier write without an answer took effect, and this write is repeated on that
+        version.
 
-        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the write was refused too often.
+        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the version was wrong too often.
         """
         content = document.to_bytes()
         for _ in range(MAX_ATTEMPTS):

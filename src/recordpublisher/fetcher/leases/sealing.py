@@ -84,7 +84,7 @@ class LiveWorkerError(Exception):
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker (declare it dead), and return the record. A record that does not exist counts as sealed.
+    """Seal the record of a worker (declare it dead), and return the record. A missing record counts as sealed.
 
     Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
     """

@@ -23,9 +23,9 @@ MINUTE = 60.0
 
 
 class StatusLogger:
-    """Owns when the last line was logged, and since when the global watermark has been stalled. Checked at each heartbeat.
+    """Logs the status of a worker once a minute, and warnings about slow alignment and unread shards. Checked at each heartbeat.
 
-    `line_of` returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits; "" if it does not wait there.
+    `line_of`: returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits, or "".
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class StatusLogger:
             )
 
     def _log_quiet(self) -> None:
-        """Log where a plugin's publisher waits that gives no batch, not even an empty one. It hangs, or nothing arrives."""
+        """Log where a plugin's publisher waits if it has not even given an empty batch for some time: it hangs, or nothing arrives."""
         now_ms = self._clock.now_ms()
         ages = ((unread_ms(entry, now_ms) or 0, entry) for entry in self._table if entry.metrics.last_failure is None)
         quiet = [(age_ms, entry) for age_ms, entry in ages if age_ms >= QUIET_MS]
@@ -115,7 +115,7 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Update the time since which only records of the shard with the lowest watermark were written while others wait (W12)."""
+        """Restart the time of slow alignment (W12) if any other shard than the one with the lowest watermark has written a record."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
