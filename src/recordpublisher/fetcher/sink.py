@@ -59,11 +59,11 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """Return the stored state that `open` would return, without changing anything; the job may be running. Empty if nothing is
-        stored yet.
+        """Return the stored state that `open` would return, without changing anything; the job may be running. Empty if nothing is stored
+        yet.
 
-        A sink whose `open` returns stored state must have this method. Commands, and the warning at the start of a job, take a sink without
-        it for one that stores no positions. Default: None.
+        A sink whose `open` returns stored state must have this method. Otherwise commands, and the warning at the start of a job, act as if
+        the sink stored no positions. Default: None.
         """
         return None
 
@@ -130,7 +130,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
         Also called, with TRIM_HORIZON, before the first write after a gap that the job has accepted. Default: do nothing.
 
-        - `start`: AFTER the last record that the job has emitted, or the start of a shard that was never read.
+        - `start`: the position after the last record that the job has emitted, or where a shard that was never read starts.
         - `follows_parents`: whether the shard was never read, and the job has read its parents. Then TRIM_HORIZON is the true beginning of
           the shard.
         """
@@ -155,9 +155,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
-        May return a state to store instead of `checkpoint.state`: if `may_be_partial`, one that covers only durable writes. For each shard
-        that state has the position of this checkpoint, of an earlier one, or one in between. It has none for a shard of which nothing has
-        become durable since this process began to read it.
+        With `may_be_partial` the sink may instead return a state that covers only durable writes, and that is stored instead of
+        `checkpoint.state`. For each shard that state has the position of this checkpoint, of an earlier one, or one in between. It has no
+        position for a shard of which nothing has become durable since this process began to read the shard.
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 
@@ -388,10 +388,10 @@ class CommittingSink(Sink[V]):
         return None
 
     def target(self) -> str:
-        """Return the name of the destination, which is stored in an entry. A job refuses entries of another target, because they belong
-        to other rows.
+        """Return the name of the destination, which is stored in an entry. A job refuses entries of another target, because they belong to
+        other rows.
 
-        If it is empty, targets are not compared. Default: `destination`, or an empty text if the entries are stored next to the rows.
+        Entries with an empty target are not refused. Default: `destination`, or an empty text if the entries are stored next to the rows.
         """
         return self.destination() if self.entries() is None else ""
 
@@ -470,11 +470,10 @@ class CommittingSink(Sink[V]):
         """
 
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to
-        delete.
+        """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to delete.
 
-        `is_forgotten` returns whether the life with a name is such a life. If the result is False, a later commit deletes the rest, and a
-        group calls again. Default: the destination remembers nothing.
+        `is_forgotten` returns whether the life with a name has ended and is named by no entry. If this method returns False, a later commit
+        deletes the rest, and a group calls again. Default: the destination remembers nothing.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """

@@ -65,7 +65,9 @@ class OpenedJob(msgspec.Struct, frozen=True):
         return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
-        """Return whether a shard is read from now on: it has not ended, and does not wait for a parent, which counts for it (W5)."""
+        """Return whether a shard is read from now on. An ended shard is not, nor is a child that waits for a parent: the parent counts
+        for it (W5).
+        """
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
@@ -163,7 +165,9 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the time that replaces LATEST: the restored one, or else the service's time now, less the age if the job starts at an age."""
+    """Return the time that replaces LATEST: the restored time, or else the service's time now. A start at an age begins that much
+    earlier.
+    """
     if restored.pinned_ms is not None:
         return restored.pinned_ms
     now_ms = await dependencies.pin_latest(dependencies.streams[0])

@@ -286,8 +286,8 @@ class Worker:
             if self.permission.is_given:
                 raise
             raise StoreUnavailableError(
-                "no heartbeat is confirmed, so other workers may have replaced this one, which may be the reason "
-                f"for: {error}"
+                "no heartbeat is confirmed, so other workers may have replaced this one. That may be the reason for "
+                f"this error: {error}"
             ) from error
 
     # --- one read of the group's documents ---------------------------------------------------------------------------------

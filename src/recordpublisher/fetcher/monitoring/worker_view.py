@@ -198,7 +198,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although in order in their shard: the shard was idle or excluded before."""
+        """Late records of shards that were idle or excluded before: below the global watermark, although in order in their shard."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
