@@ -382,7 +382,7 @@ async def test_sequence_numbers_without_an_order_are_told_once(caplog):
     ]
     for _ in range(2):
         await run(*batches, RunResult.COMPLETE)
-    assert [line for line in caplog.messages if "implement `order_of`" in line] == caplog.messages[:1] != []
+    assert [line for line in caplog.messages if "Implement `order_of`" in line] == caplog.messages[:1] != []
 
 
 async def test_a_record_without_a_key_ends_the_job_unless_the_source_has_such():

@@ -635,7 +635,6 @@ def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> No
 def _check(
     publisher: str, batch: RecordBatch, what: str, value: object, types: tuple[type, ...], remedy: str = ""
 ) -> None:
-    """Check the type of a value. Raises: PluginError if it is none of `types`."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         wanted = " or ".join("None" if each is type(None) else each.__name__ for each in types)
         found = f"{repr_of(value, 60)}, of the type {type(value).__name__}"

@@ -125,7 +125,6 @@ class ShardLifecycle(ShardListener):
             self._completion.complete(EndReason.ALL_ENDED)
 
     def _is_exhausted(self) -> bool:
-        """Return whether every stream was read to its end, and none can be added (S8)."""
         discovery = self._job.discovery
         return discovery.streams.is_fixed and self._table.is_exhausted(discovery.opened)
 

@@ -98,7 +98,6 @@ class InFlight:
         return list(passed_on.values())
 
     def _take(self, record: UserRecord, metrics: ShardMetrics, visible_at: float) -> bool:
-        """Keep one received record as open. Return whether it must be given to the sink."""
         number = record.sequence_number
         kept = msgspec.structs.replace(record, data=b"")
         is_handled, is_acknowledged = number in self._handled, number in self._acknowledged
@@ -292,7 +291,6 @@ class InFlight:
         return [each for each in deliveries if each.number not in failed]
 
     def _checked_numbers(self, name: str, failed: Any) -> Collection[str]:
-        """Return the numbers that a call of the source has returned. Raises: PluginError if they are something else."""
         found = () if failed is None else failed
         is_text = isinstance(found, (str, bytes))
         if is_text or not isinstance(found, Collection) or not all(isinstance(each, str) for each in found):

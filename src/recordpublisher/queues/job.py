@@ -407,7 +407,6 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
-    """Return the receivers of this process. Other processes that receive from the same queue have their own."""
     receivers = []
     for number in range(max(parts.source.most_receivers, 1)):
         shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()

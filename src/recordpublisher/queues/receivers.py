@@ -281,7 +281,6 @@ class Receivers:
         return None
 
     def _next_part(self, receiver: Receiver) -> tuple[RecordBatch, RecordBatch | None]:
-        """Return the part of a receiver's queued batch that is written now, and the rest of the batch, if any."""
         batch, most = receiver.queued, self._bounds.max_records
         assert batch is not None
         count = len(batch) if most is None else min(len(batch), most - self.run_records)

@@ -130,10 +130,7 @@ def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order
 
 
 def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, ...]:
-    """Return a sort key for how far a shard was read.
-
-    Raises: StateError if the sequence number cannot be read.
-    """
+    """Return a sort key for how far a shard was read. Raises: StateError if the sequence number cannot be read."""
     if state.position is None:
         return (state.ended, False)
     try:

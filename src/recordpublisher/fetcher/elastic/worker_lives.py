@@ -82,8 +82,9 @@ class WorkerLives:
     """The workers that this process is, one after another: if one was replaced, the process joins the group again as a new worker.
 
     - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
-    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has
-      already ended without an error.
+    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has already
+      ended without an error.
+    - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
 
     def __init__(
@@ -99,7 +100,6 @@ class WorkerLives:
         on_error: Callable[[BaseException], bool],
         on_advance: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_advance` is called when the watermark of the group, as this worker knows it, has changed."""
         self._group = group
         self._shards = shards
         self._current = current

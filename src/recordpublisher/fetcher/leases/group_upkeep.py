@@ -98,5 +98,4 @@ class GroupUpkeep:
                 await self._group.delete_worker(worker)
 
     def _is_first(self, view: GroupView) -> bool:
-        """Return whether this worker does the upkeep: it is the first of the members."""
         return view.members[:1] == (self._worker,)

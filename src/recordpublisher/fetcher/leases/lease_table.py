@@ -221,7 +221,6 @@ class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=j
     alone: tuple[WorkerName, Count] | None = None
 
     def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
-        """Yield each lease with its `Shard.key`."""
         return json_documents.by_key(self.leases)
 
 

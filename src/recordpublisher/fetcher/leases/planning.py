@@ -166,7 +166,6 @@ class _Plan:
 
     @property
     def owners(self) -> dict[str, str]:
-        """Which worker has each shard."""
         return {
             shard: worker
             for worker, by_weight in self._shards.items()
@@ -176,11 +175,9 @@ class _Plan:
 
     @property
     def smallest(self) -> str:
-        """The worker with the smallest share."""
         return min(self._shares, key=lambda worker: (self._shares[worker], worker))
 
     def give(self, shard: str, weight: int, worker: str) -> None:
-        """Add a shard to the shards of a worker."""
         heapq.heappush(self._shards[worker].setdefault(weight, []), shard)
         self._shares[worker] += weight
 

@@ -188,7 +188,6 @@ class PositionPart:
 
 
 def _staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
-    """Return the staged items and the target as a plain dict, without empty values."""
     names = [
         {"writer": each.number.writer, "n": each.number.n, "content": each.content}
         | ({} if each.before is None else {"before": each.before})

@@ -167,7 +167,6 @@ def _unknown_leases(
 
 
 def _children_of(parents: Collection[str], listed: Mapping[str, Shard]) -> dict[str, tuple[str, ...]]:
-    """Return the listed children of these shards, without shards that have none."""
     known = Children(listed.values() if parents else ())
     children = {parent: tuple(sorted(child.key for child in known.of(parent))) for parent in parents}
     return {parent: found for parent, found in children.items() if found}

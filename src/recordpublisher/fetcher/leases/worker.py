@@ -353,7 +353,6 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     def _apply_table(self) -> None:
-        """Begin and drop shards according to the newest known lease table."""
         if (table := self._cache.table) is None:
             return
         watermarks = self._readers.watermarks()
@@ -384,7 +383,6 @@ class Worker:
         return True
 
     def _expects(self, plan: Mapping[str, str]) -> bool:
-        """Return whether other workers are about to release shards for this one."""
         theirs = {shard for shard, worker in plan.items() if worker == self.name} - set(self._owned.shards)
         return self._observer.is_settled and bool(theirs)
 

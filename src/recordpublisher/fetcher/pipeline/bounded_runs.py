@@ -274,7 +274,6 @@ class Bounds:
     shard_limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the bounds. Raises: ConfigurationError if one is invalid."""
         _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
         _check("max_records", self.max_records, (int,), "a number of records, not negative")
         _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")
