@@ -32,7 +32,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 class TimestampAssigner(Protocol):
     """Returns the event time of each record of a batch (epoch ms).
 
-    If it raises for a record, or returns a time outside the years 1 to 9999 (W12), that is a bad (poisoned) record (S7).
+    A record for which it raises, or returns a time outside the years 1 to 9999 (W12), is a bad (poisoned) record (S7).
     """
 
     @property
@@ -195,9 +195,7 @@ class WatermarkStrategy(ABC):
 
     @abstractmethod
     def start_at(self, watermark: int) -> None:
-        """Set the watermark with which the shard begins. It was restored from a checkpoint, or is the lowest watermark of the shard's
-        parents.
-        """
+        """Set the watermark with which the shard begins: a restored one, or the lowest watermark of the shard's parents."""
 
 
 class BoundedOutOfOrderness(WatermarkStrategy):
@@ -227,18 +225,14 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
 
 class Monotonous(BoundedOutOfOrderness):
-    """The watermark is the highest event time so far, for shards whose records are in order. The bound for out-of-order records is not
-    used.
-    """
+    """The watermark is the highest event time so far. The bound for out-of-order records is not used."""
 
     def _bound_of(self, properties: Properties) -> int:
         return 0
 
 
 class ArrivalTime(BoundedOutOfOrderness):
-    """The watermark is the latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. Event times are
-    not used.
-    """
+    """The watermark is the latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
         """Return the arrival time of each record (epoch ms)."""

@@ -573,9 +573,7 @@ class AdvancingPositions:
             )
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
-        """Return whether a position is before the last one. If `order_of` cannot compare them, return False, and warn once for each
-        publisher.
-        """
+        """Return whether a position is before the last one. If `order_of` cannot tell, return False and warn once."""
         try:
             return bool(self._place(found) < self._place(last))
         except Exception as error:

@@ -141,8 +141,7 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 def with_all_fields(value: Any) -> Any:
     """Return the value with each dataclass, Struct and attrs class in it replaced by a dict of all its fields.
 
-    msgspec's own conversion leaves out some fields that have their default: all of a dataclass that msgspec has decoded, and those of a
-    Struct with `omit_defaults`.
+    msgspec's own conversion can leave out fields that have their default.
     """
     if isinstance(value, dict):
         is_plain = _SCALARS.issuperset(map(type, value.values()))
@@ -222,9 +221,7 @@ def _remedy(stranger: Any) -> str:
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """Yield the classes inside a type that msgspec cannot make. These include pydantic's dataclasses, which msgspec would make without a
-    check.
-    """
+    """Yield the classes inside a type that msgspec cannot make, or would make without pydantic's checks."""
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -362,9 +359,7 @@ def is_protobuf_message(of: Any) -> bool:
 
 @lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
 def fields_of_message(of: Any) -> list[TypedField]:
-    """Return the fields of a class of Protobuf messages. The value of a field that is not set is None, if the message records whether it
-    is set.
-    """
+    """Return the fields of a class of Protobuf messages. A field that is not set has the value None, if the message records that."""
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 
@@ -385,9 +380,7 @@ def _field(field: Any) -> TypedField:
 
 
 def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the type of one value of a field, and the function that returns Python's value of it. An enum value becomes its name, as in
-    JSON.
-    """
+    """Return the type of one value of a field, and the function that converts the value to Python's. An enum value becomes its name."""
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return inspect.StrType(), lambda number: names.get(number, str(number))

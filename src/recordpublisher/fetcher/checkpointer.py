@@ -86,9 +86,7 @@ class Snapshotter:
         self._pinned_ms: int | None = None
 
     def resume_from(self, opened: OpenedJob) -> None:
-        """Continue the job that was opened: each snapshot gets its generation, and the time with which its first start has replaced
-        LATEST.
-        """
+        """Continue the opened job: snapshots contain its generation, and the time that replaced LATEST at its first start."""
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
@@ -144,7 +142,7 @@ class SnapshotCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Flush the sink and store the last checkpoint.
 
-        A sink that is still working on records is asked again and again, and each progress is stored, because the other records may fail or
+        While the sink still works on records, what it has finished so far is stored again and again, because the other records may fail or
         never finish.
         """
         before = self._snapshotter.snapshot()["shards"]
@@ -159,7 +157,6 @@ class SnapshotCheckpointer(Checkpointer):
                 return
 
     async def _is_sink_busy(self) -> bool:
-        """Return whether the sink has reported unfinished records for a whole second."""
         until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS
         while (unfinished := unfinished_of(self._job.sink)) is not None and unfinished.records:
             if self._job.clock.monotonic() >= until:

@@ -54,9 +54,7 @@ class ConditionalStore(AsyncPort, ABC):
 
     @abstractmethod
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Store a value under a new name, and return its version. Raises: ConflictError, with the stored value, if the name has a value
-        already.
-        """
+        """Store a value under a new name, and return its version. Raises: ConflictError, with the stored value, if the name is taken."""
 
     @abstractmethod
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:

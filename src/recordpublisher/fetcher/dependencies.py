@@ -31,7 +31,7 @@ class FetcherDependencies:
     - `retention`: finds records that expired unread (S5). None if the source does not report which records it still has.
     - `tip`: returns whether a shard has records after a position, or None if that is unknown. Used for metrics and alarms (A1, A2).
     - `retention_ms`: returns how long a stream keeps its records, or None if that is unknown. Used for metrics and alarms.
-    - `shard_exists`: returns whether the source still has a shard that a listing lacks (S2, S5), or None if that is unknown. Then the shard
+    - `shard_exists`: returns whether the source still has a shard that a listing lacks (S2, S5). If it returns None (unknown), the shard
       counts as gone after several listings without it.
     - `is_endless`: returns whether the stream always has an open shard, as Kinesis streams do. A run that reads such a stream continues
       when the listed shards have ended.

@@ -140,9 +140,7 @@ class ShardFetcher:
             await self._ownership.close()
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: those of the worker under `worker`, and those of shards under `shards` by
-        `stream/shard-id` (A1).
-        """
+        """Return the metrics as a plain dict: `worker` has those of the worker, and `shards` those of each `stream/shard-id` (A1)."""
         return self._view.collect(self._dependencies.clock, unfinished_of(self._dependencies.sink))
 
     def retention_ms(self, stream: str) -> int | None:
@@ -310,9 +308,7 @@ class ShardFetcher:
             self._view.intake.retry_pending_reads()
 
     async def _check_owner(self) -> None:
-        """End the run soon after another start has acquired the positions, so that the two do not read the same shards and throttle each
-        other.
-        """
+        """End the run soon after another start has acquired the positions, so that the two do not throttle each other's reads."""
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
             # These errors are ignored here, because checkpoints decide how long an outage may last.

@@ -106,9 +106,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it."""
 
     def assigned(self, shards: Collection[str]) -> None:
-        """Called, in a group, when this process begins to read these shards (`Shard.key`), before their first write. Default: do
-        nothing.
-        """
+        """Called, in a group, when this process begins to read these shards (`Shard.key`), before the first write. Default: do nothing."""
 
     def revoked(self, shards: Collection[str]) -> None:
         """Called, in a group, when this process no longer reads these shards. No write of their records follows.
@@ -136,9 +134,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to a position without a record to write, because none of the records can be used. Default: do
-        nothing.
-        """
+        """Called when the job has read up to a position, and none of the records before it can be used. Default: do nothing."""
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Called when the last record of a shard was written. The next checkpoint contains the end of the shard. Default: do nothing."""
@@ -155,9 +151,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
-        With `may_be_partial` the sink may instead return a state that covers only durable writes, and that is stored instead of
-        `checkpoint.state`. For each shard that state has the position of this checkpoint, of an earlier one, or one in between. It has no
-        position for a shard of which nothing has become durable since this process began to read the shard.
+        With `may_be_partial` the sink may return a state that covers only durable writes, to be stored instead of `checkpoint.state`. For
+        each shard it has the position of this checkpoint, of an earlier one, or one in between, but no position if nothing of the shard has
+        become durable since this process began to read it.
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 

@@ -183,7 +183,7 @@ class Alignment:
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
     def _order_of_straggler(self, watermark: int) -> float:
-        """Return such a number for a straggler: it takes turns with the first shard that is not a straggler (P7, W12).
+        """Return the number by which a straggler is ordered: it takes turns with the first shard that is not a straggler (P7, W12).
 
         Ordered by its own watermark, a straggler would always be first.
         """
@@ -346,9 +346,7 @@ class LocalWatermark:
         self._emitted.forget(key)
 
     def advance(self, global_watermark: int | None) -> int | None:
-        """Raise the watermark as far as possible, and return it. Return None if it did not rise, or if the global watermark is not known
-        yet.
-        """
+        """Raise the watermark as far as possible, and return it; None if it did not rise, or if no global watermark is known yet."""
         status, lowest = self._emitted.status()
         if status is ShardsStatus.IDLE:
             return None
@@ -375,9 +373,9 @@ class LocalWatermark:
 class StragglerDetector:
     """Decides which shards are excluded from watermarks (stragglers). Updated at each heartbeat.
 
-    A shard is excluded while the watermark of its next record is more than `flink.watermark.alignment.max.lag` below the highest of the
-    job. It is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again when it
-    has caught up. The shard with the highest watermark is never excluded, so at least one shard counts.
+    A shard is excluded while the watermark of its next record is more than `flink.watermark.alignment.max.lag` below the highest watermark
+    of the job. It is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again
+    when it has caught up. The shard with the highest watermark is never excluded, so at least one shard counts.
     """
 
     def __init__(
@@ -412,9 +410,7 @@ class StragglerDetector:
 
 
 def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
-    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). False if either watermark is
-    unknown.
-    """
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12); False if one is unknown."""
     return highest is not None and watermark is not None and highest - watermark > max_lag_ms
 
 

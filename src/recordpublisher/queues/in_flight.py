@@ -167,17 +167,13 @@ class InFlight:
         self.finish(numbers)
 
     def are_held(self, numbers: Iterable[str]) -> bool:
-        """Return whether this process still holds all of these records. After a suspension, for example, another process may have
-        received one.
-        """
+        """Return whether this process still holds all of these records. Another process may have received one after a suspension."""
         now = self._clock.boottime()
         found = map(self._open.get, numbers)
         return all(delivery is not None and now < delivery.visible_at for delivery in found)
 
     def oldest_arrivals(self) -> dict[int, float]:
-        """Return, for each receiver with open records, when the oldest of them arrived (epoch seconds). The keys are the `id` of the
-        receivers' metrics.
-        """
+        """Return when the oldest open record of each receiver arrived (epoch seconds), by the `id` of the receiver's metrics."""
         oldest: dict[int, float] = {}
         for each in self._open.values():
             key = id(each.metrics)

@@ -268,9 +268,7 @@ class QueueJob:
         return []
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, as sentences for people; an empty list while it receives and its flushes succeed. No call is
-        needed for this.
-        """
+        """Return why the job is not ready, as sentences for people; an empty list while it receives and its flushes succeed."""
         return self._view.reasons_not_ready()
 
     async def wait_ready(self) -> None:
@@ -316,9 +314,7 @@ class QueueJob:
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:
-        """Wait until cancelled tasks have ended, but no longer than `flink.job.drain.timeout`, because a source may catch its
-        cancellation.
-        """
+        """Wait for cancelled tasks, but no longer than `flink.job.drain.timeout`, because a source may catch its cancellation."""
         seconds = self._settings.drain_ms / 1000
         for hung in await end_or_leave(cancelled, seconds):
             log.error(

@@ -223,8 +223,8 @@ class Receivers:
         self._notify()
 
     def _count(self, receiver: Receiver, count: int, size: int) -> None:
-        """Count a receive of `count` records and `size` bytes, to find out whether many records are waiting. Called when there is room
-        for the next records.
+        """Count a receive of `count` records and `size` bytes, to find out whether many records wait. Called when there is room for
+        more.
         """
         is_full = count >= self._source.full_receive or size >= self._source.full_bytes
         self._full_receives = self._full_receives + 1 if is_full else 0

@@ -91,10 +91,7 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
 
 
 def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
-    """Merge two states. The state of a shard in `above` replaces the one in `below`.
-
-    `above` is a snapshot that the program restores, and `below` is the state in the store.
-    """
+    """Merge two states. The state of a shard in `above` takes precedence over the one in `below`."""
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
     return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation), taken)

@@ -360,9 +360,7 @@ def _check_stream(option: str, metadata: object, stream: str) -> None:
 
 
 def _state_of(option: str, entry: object) -> ShardState:
-    """Return the state in which one shard starts, from its entry: TRIM_HORIZON, LATEST, the number of the first record to read, or an
-    object that another connector has stored.
-    """
+    """Return the state in which one shard starts: `entry` is TRIM_HORIZON, LATEST, a sequence number, or another connector's object."""
     if isinstance(entry, dict):
         return _stored_state(option, entry)
     position = position_of(option, entry, VALID_BY_SHARD, PositionType.TRIM_HORIZON, PositionType.LATEST)
@@ -372,9 +370,7 @@ def _state_of(option: str, entry: object) -> ShardState:
 
 
 def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
-    """Return the state from an object that a Spark connector of qubole or awslabs has stored: iteratorType and iteratorPosition (a time
-    in epoch ms).
-    """
+    """Return the state from an object that a Spark connector of qubole or awslabs has stored (an iterator type and its position)."""
     kind, at = str(entry.get("iteratorType", "")).upper(), str(entry.get("iteratorPosition", ""))
     if kind == _SHARD_END:
         return ShardState(StartingPosition.trim_horizon(), ended=True)

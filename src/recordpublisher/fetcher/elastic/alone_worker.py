@@ -188,7 +188,7 @@ class AloneWorker:
         self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
-        """Close the stores. Before, seal this worker's record, so that the next start knows at once that the worker has ended.
+        """First seal this worker's record, so that the next start knows at once that the worker has ended. Then close the stores.
 
         The record is sealed in one attempt, and only if the store has answered recently. An unsealed record does no harm: the next start
         replaces this worker all the same.

@@ -183,7 +183,6 @@ class CommittedPositions(PositionStore):
         return part
 
     def _check_time(self, error: StoreUnavailableError) -> None:
-        """Raise FencedError if the outcome of the commit has been unknown for longer than a lease duration."""
         now = self._clock.monotonic()
         if not self._commits.is_undecided:
             self._undecided_since = None
@@ -232,7 +231,7 @@ class SinkLives:
 
 
 class OneSinkLife(SinkLives):
-    """Lets the only worker of a process that runs alone use the sink. The checkpointer makes sure that no write runs while it stages."""
+    """Lets the only worker of a process that runs alone use the sink. The checkpointer makes sure that no write runs during `stage`."""
 
     def __init__(self, sink: CommittingSink, clock: Clock) -> None:
         super().__init__(sink, self, clock)  # type: ignore[arg-type]

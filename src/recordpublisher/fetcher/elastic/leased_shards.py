@@ -30,8 +30,8 @@ from .committed_positions import SinkLives
 class LeasedShards:
     """Reads the shards whose leases this worker holds (the `ShardReaders` port).
 
-    A lease has only the key of a shard. Its hash range is also needed to read it, so a shard waits in `unknown` until a listing shows it. A
-    shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored unchanged.
+    A lease has only the key of a shard, but reading also needs the shard's hash range. So a new shard waits in `unknown` until a listing
+    shows it. A shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored unchanged.
     """
 
     def __init__(

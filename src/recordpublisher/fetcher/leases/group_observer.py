@@ -60,9 +60,7 @@ class GroupObserver:
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers that were seen sealed (declared dead) for longer than the tracker timeout. They no longer hold back the watermark
-        (E8).
-        """
+        """The workers that have been sealed for longer than the tracker timeout, so that they no longer hold back the watermark (E8)."""
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
@@ -123,7 +121,6 @@ class GroupObserver:
         self._late = late
 
     def _silent(self, view: GroupView, share: float) -> set[str]:
-        """Return the other workers that have sent no heartbeat for this share of their lease."""
         leases = {name: self._lease_of(view.records[name]) * share for name in view.unsealed}
         return self._silence.silent_for(leases) - {self._worker}
 

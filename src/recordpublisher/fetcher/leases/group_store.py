@@ -181,10 +181,10 @@ CALL_SECONDS = 30.0
 
 
 class GroupStore:
-    """Reads and writes a group's documents. Each call takes at most `timeout` seconds, in a worker the interval between heartbeats.
+    """Reads and writes a group's documents. Each call takes at most `timeout` seconds.
 
-    Raises: StoreUnavailableError if the store does not answer (a write may then take effect now, later, or never); StateError if waiting
-    does not help; ConflictError, from writes, if another version is stored.
+    Raises: StoreUnavailableError if the store does not answer (a write may then take effect now, later, or never); StateError if a later
+    attempt would fail too; ConflictError, from writes, if another version is stored.
     """
 
     def __init__(self, store: ConditionalStore, timeout: float = CALL_SECONDS) -> None:
@@ -312,9 +312,7 @@ D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):
-    """Writes a document that belongs to this process's worker, until another process seals it. Keeps the stored version, for conditional
-    writes.
-    """
+    """Writes a document of this process's worker, until another process seals it. Each write is conditional on the stored version."""
 
     def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
         self._group = group
@@ -371,9 +369,7 @@ async def read_positions(group: GroupStore, entries: GroupStore | None, record: 
 
 
 async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone: next to the sink's rows if it is there, else from the group's store. None if there is
-    none.
-    """
+    """Return the part of a worker that runs alone, from next to the sink's rows or else from the group's store; None if there is none."""
     for place in (entries, group):
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document

@@ -105,8 +105,8 @@ class LeaseTable:
         - `taken`: shards that the writer acquires, with the epoch of each.
         - `ended`: shards that ended. Their children are added without an owner (E7).
         - `found`: listed shards that the table does not have.
-        - `expired`: shards past retention. No shard waits for one of these as its parent any longer. If one has ended and has no known
-          child, its lease is removed.
+        - `expired`: shards past retention. No child waits for one of these any longer, and the lease of an ended one without a known
+          child is removed.
         - `children`: listed children of ended shards whose end did not name them.
         - `deleted`: shards of deleted streams, whose leases are removed.
         - `drained`: workers that are asked to leave.
@@ -280,7 +280,7 @@ class Lease:
 
 
 class AloneOwner(NamedTuple):
-    """The worker that owns every shard of a job that runs alone, and the version of the table since which it does."""
+    """The worker that owns every shard of a job that runs alone, and the version of the table in which it became the owner."""
 
     worker: str
     epoch: int
@@ -388,7 +388,7 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 def table_of_new_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
-    """Return the lease table with which `writer`, a worker of a group, takes a job over that ran alone.
+    """Return the lease table with which `writer`, a worker of a group, takes over a job that ran alone.
 
     - `folded`: the lease table of the job that ran alone, with the positions that its worker has stored.
     - `writer`: the name of the worker that writes the table.

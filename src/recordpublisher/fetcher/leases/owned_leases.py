@@ -81,9 +81,7 @@ class OwnedLeases:
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
     def positions(self, scope: CheckpointScope, current: ReadPositions) -> Positions:
-        """Return the positions that a checkpoint stores: current positions for the leases in `scope`, and the last known ones of all
-        others.
-        """
+        """Return the positions that a checkpoint stores: current ones for the leases in `scope`, and the last known ones for all others."""
         found = self.positions_with_prepared()
         self._unfinished = self.covered(scope, current.unfinished) & set(scope.stopped)
         for shard in self.covered(scope, current.stored):

@@ -87,9 +87,7 @@ class GroupView:
     def shards_to_take(
         self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
     ) -> set[str]:
-        """Return the free shards that `worker` may acquire: those that the plan gives it, and those that no worker has acquired for
-        `settings.patience`.
-        """
+        """Return the free shards that `worker` may acquire: by the plan, or because they have been free for `settings.patience`."""
         patience = settings.patience
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 

@@ -89,9 +89,7 @@ class AlarmMonitor:
         self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
-        """Return an alarm if the global watermark does not rise, and if the job uses watermarks: for alignment, or in the sink's
-        `watermark`.
-        """
+        """Return an alarm if the global watermark does not rise, and if the job or its sink uses watermarks."""
         dependencies = self._dependencies
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()

@@ -24,9 +24,7 @@ from .workers_wanted import WorkersWanted
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher from which the metrics of its worker are computed. For a job that runs alone, the metrics of leases are 0
-    or null.
-    """
+    """The parts of a fetcher from which the metrics of its worker are computed. Without a group, the metrics of leases are 0 or null."""
 
     table: ShardTable
     tracker: WatermarkTracker

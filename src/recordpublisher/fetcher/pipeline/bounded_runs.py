@@ -263,7 +263,7 @@ class Bounds:
     - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
     - `shard_limits`: the exact number of records to emit of each shard (by `Shard.key`), then the shard has finished. A shard that is not
-      named has no limit. The run reads the mapping after each write, so with `stop_at_tip` its sink may end a shard by adding it.
+      named has no limit. The run reads the mapping after each write, so with `stop_at_tip` the sink may end a shard by adding it here.
     """
 
     max_time: float | None = None

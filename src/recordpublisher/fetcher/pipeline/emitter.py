@@ -132,7 +132,7 @@ class Emitter:
     def on_added(self, entry: ShardEntry) -> None:
         """Count a new shard for watermarks.
 
-        For the bounds of the run the shard does not count yet: this run has not read a shard that had already ended.
+        It does not count for the bounds of the run yet, because this run has not finished a shard that had ended before.
         """
         self._alignment.update(entry)
         self.local_watermark.update(entry)
@@ -146,9 +146,7 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Count an emitted batch towards the bounds of the run, and let another shard emit next. The caller calls `on_changed` after
-        this.
-        """
+        """Count an emitted batch towards the bounds of the run, and let another shard emit next. Call `on_changed` after this."""
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 

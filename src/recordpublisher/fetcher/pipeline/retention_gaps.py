@@ -130,8 +130,8 @@ class RetentionGaps:
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         """Return whether a suspension of the process may have come between the read of this batch and now.
 
-        If so, the batch does not show which records exist now. It is so if the first record would have expired by now, or, with an unknown
-        retention, arrived before the suspension. An empty batch may always have waited.
+        That is so if the first record would have expired by now, or, with an unknown retention, arrived before the suspension. An empty
+        batch may always have waited. After a suspension the batch does not show which records exist now.
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
@@ -153,9 +153,7 @@ class RetentionGaps:
             raise error
 
     def accept(self, entry: ShardEntry, error: DataLossError) -> bool:
-        """Return whether the job continues although records were lost (`flink.state.dataloss=CONTINUE`). If it does, count and log the
-        loss.
-        """
+        """Return whether the job continues in spite of lost records (`flink.state.dataloss=CONTINUE`). If so, count and log the loss."""
         if not self._accepts_loss:
             return False
         entry.metrics.add("retention_gaps")

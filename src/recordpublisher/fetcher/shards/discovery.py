@@ -141,9 +141,7 @@ nothing.
 
 
 class StreamList(Sequence[str]):
-    """The names of the streams that are read now. Without `look` they stay the same; otherwise each interval replaces them by its
-    result.
-    """
+    """The names of the streams that are read now. If `look` is given, its result replaces them after each interval."""
 
     def __init__(self, names: Iterable[str], look: Look | None = None, interval_seconds: float = 60.0) -> None:
         self._names = tuple(names)
@@ -193,8 +191,8 @@ class MissingShards:
     """Decides which of the shards that a listing lacks are past retention.
 
     ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. So a shard
-    counts as past retention only when the service cannot find the shard itself. A wrong decision would start the children before their
-    parent, and the parent's records would be read later.
+    counts as past retention only when the service cannot find the shard itself. Otherwise its children could be read before its own
+    records.
     """
 
     def __init__(self, exists: ShardExists | None = None) -> None:

@@ -104,9 +104,7 @@ class ShardEntry:
         self._listener.on_changed(self)
 
     def start_after(self, parents: Iterable[ShardEntry]) -> None:
-        """Set the time at which a shard that was never read begins (S5): until then its parents were open, so all of its records are
-        younger.
-        """
+        """Set the time at which an unread shard begins (S5): until then its parents were open, so all of its records are younger."""
         if self.state.position is None and self.state.seen_ms is None:
             self.emission.start_after(latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents)))
 
@@ -234,9 +232,7 @@ class ShardEntry:
 
     @property
     def snapshot_state(self) -> ShardState:
-        """The state that a snapshot stores: how far the shard was emitted, when a read last was at the tip, and whether it waits for its
-        parents (S5).
-        """
+        """The state that a snapshot stores: how far the shard was emitted, its last read at the tip, and whether it is waiting (S5)."""
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
         return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting)
 
@@ -281,9 +277,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global watermark: that of the first unwritten record, else of the last
-        record (W1).
-        """
+        """The watermark with which the shard counts for the global watermark: of its first unwritten record, else of its last one (W1)."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 

@@ -98,9 +98,7 @@ class ShardReading:
         self.idleness.on_interruption()
 
     def drop_unread(self) -> int:
-        """Drop the records that were read and not emitted. Return the bytes freed. A later reader reads these records and the shard's
-        end again.
-        """
+        """Drop the records that were read and not emitted, and return the bytes freed. The records, and the shard's end, are read again."""
         self.at_tip = self.at_tip and not self.queue
         self.has_reached_end = False
         return self.queue.clear()
@@ -144,9 +142,7 @@ class ReadReservation:
         self.bytes = count
 
     def settle(self, arrived_bytes: int) -> None:
-        """Release the reservation of a read that returned. Expect the next one to bring `arrived_bytes`, or half as much if nothing
-        arrived.
-        """
+        """Release the reservation of a read that returned. Expect `arrived_bytes` for the next read, or half as much after an empty one."""
         self.bytes = 0
         self.expected_bytes = arrived_bytes or (self.expected_bytes or 0) // 2
 
@@ -268,7 +264,7 @@ class ShardQueue:
 
     @property
     def unhandled(self) -> int:
-        """Number of queued records and dead letters, which is bounded.
+        """Number of queued records and dead letters.
 
         Empty batches do not count, because the queue never has two of them in a row (P6).
         """

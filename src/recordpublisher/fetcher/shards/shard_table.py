@@ -219,9 +219,7 @@ class ShardTable:
         return states
 
     def forget_finished(self, stream: str) -> None:
-        """Forget which shards of a deleted stream were read to their end, because a later stream of the same name has other shards with
-        the same ids.
-        """
+        """Forget which shards of a deleted stream were read to their end: a later stream of its name has other shards with the same ids."""
         self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:
