@@ -78,7 +78,7 @@ KEYLESS_REMEDY = ", unless the factory has `keyless = True`: then records need n
 _TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
 _UNORDERED_PUBLISHERS: set[str] = set()
-"""The publishers of which a log line has already said that their positions have no order. There would be a line for each shard."""
+"""The publishers of which a log line has already said that their positions have no order: one line, and not one for each shard."""
 
 
 _BUSY_PUBLISHERS: set[str] = set()

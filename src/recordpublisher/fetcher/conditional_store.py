@@ -86,7 +86,7 @@ class ConditionalStore(AsyncPort, ABC):
     async def end_sessions(self, role: str) -> None:
         """End what an earlier process with this role has left open, such as a database session with its locks.
 
-        `role`: a name for the process's task. Only one process at a time may have it.
+        `role`: the task of one process of the job, such as `alone`. This store has the role from now on.
         """
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""InFlight keeps the records that a job has received from a queue, until they are acknowledged or released. Only it makes these calls."""
+"""InFlight keeps the records that a job has received from a queue, until they are acknowledged or released, and makes these calls of the source."""
 
 from __future__ import annotations
 

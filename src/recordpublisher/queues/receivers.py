@@ -334,11 +334,11 @@ class Receiver(msgspec.Struct, eq=False):
     held_bytes: int = 0
     """Bytes of memory held by the records of the receive that is being written."""
     receiving_since_ms: int | None = None
-    """Since when its call has been running, including retries (epoch ms)."""
+    """Since when the receiver's call has been running, including retries (epoch ms)."""
     is_at_tip: bool = False
     last_read_ms: int | None = None
     last_record_ms: int | None = None
-    """When it last received a record (epoch ms)."""
+    """When the receiver last got a record (epoch ms)."""
     last_write_ms: int | None = None
     waits_since: float | None = None
     """Since when `queued` has been waiting or being written (monotonic seconds)."""

@@ -74,7 +74,7 @@ class Commits:
     async def settle(self) -> None:
         """Find out the outcome of a commit that got no answer, by repeating it. Call this before each commit.
 
-        Publish committed items if more than `MOST_UNPUBLISHED` wait for it.
+        Publish committed items if `MOST_UNPUBLISHED` commits or more wait for that.
 
         Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
         if the entry cannot be written.

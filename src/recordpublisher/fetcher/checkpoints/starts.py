@@ -52,7 +52,7 @@ class Starts(msgspec.Struct, frozen=True):
     def of(self, shard: Shard) -> ShardState:
         """Return the state in which a shard without a stored position starts.
 
-        A shard starts at TRIM_HORIZON if `by_shard` gives a sequence number at or before its first record: that record may have expired.
+        A sequence number in `by_shard` that is not after the shard's beginning means the whole shard, which then starts at TRIM_HORIZON.
         """
         state = self.by_shard.get(shard.shard_id) or ShardState(self.default)
         first = given_position(state)

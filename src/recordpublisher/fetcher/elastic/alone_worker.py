@@ -50,7 +50,7 @@ Each stored checkpoint is such a proof. The extra read is needed if checkpoints 
 CLOSE_SECONDS = 5.0
 """The longest time for the last write of a worker that stops (seconds)."""
 LEFT_MS = 86_400_000
-"""Age (ms) after which the next start deletes the documents of a start that never took over the shards."""
+"""Age (ms) after which the next start deletes the documents of a start that never acquired the shards."""
 
 
 class AloneWorker:

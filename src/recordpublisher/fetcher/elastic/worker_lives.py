@@ -109,7 +109,7 @@ class WorkerLives:
         self._on_drain = on_drain
         self._on_error = on_error
         self._sink_error: asyncio.Future[Exception] | None = None
-        """Gets the error of the sink that `leave` raises; None while `leave` was not called and has none to raise."""
+        """Gets the error of the sink that `leave` raises; None before `leave`, unless such an error came earlier."""
         self._on_advance = on_advance
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False

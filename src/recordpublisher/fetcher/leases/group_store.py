@@ -65,7 +65,7 @@ class TableCache:
     `job`: the job of this process. It is written into a table that names no job.
 
     Every call raises StateError if the table names another job: other processes have begun that job while this process was not in the group
-    (E10). A table in which one worker runs the job alone is an error too, when this process reads or writes the table for the first time.
+    (E10).
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it takes."""
+"""Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it acquires."""
 
 from __future__ import annotations
 

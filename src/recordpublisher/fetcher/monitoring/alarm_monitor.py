@@ -157,7 +157,7 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
 """The shortest and the longest pause between two checks (seconds)."""
 
 
-# RetentionPeriods keeps for how long each stream retains its records. It asks as often as `RetentionCheck` does.
+# RetentionPeriods keeps for how long each stream retains its records.
 
 fetcher_log = logging.getLogger("recordpublisher.fetcher")
 

@@ -1,4 +1,4 @@
-"""The metrics of one shard (A1). Those that are times continue to grow while nothing is read or emitted."""
+"""The metrics of one shard (A1). Metrics of time continue to grow while nothing is read or emitted."""
 
 from dataclasses import fields
 

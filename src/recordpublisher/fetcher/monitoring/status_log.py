@@ -14,7 +14,7 @@ from .shard_view import unread_ms
 log = logging.getLogger("recordpublisher.fetcher")
 run_log = logging.getLogger("recordpublisher.run")
 QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
-"""A shard whose publisher gives no batch is logged after this time (ms), and again after pauses that double up to the second one."""
+"""A shard whose publisher gives no batch is logged after `QUIET_MS`, and again after pauses that double up to `LONGEST_PAUSE_MS`."""
 
 UNREAD_MS = 2_000
 """How long calls for a shard must fail before that is logged (ms). A single failure is not worth a line."""

@@ -16,7 +16,7 @@ CATCH_UP_SECONDS = 600.0
 SLOWEST = 0.1
 """The lowest speed that is assumed, in seconds of the stream per second.
 
-It limits the number of workers that a worker without progress asks for: to ten times as many, instead of any number.
+So a worker without progress asks for ten times as many workers, and not for any number.
 """
 
 

@@ -146,7 +146,7 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Count an emitted batch towards the bounds of the run, and let another shard emit next. Call `on_changed` after this."""
+        """Count an emitted batch towards the bounds of the run, and end the shard's turn. Call `on_changed` after this."""
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 
