@@ -72,7 +72,7 @@ async def test_a_batch_of_another_shard_is_refused_and_an_equal_shard_is_taken()
     own, output = batch(b"1").shard, Output()
     given = [batch(b"1"), batch(b"2", shard_id="shardId-7", first=2), RunResult.COMPLETE]
     with pytest.raises(
-        PluginError, match=f"Script gave a batch of {own.stream}/shardId-7, and it was created to read {own.key}"
+        PluginError, match=f"Script gave a batch of {own.stream}/shardId-7, but was created to read {own.key}"
     ):
         await ShardConsumer(Script(*given), decorator(), output, shard=replace(own, closed=True)).run()
 

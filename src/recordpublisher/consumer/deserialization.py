@@ -215,7 +215,9 @@ class StreamDeserializer:
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the values, made by the deserializer of the batch's stream. Raises: ValueError if the stream has none."""
         if batch.stream not in self._by_stream:
-            raise ValueError(f"there is no deserializer for the stream {batch.stream}")
+            raise ValueError(
+                f"there is no deserializer for the stream {batch.stream}: add one to the mapping `deserializer`"
+            )
         return values_of(self._by_stream[batch.stream], batch)
 
     async def prepare(self, batch: RecordBatch) -> None:

@@ -242,7 +242,7 @@ class ShardConsumer:
         shard = self._shard
         if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
             raise PluginError(
-                f"{name} gave a batch of {batch.shard.key}, and it was created to read {shard.key}: give the batch the shard that "
+                f"{name} gave a batch of {batch.shard.key}, but was created to read {shard.key}: give the batch the shard that "
                 "`create` got"
             )
         check_types(name, batch, self._keyless)
@@ -513,8 +513,7 @@ class AdvancingPositions:
             if len(batch):
                 raise PluginError(
                     f"{self._publisher} gave {counted(len(batch), 'record')} of {batch.shard.key} without "
-                    "read_position, which must be the position of the last of them: the shard is resumed from "
-                    "there"
+                    "read_position: set it to the position of the last record, from which the shard is resumed"
                 )
             return
         if position.continuation:

@@ -1,4 +1,4 @@
-"""InFlight keeps the records that a job has received from a queue, until they are acknowledged or released, and makes these calls of the source."""
+"""InFlight keeps the records that a job has received from a queue, and makes the calls that acknowledge and release them."""
 
 from __future__ import annotations
 

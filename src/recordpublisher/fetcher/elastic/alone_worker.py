@@ -396,8 +396,7 @@ _SUCCESSOR = (
 )
 
 
-# Delays a start that replaces another one, if starts replace each other again and again. That happens if two supervisors run the same job
-# alone.
+# RivalStarts delays a start that would replace another one, if two supervisors run the same job alone, and replace each other's starts.
 
 WINDOW_SECONDS = 60.0
 """If a worker was itself replaced less than this time before (by the clocks of the processes), the next start waits for up to this time

@@ -87,8 +87,8 @@ class ShardListing:
         await self._missing.check(unlisted, {stream_of(key) for key in unlisted | listed.keys()})
         expired = {key for key in unlisted if self._missing.is_expired(key)}
         unknown = (expired & waited_for) - table.leases.keys()
-        # An old listing may show a shard that was read to its end and removed from the table, and lack the later shards that would
-        # prove it. The shard would be read again. So this stream is left unchanged until the next listing.
+        # An old listing may show a shard that was read to its end and removed from the table, but not the later shards that prove
+        # it. Its stream is left unchanged until the next listing, so that the shard is not read again.
         if old := {stream_of(key) for key in (leases.keys() | parents) - listed.keys() - expired}:
             self.list_soon()
             listed = {key: shard for key, shard in listed.items() if shard.stream not in old}
