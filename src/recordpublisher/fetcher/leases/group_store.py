@@ -248,7 +248,7 @@ class GroupStore:
         return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, which its worker cannot replace.
+        """Replace a part by its sealed version, which the worker that owns the part cannot replace.
 
         Raises: ConflictError if the part has changed since it was read.
         """
@@ -363,7 +363,7 @@ async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
 
 
 async def read_positions(group: GroupStore, entries: GroupStore | None, record: WorkerRecord) -> Positions:
-    """Return the positions of a worker from all its parts: in the group's store, and next to the sink's rows if `entries` is given."""
+    """Return the positions of a worker from the group's store and, if `entries` is given, from the store next to the sink's rows."""
     own = None if entries is None else await entries.read_part(record.worker, 0)
     return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
 

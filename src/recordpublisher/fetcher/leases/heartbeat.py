@@ -63,10 +63,9 @@ class Heartbeat:
             return record
 
     async def seal(self) -> None:
-        """End this worker: seal its record, so that no later write of the worker takes effect.
+        """End this worker: seal its record, so that no later write of the worker takes effect. After an error the call may be repeated.
 
-        The call may be repeated, because each attempt writes the same record. Raises: FencedError if another process has sealed this
-        worker; StoreUnavailableError if the store does not answer.
+        Raises: FencedError if another process has sealed this worker; StoreUnavailableError if the store does not answer.
         """
         async with self._lock:
             if self._sealed is None:

@@ -96,10 +96,10 @@ class GroupView:
         return {shard for shard in shards if plan.get(shard, worker) != worker}
 
     def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
-        """Return, by worker, the shards that it should have released and has not, although it sends heartbeats (E5).
+        """Return for each worker the shards that it should have released and has not, although it sends heartbeats (E5).
 
         These are shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked to
-        leave. Each is reported by one worker: only those that `reporter` has to report are returned.
+        leave. One worker reports each shard: only those that `reporter` has to report are returned.
         """
         found: dict[str, list[str]] = {}
         members, unsealed = self.members, self.unsealed

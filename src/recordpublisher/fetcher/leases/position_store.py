@@ -137,7 +137,7 @@ class PartPositionStore(PositionStore):
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal every part that the worker's record names, so that the worker can no longer write it, and return the positions.
+        """Seal every part that the worker's record names, so that the worker can write none of them again, and return the positions.
 
         If a part changes just before it is sealed, the newer version is sealed.
         """

@@ -115,7 +115,7 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Restart the time of slow alignment (W12) if any other shard than the one with the lowest watermark has written a record."""
+        """Restart the time of slow alignment (W12) if a shard other than the one with the lowest watermark has written a record."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:

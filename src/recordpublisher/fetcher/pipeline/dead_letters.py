@@ -152,7 +152,7 @@ def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A record that could not be used, unchanged, and the reason. `place` tells its storage where the dead letter is."""
+    """A record that could not be used, unchanged, and the reason. `place`: where the dead letter is in its storage."""
 
     shard: Shard
     record: UserRecord

@@ -251,8 +251,7 @@ class Silence(msgspec.Struct, frozen=True):
         The time between two reads at the tip counts as silence, because the later read starts where the earlier one ended and found
         nothing. Within a read, only the silence that `IdlenessTimer` has observed counts: a response may be older than its arrival.
 
-        A read without any response changes nothing (enhanced fan-out may send its first event only after 5 s). Records, or a read that
-        ended before the tip, reset the silence.
+        A read without any response changes nothing. Records, or a read that ended before the tip, reset the silence.
         """
         if not seen.had_response(records):
             return self

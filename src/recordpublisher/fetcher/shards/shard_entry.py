@@ -286,7 +286,7 @@ class ShardEntry:
     def _on_progress(self) -> None:
         """Notify the listener that more was read or emitted.
 
-        If the shard was read to its end, and nothing is queued or being written, it ends here (S2).
+        The shard ends if it was read to its end, and nothing is queued or being written (S2).
         """
         ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
         if ends:
