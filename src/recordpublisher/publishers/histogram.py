@@ -27,9 +27,9 @@ class HistogramValue(TypedDict):
 
 
 class Histogram:
-    """Counts values, such as durations in ms, by buckets. It never forgets: a monitoring system takes the difference of two moments.
+    """Counts values, such as durations in ms, by buckets. The counts never fall: a monitoring system subtracts two readings.
 
-    - `bounds`: the upper bounds of the buckets, in ascending order.
+    `bounds`: the upper bounds of the buckets, in ascending order.
     """
 
     __slots__ = ("_bounds", "_counts", "_pending", "_sum")
@@ -41,7 +41,7 @@ class Histogram:
         self._pending: list[float] = []
 
     def add(self, value: float) -> None:
-        """Count a value. A negative one, from two clocks that differ, counts as 0."""
+        """Count a value. A negative value, as the difference of two clocks can be, counts as 0."""
         self._pending.append(value)  # Sorting a thousand at once costs a quarter of finding the bucket of each.
         if len(self._pending) >= MOST_PENDING:
             self._count_pending()

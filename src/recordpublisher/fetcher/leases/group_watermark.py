@@ -43,7 +43,7 @@ class WorkerWatermark:
         self._lingering: dict[str, tuple[ShardWatermark, float]] = {}
 
     def keep(self, shard: str, watermark: ShardWatermark, now: float) -> None:
-        """Continue to count a shard for a while after this worker has lost it: another worker holds it, or its children follow."""
+        """Continue to count a shard for a while after this worker has lost it to another worker, or to the shard's children."""
         self._lingering[shard] = watermark, now + self._linger_seconds
 
     def lowest(

@@ -89,7 +89,7 @@ log = logging.getLogger("recordpublisher.metrics")
 
 
 class SinkMetrics:
-    """Calls `exported_metrics` of a sink. Remembers whether it has warned of an error there."""
+    """Reads the metrics that a sink exports. A sink that raises there gets one warning."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -110,7 +110,7 @@ class SinkMetrics:
 def _checked(given: object) -> SinkMetric:
     """Return a metric of a sink.
 
-    Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: such a value would break the page of all metrics.
+    Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: exporters could not write such a value.
     """
     if not isinstance(given, SinkMetric):
         raise TypeError(f"it gave {given!r:.80}, not a rp.SinkMetric")

@@ -25,9 +25,7 @@ from .workers_wanted import WorkersWanted
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher from which the metrics of its worker are computed. For a job that runs alone, the metrics of leases are 0
-    or null.
-    """
+    """The parts of a fetcher from which the metrics of its worker are computed. Without a group, the metrics of leases are 0 or null."""
 
     table: ShardTable
     tracker: WatermarkTracker
@@ -204,7 +202,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although in order in their shard: the shard was idle or excluded before."""
+        """Late records of shards that were idle or excluded before: below the global watermark, although in order in their shard."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
