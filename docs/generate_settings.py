@@ -49,7 +49,7 @@ class JobSettings(ReadSettings, total=False):
 BETWEEN = '''
 
 class Settings(JobSettings, total=False):
-    """Keyword arguments of `Properties`: those of `DataFetcher`, and the properties that it takes as arguments of its own."""
+    """Keyword arguments of `Properties`: those of `DataFetcher`, and those for which `DataFetcher` has arguments of another form."""
 
 '''
 

@@ -58,8 +58,8 @@ class LocalKinesis:
     - `faults`: rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
     - `http2`: whether to serve HTTP/2 as well. Needs the extra local.
     - `tls`: whether to serve HTTPS, with a certificate that is created here (`certificate_file`). Needs the extra local.
-    - `data`: a folder in which streams, records, consumers and tags survive a restart. If it has a stream already, that stream is used, and
-      not the one in `streams`.
+    - `data`: a folder in which streams, records, consumers and tags survive a restart. A stream that the folder has takes precedence over
+      the one in `streams`.
 
     Raises: ConfigurationError if other machines can reach the host, a stream or a rule is not valid, HTTP/2 or TLS lacks the extra, or the
     folder cannot be used.
@@ -246,11 +246,11 @@ class LocalStream:
         self._served.call(self._put_all, encoded, key)
 
     def split(self, shard_id: str) -> tuple[str, ...]:
-        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if it is closed."""
+        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if the shard is closed."""
         return self._served.call(lambda: self._served.endpoint.stream(self.name).split(shard_id))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge a shard and the next one, and return the child's id. Raises: ApiError if they are not adjacent, or if one is closed."""
+        """Merge a shard and the next one, and return the child's id. Raises: ApiError if the shards are not adjacent, or one is closed."""
         return self._served.call(lambda: self._served.endpoint.stream(self.name).merge(shard_id, adjacent_shard_id))
 
     def _put_all(self, payloads: list[bytes], key: str | None) -> None:
@@ -288,8 +288,6 @@ class ServerOptions(TypedDict, total=False):
     tls: bool
     data: Path | str | None
 
-
-# Serves HTTP/1.1 with aiohttp and HTTP/2 with Hypercorn, with or without TLS.
 
 log = logging.getLogger("recordpublisher.local.http")
 
@@ -582,7 +580,7 @@ def ignore_goaway_without_error() -> None:
 
 
 def _self_signed(host: str) -> tuple[bytes, bytes]:
-    """Return a certificate for this host, which is its own authority, and its key, both as PEM."""
+    """Return a self-signed certificate for this host, and its key, both as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

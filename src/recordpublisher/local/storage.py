@@ -204,7 +204,7 @@ class Database:
 
     def append(self, shard: str, records: Iterable[StoredRecord]) -> None:
         """Add records to a shard, all or none."""
-        # The id of the shard is stored in a transaction of its own, so that it exists for the next write if this one fails.
+        # The id of the shard is stored in a transaction of its own, so that the next write finds it even if this write fails.
         number = self._id_of(shard)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

@@ -44,12 +44,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def record_count(self) -> int:
-        """Number of all records: two of each key at the start, and those that are put at the rate."""
+        """Number of all records: two of each key at the start, then those that are put at `rate`."""
         return 2 * self.keys + int(self.seconds * self.records_a_second)
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The events at one time of a schedule: faults by rules for some seconds, a reshard, or an action of the client."""
+    """The events at one time of a schedule: faults by rules that last some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None

@@ -255,7 +255,7 @@ def is_refused(error: object) -> bool:
 def is_unanswered(error: object) -> bool:
     """Return whether a call got no response at all: the port is closed, a firewall is in between, or the connection was lost.
 
-    `error` may also be the text of an error, for which this is unknown: the result is then False.
+    If `error` is only the text of an error, the result is False.
     """
     return any(isinstance(cause, NETWORK) for cause in _causes(error))
 

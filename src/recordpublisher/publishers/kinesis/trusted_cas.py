@@ -20,7 +20,7 @@ def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> 
     - `ca_bundle`: the file of trusted CAs, or None for the SDK's list. For an http URL no file is read.
     - `protocol`: the protocol that the handshake must agree on (ALPN).
     """
-    # Since Python 3.13, Python's default context rejects certificates that boto3 accepts.
+    # Python's default context is not used, because since Python 3.13 it rejects certificates that boto3 accepts.
     if not _is_tls(url):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return _context_with(ca_bundle or _sdk_list(), protocol)

@@ -474,7 +474,7 @@ class JobSettings(ReadSettings, total=False):
 
 
 class Settings(JobSettings, total=False):
-    """Keyword arguments of `Properties`: those of `DataFetcher`, and the properties that it takes as arguments of its own."""
+    """Keyword arguments of `Properties`: those of `DataFetcher`, and those for which `DataFetcher` has arguments of another form."""
 
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""

@@ -158,7 +158,7 @@ def _use_refreshable(session: SdkSession, fetcher: Any, method: str) -> None:
 
 
 class _FixedProvider:
-    """A provider that always returns the same credentials: the session's component `credential_provider`."""
+    """A component `credential_provider` for sessions, which always returns the same credentials."""
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials
