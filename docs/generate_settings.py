@@ -42,7 +42,7 @@ OF_JOBS = '''
 class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`.
 
-    Each stands for the property that its text begins with.
+    The text of each argument begins with the property that it stands for.
     """
 
 '''

@@ -52,7 +52,7 @@ MAX_FAULTS_IN_A_ROW = 2
 MAX_TAKE_OVERS = 3
 """The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer (F10)."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""For an operation that is a step of a read, that read. The success of such an operation does not end a row of faults."""
+"""The read of which an operation is only a step. The success of such a step does not end a series of faults."""
 
 
 class Faults:
@@ -383,7 +383,7 @@ class RandomFaults:
 
 
 def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
-    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation of its kind."""
+    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation that its kind can affect."""
     return [
         (number, rule)
         for number, rule in numbered

@@ -385,7 +385,9 @@ def _with_cbor_types(value: Any, name: str = "") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """A format of bodies. Its functions convert the body of a request to JSON, and responses and frames of subscriptions from JSON."""
+    """A format of request and response bodies. Its functions convert requests to JSON, and responses and frames of subscriptions from
+    JSON.
+    """
 
     content_type: str
     to_json: Callable[[bytes], bytes]

@@ -291,7 +291,7 @@ class Deliveries:
         return self._timeouts[0][0] if self._timeouts else None
 
     def _is_old(self, visible_ms: int, key: Key) -> bool:
-        """Return whether an entry of the heap is outdated: the record was acknowledged, or has another time by now."""
+        """Return whether an entry of the heap is outdated: the record was acknowledged, or becomes visible at another time."""
         delivery = self.unacknowledged.get(key)
         return delivery is None or delivery.visible_ms != visible_ms
 

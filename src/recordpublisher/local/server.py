@@ -533,8 +533,8 @@ async def _start(status: int, headers: dict[str, str], send: Send) -> None:
 
 
 class _AsgiResponseStream:
-    """A response over HTTP/2 that stays open. A fault that would break the connection ends only this stream, because there may be
-    others.
+    """A response over HTTP/2 that stays open. A fault that would break the connection ends only this stream, because the connection may
+    have others.
     """
 
     def __init__(self, headers: dict[str, str], send: Send) -> None:

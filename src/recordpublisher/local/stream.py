@@ -152,7 +152,7 @@ class Stream:
         return self._open
 
     def shard(self, wanted: str) -> Shard:
-        """Return the shard with this id, in any form. Raises: ResourceNotFoundException if there is none."""
+        """Return the shard with this id, in any spelling. Raises: ResourceNotFoundException if there is none."""
         found = self.shards.get(canonical_id(wanted))
         if found is None or not self._is_kept(found):
             raise not_found(f"Shard {wanted} in stream {self.name} under account {self.account_id} does not exist")

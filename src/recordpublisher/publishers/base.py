@@ -423,7 +423,7 @@ def check_clock(now_ms: int, service_ms: int) -> str:
 
 
 DELETED_SECONDS = 60.0
-"""How long `discover` must say that a stream does not exist which it has listed before, until the stream counts as deleted.
+"""How long `discover` must report a stream as missing that it has listed before, until the stream counts as deleted (seconds).
 
 A folder that is mounted again, or a database that is restored, is away for some seconds. The records of a deleted stream are gone, so
 nothing is lost by waiting.

@@ -342,7 +342,7 @@ class KinesisQueue(QueueSource):
 
 
 def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
-    """Return the StartingPosition of a new queue. Raises: ConfigurationError if its time cannot be read."""
+    """Return the StartingPosition of a new queue. Raises: ConfigurationError if the start time cannot be read."""
     at = initial_position(properties)
     if at.ago_ms:
         at = StartingPosition.at_timestamp(now_ms - at.ago_ms)

@@ -48,7 +48,7 @@ class StartingPosition:
 
     - `skip_through`: the last sub-record that was processed, if a read starts again inside an aggregated record. The reader drops the
       sub-records of that sequence number up to and including this one.
-    - `ago_ms`: how long before the tip a start at an age is; its type is LATEST. `pinned_at` replaces it by a time.
+    - `ago_ms`: how long before now a start at an age is (ms). Its type is LATEST, until `pinned_at` replaces it by a time.
     """
 
     type: PositionType

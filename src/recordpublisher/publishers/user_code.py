@@ -540,8 +540,8 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
 
 
 def _is_closed(error: BaseException) -> bool:
-    """Return whether the error is a GeneratorExit with which Python closes a coroutine, for example one whose event loop was closed. Code
-    that raises one itself does so in a `raise` statement.
+    """Return whether the error is a GeneratorExit with which Python closes a coroutine, and not one that code has raised by a `raise`
+    statement.
     """
     if not isinstance(error, GeneratorExit):
         return False

@@ -258,7 +258,7 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
 
 
 def _named(stream: Stream, shard_id: str) -> Shard:
-    """Return the shard with this id. If it is missing, the message differs from the one of reads, as in the service."""
+    """Return the shard with this id. If it is missing, the error has another message than for reads, as in the service."""
     try:
         return stream.shard(shard_id)
     except ApiError as error:

@@ -416,7 +416,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """Return the records without the one that `done` is a position in (P2), or all records if `done` is None."""
+    """Return the records without the one in which `done` is a position (P2), or all records if `done` is None."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]

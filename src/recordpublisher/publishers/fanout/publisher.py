@@ -338,7 +338,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             await self._registrar.release(stream)
 
     def keep_shared(self) -> None:
-        """Leave the consumers registered at `close`, because other processes use them or the job will."""
+        """Leave the consumers registered at `close`, because other processes, or the next start of the job, use them."""
         if self._registrar is not None:
             self._registrar.keep_registered()
 

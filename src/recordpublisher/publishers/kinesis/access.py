@@ -76,8 +76,7 @@ class KnownAccess(NamedTuple):
     def url_of(self, stream_arn: str | None, api: str) -> str | None:
         """Return the URL of a call, or None if only the SDK can find it.
 
-        `stream_arn` is the ARN by which the call names its stream; None if the call names no stream, or names it by its
-        name.
+        `stream_arn`: the ARN of the stream in the call's parameters, or None if they have none.
         """
         if self.endpoint is not None:
             return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"

@@ -223,7 +223,7 @@ class KinesisClient:
         return await self._transport_for(**parameters).call(api, **parameters)
 
     def _transport_for(self, **parameters: Any) -> Transport:
-        """Return the transport for a call. The ARN in its parameters (of a stream or of a stream's consumer) decides."""
+        """Return the transport for a call, by the ARN of the stream or consumer in its parameters."""
         arn: str | None = parameters.get("StreamARN")
         if arn is None and "ConsumerARN" in parameters:
             consumer = ConsumerArn.parse(parameters["ConsumerARN"])
@@ -470,7 +470,10 @@ class StreamTransports:
         return self._transports[destination]
 
     def place_of(self, arn: str | None) -> str:
-        """Return, for an error message, where the stream with this ARN is looked for; if `arn` is None, streams that are given by name."""
+        """Return the region in which a stream is looked for, and the account in `arn`, as words for an error message.
+
+        `arn`: None for a stream that is given by name.
+        """
         region = (self._home if arn is None else self._destination_of(arn)).region
         if arn is None or region != region_of_arn(arn):
             return f"{region} ({self._source})"

@@ -279,7 +279,7 @@ def json_headers(api: str) -> dict[str, str]:
 
 
 def _normalize(path: str) -> str:
-    """Return a path as it is signed, without empty segments and without the segments `.` and `..`."""
+    """Return a path as it is signed: without empty segments, and with the segments `.` and `..` resolved."""
     normal = posixpath.normpath(f"/{path}").lstrip("/")
     return f"/{normal}/" if normal and path.endswith("/") else f"/{normal}"
 

@@ -415,7 +415,7 @@ class Http2Stream:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.unacknowledged_bytes = 0
-        """Received bytes for which the server was not yet allowed to send as many more."""
+        """Received bytes that were not acknowledged yet: the server may not send as many more."""
         self._flow_control = flow_control
         self._id = stream_id
         self._chunks: list[bytes] = []

@@ -63,8 +63,8 @@ def _is_tls(url: str) -> bool:
 
 @functools.cache
 def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
-    """Return the TLS context that trusts the CAs of a file. One is made for each file and process, because reading a system's list takes
-    20 ms of CPU.
+    """Return the TLS context that trusts the CAs of a file. It is made once for each file and process, because reading a system's list
+    takes 20 ms of CPU.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_TICKET

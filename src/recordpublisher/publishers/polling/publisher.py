@@ -168,7 +168,7 @@ class PollingRecordPublisher(RecordPublisher):
     async def _read(self) -> ReadResponse:
         """Return the next response.
 
-        The iterator is discarded before the call, so that if this is cancelled, the next read starts again from the position.
+        The iterator is discarded before the call, so after a cancellation the next read starts again from the position.
         """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
@@ -419,9 +419,7 @@ MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
 
 
 def interval_after(response: ReadResponse, config: PollingConfig) -> float:
-    """Return the time from the start of the last read to the next (seconds): the longer interval of the tip after an empty read there,
-    else the usual one.
-    """
+    """Return the time from the start of the last read to the next (seconds). It is longer after an empty read at the tip."""
     is_empty_at_tip = not response.records and response.millis_behind_latest == 0
     return config.tip_interval_seconds if is_empty_at_tip else config.interval_seconds
 

@@ -455,7 +455,7 @@ class ReadSettings(TypedDict, total=False):
 class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`.
 
-    Each stands for the property that its text begins with.
+    The text of each argument begins with the property that it stands for.
     """
 
     start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | timedelta | str | float

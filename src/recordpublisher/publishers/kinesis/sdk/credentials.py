@@ -51,7 +51,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return the function `renew` of `with_new_token`, for a call that begins now and is signed by this session."""
+    """Return a function that can be `renew` of `with_new_token`, for a call that begins now and is signed by this session."""
     began = time.monotonic()
 
     async def renew() -> bool:
@@ -76,7 +76,7 @@ async def credentials_of(session: Any) -> Any:
 
 
 def _auto(session: SdkSession, properties: Properties, region: str) -> None:
-    """Leave the SDK's own chain of providers in place. (Provider AUTO.)"""
+    """Do nothing, because the SDK's own chain of providers stays in place (provider AUTO)."""
 
 
 def _basic(session: SdkSession, properties: Properties, region: str) -> None:
