@@ -479,8 +479,6 @@ log.addFilter(_without_traceback)
 
 
 class _HttpResponseStream:
-    """An HTTP response that stays open while events are written."""
-
     def __init__(self, request: web.Request, headers: dict[str, str]) -> None:
         self._request = request
         self.response = web.StreamResponse(headers=headers)
@@ -512,7 +510,6 @@ def _drop(request: web.Request) -> web.Response:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Return the complete body, or None if it is too large."""
     parts, size, more = [], 0, True
     while more and size <= MAX_BODY_BYTES:
         message = await receive()

@@ -141,7 +141,6 @@ class AccountStorage:
             self._trim()
 
     def _trim(self) -> None:
-        """Remove the records past retention."""
         self._trimmed_ms = self._account.clock.now_ms()
         for name, (stream, _) in self._shards():
             self._write(lambda name=name, stream=stream: self._database.trim(name, stream.horizon_ms * TICKS_PER_MS))  # type: ignore[misc]

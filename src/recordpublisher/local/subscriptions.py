@@ -25,7 +25,7 @@ INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
 
 
 class Subscriptions:
-    """The open subscriptions: at most one for each consumer and shard. A new one can replace one that was opened 5 s before."""
+    """The open subscriptions: at most one for each consumer and shard. A new one can replace one that was opened at least 5 s before."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

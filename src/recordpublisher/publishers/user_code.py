@@ -317,7 +317,7 @@ def raised_line(error: BaseException) -> str:
 def waiting_line(*tasks: asyncio.Task[Any]) -> str:
     """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's.
 
-    Of several tasks, the first one that waits in the user's code counts, or else the first one.
+    If there are several tasks, one that waits in the user's code is preferred.
     """
     lines = [_innermost(_waiting_frames(task)) for task in tasks]
     return next((users for users, _, _ in lines if users), lines[0][1])

@@ -472,7 +472,6 @@ class _WatchedConsumer:
         self._empty, self._empty_since = 0, self._loop.time()
 
     def __call__(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
-        """Return the call, which the publisher awaits."""
         self.calls += 1
         if self.is_cancelled or self.is_closed:
             self._waiting = self._refuse(asyncio.CancelledError(), SWALLOWED_CANCELLATION)

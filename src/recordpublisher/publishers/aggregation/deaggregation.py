@@ -301,7 +301,6 @@ class ResponseBatches:
         return self._decisions[is_misplaced]
 
     def _batch_so_far(self, expanded: ExpandedRecords) -> RecordBatch:
-        """Return a batch of what was expanded so far; more of the response follows in later batches."""
         position = SequenceNumber(self._record.sequence_number) if self._opened is None else self._opened.position
         return RecordBatch(
             self._deaggregator.shard,

@@ -118,7 +118,7 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _run(self, consumer: BatchConsumer) -> RunResult:
         if self._is_complete:
             return RunResult.COMPLETE
-        # 1. Wait until the service, and the failures before, allow a subscription (F3).
+        # 1. Wait until the service and earlier failures allow a subscription (F3).
         await self._resubscribe.wait()
         if self._registrar.is_stopping:
             return RunResult.CANCELLED

@@ -180,7 +180,6 @@ class IncrementalReadDecoder:
         return split
 
     def _records_start(self, data: memoryview) -> int:
-        """Return the index at which the list of records begins."""
         text = bytes(data[:_MAX_PREFIX_BYTES])
         found = _RECORDS_START.search(text)
         end = len(text) if found is None else found.end()

@@ -311,7 +311,6 @@ def _sdk_errors() -> _SdkErrors:
 
 
 def _translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | None:
-    """Return the class of `errors.py` for an error of the SDK, or None for any other error."""
     from botocore import exceptions as sdk
 
     kinds = _sdk_errors()

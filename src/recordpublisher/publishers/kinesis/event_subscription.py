@@ -82,7 +82,6 @@ class EventSubscription:
         return None if connection is None else connection.transport
 
     async def _next_event(self) -> ReadResponse | None:
-        """Return the next event, or None at the end of the stream."""
         # Bytes of frames without an event count towards the next event, so that no server can send such frames without end.
         size = 0
         while (frame := await self._frames.next()) is not None:

@@ -427,8 +427,8 @@ def interval_after(response: ReadResponse, config: PollingConfig) -> float:
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
     """Return when the next read may start (R1). All times are in seconds of one monotonic clock.
 
-    The interval, and the limit of five calls a second, count from start to start. The limit of bytes counts from the response, because it
-    is unknown when the service charged them, and a read that comes a little too early is refused for a whole second.
+    The interval, and the limit of five calls a second, count from start to start. The limit of bytes counts from the response: the
+    service charges them at an unknown time before, and refuses reads for a whole second if one comes a little too early.
     """
     return max(
         started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / READ_BYTES_PER_SECOND

@@ -226,7 +226,6 @@ class Properties(Mapping[str, str]):
         return cls(read_properties_file(Path(path)))
 
     def _spellings(self, declared: Property[Any]) -> list[str]:
-        """Return the spellings of a property that were given."""
         return [key for key in (declared.key, *declared.aliases) if key.lower() in self._values]
 
 
@@ -458,7 +457,6 @@ def _is_misspelt(key: str) -> bool:
 
 
 def _nearest_known(lower_key: str) -> str:
-    """Return the nearest known key as it is declared, or "" if none is near."""
     if lower_key.startswith(_DEAD_LETTER):
         of_sink = _nearest_known(lower_key.replace(_DEAD_LETTER, _SINK, 1))
         return of_sink.replace(_SINK, _DEAD_LETTER, 1) if of_sink.startswith(_SINK) else of_sink

@@ -137,8 +137,6 @@ def _use_role(session: SdkSession, source: _SourceCredentials, role: str, proper
 
 
 class _SourceCredentials:
-    """The credentials of a session, with which a role is assumed."""
-
     def __init__(self, session: SdkSession) -> None:
         self.session = session
 
