@@ -579,7 +579,7 @@ class ResubscribePolicy:
         if self._reregistrations > MAX_REREGISTRATIONS:
             raise ConsumerError(
                 f"the registered consumer of {self._shard.key} was deregistered {self._reregistrations} times in "
-                f"a row without an event in between, last {arn}. Find the program that deregisters it"
+                f"a row without an event in between, the last time as {arn}. Find the program that deregisters it"
             )
 
     def on_unexplained_not_found(self, error: Exception) -> None:
