@@ -145,8 +145,8 @@ class ShardConsumer:
                 began = self._loop.time()
         if not isinstance(result, RunResult):
             raise PluginError(
-                f"{type(self._publisher).__name__}.run returned {repr_of(result)}: at the end of the shard return RunResult.COMPLETE, "
-                "before it INCOMPLETE"
+                f"{type(self._publisher).__name__}.run returned {repr_of(result)}: return RunResult.COMPLETE if the shard was read "
+                "to its end, else RunResult.INCOMPLETE"
             )
         if result is RunResult.COMPLETE:
             if self._check_end is not None and not self._children:
@@ -407,9 +407,9 @@ class BatchDecorator:
 class PoisonPolicy:
     """Decides what happens to the bad (poisoned) records of a batch: they end the job, are skipped and counted, or become dead letters.
 
-    A bad record does not change how far the shard counts as read. A record without an event time does not move the watermark.
+    The position of the shard moves past a bad record. A record without an event time does not move the watermark.
 
-    `skipped_log` is shared by all shards of a job.
+    `skipped_log`: the log of skipped records, one for all shards of a job.
     """
 
     def __init__(

@@ -359,7 +359,8 @@ def is_protobuf_message(of: Any) -> bool:
 
 @lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
 def fields_of_message(of: Any) -> list[TypedField]:
-    """Return the fields of a class of Protobuf messages. A field that is not set has the value None, if the message records that."""
+    """Return the fields of a class of Protobuf messages. A field that is not set has the value None if Protobuf tracks its presence
+    (`optional`), and otherwise its default."""
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 

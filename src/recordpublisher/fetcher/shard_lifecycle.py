@@ -145,7 +145,7 @@ class ShardLifecycle(ShardListener):
         await self._emitter.wait_for_write()
 
     def drop_shards(self, keys: Iterable[str]) -> None:
-        """Forget these shards. A write in progress frees its memory when it has ended, and has no other effect."""
+        """Forget these shards. If a write of their records is in progress, its end frees the memory of these records, and no position moves."""
         for key in keys:
             if key in self._table:
                 self._readers.abandon(self._table[key])

@@ -90,7 +90,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
     if in_sink := states_of_sink(job.sink, "open", sink_state):
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
-    # 3. List the shards again, to be read.
+    # 3. List the shards, now that the stored states are known.
     opened = job.discovery.opened
     listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
     # 4. Decide where each shard begins.

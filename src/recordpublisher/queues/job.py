@@ -182,7 +182,7 @@ class QueueJob:
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
-            "the job reads a queue of %s, with at most %d receivers",
+            "the job reads the queue of stream %s, with at most %d calls at a time",
             parts.stream,
             most,
         )
@@ -304,7 +304,7 @@ class QueueJob:
             self._receivers.stop()
             self._flushes.stop()
             for task in (*others, *receiving):
-                # Cancelled only once, because a second cancellation would interrupt the release of the records that a receive brings.
+                # Each is cancelled only once: a second cancellation would interrupt a task that releases the records it has just received.
                 task.cancel()
             # A write is never interrupted. A flush is interrupted only if a call of user code hangs, but not because this task is
             # cancelled.

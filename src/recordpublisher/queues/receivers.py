@@ -142,7 +142,7 @@ class Receivers:
             # 2. Keep the records before anything can fail. From now on each record is acknowledged, or released at the end.
             passed_on = self._in_flight.take(records, receiver.metrics)
             count, size = self._measure(receiver, records)
-            # 3. Make their values, and wait until each part was written.
+            # 3. Deserialize the records, and wait until the sink has written them.
             await self._pass_on(receiver, passed_on)
             # If the source never waits, other tasks run here. If its queue is empty too, the pause also keeps the CPU idle.
             is_idle = not records and self._clock.monotonic() - began < EMPTY_SECONDS

@@ -36,7 +36,7 @@ class RestoredState:
 
     @property
     def streams(self) -> set[str]:
-        """The streams of which a shard has restored state."""
+        """The streams that have at least one shard with restored state."""
         return {key.rsplit("/", 1)[0] for key in self.shards}
 
 

@@ -291,9 +291,9 @@ def shards_with_unread_children(
 
 
 def valid_by_shard(words: str) -> str:
-    """Return, for a message, what positions given by shard must look like.
+    """Return the part of a message that says how a position for each shard is written.
 
-    `words`: the words that may be given instead of a sequence number, such as `, "TRIM_HORIZON"`.
+    `words`: what may stand instead of a sequence number, with a comma before each: `, "TRIM_HORIZON"`.
     """
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 

@@ -178,7 +178,8 @@ class CommittedPositions(PositionStore):
         if part is not None and part.target not in ("", self._sink.target()):
             raise StateError(
                 f"the positions of worker {worker} in {place.place} belong to rows in {part.target}, and this process writes to "
-                f"{self._sink.target()}: start with that sink again, or take the positions along with `recordpublisher positions`"
+                f"{self._sink.target()}: start with the sink that writes to {part.target}, or move the positions with "
+                "`recordpublisher positions`"
             )
         return part
 

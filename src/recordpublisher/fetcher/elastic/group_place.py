@@ -69,6 +69,6 @@ async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
         part = await entries.read_part(worker, 0)
         if part is not None and part.document.positions:
             raise StateError(
-                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
-                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}. To continue the "
+                f"job of that worker, start with its flink.state.uri. For a new job use {ANOTHER_PLACE}"
             )

@@ -54,9 +54,9 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
         except LiveWorkerError as error:
             raise StateError(
-                f"this process and the running group of the job differ: {difference}. To change settings, stop all processes of the "
-                f"group first: its worker {error.worker} in {store.place} sends heartbeats. If this is a different job, give it "
-                f"{ANOTHER_PLACE}"
+                f"this process and the running group of the job differ: {difference}. To change settings, first stop all processes of "
+                f"the group: its worker {error.worker} still sends heartbeats to {store.place}. If this is a different job, "
+                f"give it {ANOTHER_PLACE}"
             ) from error
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:

@@ -276,8 +276,8 @@ class GroupStore:
         record = WorkerRecord.from_bytes(value.value, self._place(name))
         if f"{WORKERS}{record.worker}" != name:
             raise StateError(
-                f"{self._place(name)} has the name of another worker in it ({record.worker!r}). Delete it if no "
-                "worker of this group has that name"
+                f"{self._place(name)} says that it is the document of worker {record.worker!r}. If this group has no "
+                "such worker, delete the document"
             )
         return Stored(record, value.version)
 

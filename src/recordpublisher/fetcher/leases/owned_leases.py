@@ -195,7 +195,8 @@ class OwnedLeases:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """The leases and stopped shards at the beginning of a checkpoint. Both may change while the sink is flushed."""
+    """The leases at the beginning of a checkpoint, and the shards that this worker no longer reads and has not released yet. Both may change
+    while the sink is flushed."""
 
     epochs: Mapping[str, int]
     stopped: Collection[str]

@@ -59,9 +59,9 @@ class ShardListing:
         return empty.after(writer, found=changes.found)
 
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
-        """Return the ends of shards. An end without children gets the listed children.
+        """Return `ends`, with the listed children of each shard whose end names no children.
 
-        With its children in the table, the end of a shard cannot let the watermark pass their records (W5).
+        If the table has the children when their parent ends, the watermark cannot pass their records (W5).
         """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends

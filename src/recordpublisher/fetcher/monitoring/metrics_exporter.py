@@ -113,7 +113,7 @@ def _checked(given: object) -> SinkMetric:
     Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: exporters could not write such a value.
     """
     if not isinstance(given, SinkMetric):
-        raise TypeError(f"it gave {given!r:.80}, not a rp.SinkMetric")
+        raise TypeError(f"it returned {given!r:.80}, which is not a rp.SinkMetric")
     is_valid = is_histogram if given.type is MetricType.HISTOGRAM else is_number
     if given.value is not None and not is_valid(given.value):
         raise TypeError(f"the value of {given.name} is {given.value!r:.80}, not a {given.type}")

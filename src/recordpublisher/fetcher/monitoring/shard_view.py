@@ -132,7 +132,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "ms")
     def held_ms(self) -> int:
-        """How long alignment has held back the shard so far."""
+        """How long alignment has held back the shard, in total."""
         since = self.entry.status.held_since
         return round((self.entry.status.held_seconds + (0.0 if since is None else self.now - since)) * 1000)
 

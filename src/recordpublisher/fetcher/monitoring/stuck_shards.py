@@ -167,7 +167,7 @@ class LineageProgress:
         return progress, self._of_parents(parent_keys(shard))
 
     def _of_parents(self, parents: Iterable[str]) -> frozenset[object]:
-        """Return how far the oldest unfinished ancestors were emitted. Only they can be read now."""
+        """Return the positions of the oldest ancestors that were not read to their end. Only these shards can be read now."""
         to_visit = list(parents)
         while to_visit:
             key = to_visit[-1]

@@ -206,7 +206,7 @@ class MissingShards:
         return key in self._expired
 
     async def check(self, missing: Collection[str], streams: Iterable[str]) -> None:
-        """Decide for the shards `missing` (`Shard.key`), which new listings of `streams` lack, whether they are past retention.
+        """Find out which of the shards in `missing` are past retention. New listings of `streams` lack these shards (`Shard.key`).
 
         Shards that were already found to be past retention are not checked again.
         """
@@ -236,7 +236,7 @@ def _prefix(key: str) -> str:
 
 
 class OwnedShards:
-    """Adds the shards that this process reads to the table, and removes them.
+    """Adds to the table of shards those that this process reads, and removes them.
 
     It also keeps the states of shards that are not read now, because they may be read later: shards that a listing lacks, and shards of
     streams that left the list of streams.

@@ -74,7 +74,7 @@ class ShardTable:
         return self._entries[key]
 
     def total(self, counter: str) -> int:
-        """Return the sum of one of `TOTALS`, which never falls."""
+        """Return one of the counters `TOTALS`, summed over all shards. Removed shards stay in the sum, so it never falls."""
         return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
 
     def count(self, key: str, counter: str) -> None:
@@ -233,7 +233,7 @@ class ShardTable:
             self._listener.on_listed(shard, is_in_listing=False)
 
     def _update_closed(self, listed: Shard) -> None:
-        """Remember that a shard was closed since it was listed first. A listing that shows it as open again is older, and is ignored."""
+        """Note that a shard that was listed as open is closed now. A later listing that shows it as open again is an older one, and is ignored."""
         known = self._listed.get(listed.key)
         if listed.closed and known is not None and not known.closed:
             self._listed[listed.key] = closed = replace(known, closed=True)
