@@ -88,7 +88,8 @@ class CommandGroup(TyperGroup):
 def errors_naming_options(*names: str, **renamed: str) -> Iterator[None]:
     """Let a ConfigurationError of the library name the command's option instead of the function's argument.
 
-    The option is `--port` for an argument `port`, or another one that is given as `port="--other-port"`.
+    - `names`: arguments whose options have the same name: `--port` for `port`.
+    - `renamed`: the option of each other argument, as in `port="--other-port"`.
     """
     options = {name: f"--{name}" for name in names} | renamed
     try:
@@ -100,7 +101,7 @@ def errors_naming_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed worker has its own code."""
+    """Return the exit code for an error: 2 if the configuration must change, else 1. For a failed worker it is the worker's."""
     if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
@@ -213,7 +214,7 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Event loops of Windows have no signal handlers.
-            # This handler wakes the loop up, which removes it when it is closed.
+            # A handler of the loop is needed too, because it wakes the loop up. The loop removes it at its end.
             loop.add_signal_handler(number, lambda: None)
         signal.signal(number, cancel)
     await asyncio.wait([task])

@@ -40,7 +40,9 @@ async def drain(group: GroupStore, worker: str) -> None:
         else:
             await _announce(group, writer, asked.version)
             return
-    raise StoreUnavailableError(f"the lease table was written during each of {MAX_ATTEMPTS} attempts; try again")
+    raise StoreUnavailableError(
+        f"another process wrote the lease table during each of {MAX_ATTEMPTS} attempts; try again"
+    )
 
 
 async def seal(group: GroupStore, worker: str) -> None:
@@ -208,7 +210,7 @@ def status_of(view: GroupView) -> GroupStatus:
 def _worker_status(view: GroupView, name: str) -> WorkerStatus:
     record = view.records[name]
     state = _worker_state(view, name)
-    # The shards of such a worker are free, even if there is no worker to take them.
+    # The shards of a worker that has left are free, even if no other worker has taken them.
     is_owner = state is not WorkerState.LEFT
     owned = [shard for shard, lease in view.table.leases.items() if is_owner and lease.owner == name]
     loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}

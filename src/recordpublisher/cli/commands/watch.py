@@ -50,7 +50,7 @@ class SnapshotWatch:
         self._error: str | None = None
 
     async def run(self, draw_seconds: float | None = None) -> None:
-        """Show each reading, until it is cancelled. Between readings show the age of the last one, every `draw_seconds`.
+        """Show each reading until cancelled. Between two readings, show the age of the last values every `draw_seconds`.
 
         An error of a later reading is shown with the last values, and the next reading is tried.
 
@@ -65,7 +65,7 @@ class SnapshotWatch:
                 await self._read()
                 self._draw()
 
-        # Not a TaskGroup: it would raise the BrokenPipeError of a reader that has gone (`| head`) within a group.
+        # Not a TaskGroup, which would wrap the BrokenPipeError of `| head` in an ExceptionGroup.
         tasks = [asyncio.ensure_future(read_again())]
         if draw_seconds is not None:
             tasks.append(asyncio.ensure_future(self._draw_again(draw_seconds)))

@@ -109,7 +109,7 @@ def _region_of(properties: Properties, stream: str) -> str | None:
 
 
 async def kinesis_endpoint(properties: Properties, streams: list[str], region: str | None = None) -> str:
-    """Return the endpoint of calls about the streams: as set, else as the SDK finds it in the environment or by its own rules.
+    """Return the endpoint of calls about the streams: the one in the properties, else the SDK's.
 
     `region`: the region of the streams' ARNs.
     """

@@ -328,7 +328,7 @@ class HttpSnapshots:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
             words = f"no running job serves {self._url}: {reason}"
-            # The reason may contain the URL. Without an @ it has no password, and then an invalid port must stay visible.
+            # The reason may contain a URL with a password. Without an @ there is none, and an invalid port must stay visible.
             raise RecordPublisherError(mask_passwords(words) if "@" in words else words) from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})

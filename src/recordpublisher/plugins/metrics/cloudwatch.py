@@ -113,9 +113,9 @@ class CloudWatchExporter(PeriodicExporter):
 
 
 def _values_and_counts(value: HistogramValue, before: HistogramValue | None) -> dict[str, Any] | None:
-    """Return what a histogram has counted since the line before, or None if that is nothing.
+    """Return the values that a histogram has counted since the line before, or None if it has counted none.
 
-    A value of a bucket stands in its middle, and above the last bound at that bound: CloudWatch computes percentiles from these.
+    CloudWatch computes percentiles from them: each is the middle of its bucket, or the last bound if it is above that.
     """
     if before is None or sum(value["counts"]) < sum(before["counts"]):  # The counts begin at 0 with each start.
         before = {**value, "counts": [0] * len(value["counts"]), "sum": 0.0}

@@ -32,15 +32,15 @@ LISTING_PAUSE_SECONDS = 1.0
 
 
 class ResetLister(ListingPort, Protocol):
-    """Lists shards, and tells of a shard that a listing lacks whether it exists."""
+    """Lists shards, and reports whether a shard that a listing lacks exists."""
 
     async def shard_exists(self, shard: Shard) -> bool | None:
-        """Return whether the source still has the shard, or None if it does not tell."""
+        """Return whether the source still has the shard, or None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionsReset:
-    """A job, and the place from which it will continue.
+    """Makes a job continue from another position.
 
     - `lister`: lists the shards of the job's streams.
     - `shard_ids`: the shards to reset, of all streams; empty for every shard.
@@ -97,10 +97,7 @@ class PositionsReset:
         await self.job.store_over(imported_states(plan))
 
     async def _list(self, stream: str, restored: RestoredState) -> list[Shard]:
-        """List a stream, again while the listing lacks a shard that may exist.
-
-        The position of that shard would be forgotten, as that of an expired one.
-        """
+        """List a stream, and list it again while the listing lacks a shard that may exist, so that no position is dropped by mistake."""
         missing, found = MissingShards(self.lister.shard_exists), dict[str, Shard]()
         for _ in range(MOST_LISTINGS):
             listed = await self._retried(functools.partial(self.lister.list_shards, stream))
@@ -139,10 +136,7 @@ class PositionsReset:
 def _expired(
     known: Mapping[str, ImportedPosition], listed: Sequence[Shard], restored: RestoredState, stream: str
 ) -> dict[str, ImportedPosition]:
-    """Return the shards that a stream no longer lists, so that they are forgotten.
-
-    Otherwise each start after a reset would report their records as lost.
-    """
+    """Return the shards that a stream no longer lists, without a position: with one, each start would report their records as lost."""
     return {
         key: replace(known[key], note="it has expired, and is forgotten", is_stored=False)
         for key in _lacking(known, listed, restored, stream)

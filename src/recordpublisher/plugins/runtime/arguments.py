@@ -218,7 +218,7 @@ def batch_decorator_factory(
 ) -> Decorators:
     """Return a function that makes the `BatchDecorator` of each shard. Functions override properties.
 
-    Raises: ConfigurationError if a setting is invalid, so that it is found here and not at the first record.
+    Raises: ConfigurationError if a setting is invalid.
     """
     values = chosen_deserializer(registry, properties, deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)

@@ -85,7 +85,7 @@ def lambda_handler(
 
     def function(event: Any, context: Any = None) -> dict[str, Any]:
         if not loops or not loops[0].is_alive:  # A handler has ended the loop, or the process was forked.
-            # Kept, so that handlers keep their connections.
+            # The loop is kept for later events, so that handlers keep their connections.
             loops[:] = [BackgroundLoop("rp.lambda_handler").__enter__()]
         failures = []
         for shard, records in records_by_shard(event).items():

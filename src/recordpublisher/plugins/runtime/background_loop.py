@@ -262,7 +262,7 @@ class _BackgroundTask:
             return
         self._is_cancelled = True
         if self._task is not None:
-            # Cancelled only after the steps that are ready now, so that work that can end without waiting ends normally.
+            # Steps that are ready run before the cancellation, so that work that can end without waiting ends normally.
             self._task.get_loop().call_soon(self._task.cancel)
         else:  # The coroutine was never started.
             self._coroutine.close()
@@ -292,9 +292,9 @@ def call_before_pools_close(function: Callable[[], None]) -> None:
 
 
 class OwnedThread(threading.Thread):
-    """A thread that works for the thread that has made it.
+    """A thread that works for its `owner`, the thread that has made it.
 
-    - `owner`: the thread that has made it. The exit waits for a job until its owner has ended.
+    When the process exits, it waits for a job in this thread only while the owner runs.
     """
 
     def __init__(self, *, target: Callable[[], object], name: str, daemon: bool) -> None:
@@ -380,10 +380,9 @@ _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
 class LoopWatch:
-    """Logs once where the event loop's thread is if a call does not return for 10 s, and its stack at level DEBUG.
+    """Logs once which call blocks the event loop for 10 s or more, and the stack of the loop's thread at level DEBUG.
 
-    Nothing else can report it, because reading, heartbeats, checkpoints, metrics and the stop wait for the call too. Use: `with
-    LoopWatch():` in the loop's thread.
+    Reading, heartbeats, checkpoints, metrics and the stop wait for the call too. Use: `with LoopWatch():` in the loop's thread.
     """
 
     def __init__(self, check_seconds: float = LOOP_CHECK_SECONDS) -> None:

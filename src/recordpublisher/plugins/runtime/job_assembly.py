@@ -195,7 +195,7 @@ def _alone_worker(
 ) -> AloneWorker | None:
     """Return the worker of a job that runs alone, or None if the job stores no positions, or if the sink itself does.
 
-    Raises: ConfigurationError if a `CommittingSink` has no place for the positions.
+    Raises: ConfigurationError if the sink is a `CommittingSink` and there is no store for positions.
     """
     entries = entry_store_of(sink)
     if (place := store or entries) is None:

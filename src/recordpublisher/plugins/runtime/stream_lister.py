@@ -181,7 +181,7 @@ class StreamLister:
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Return whether Kinesis still has a shard, according to GetShardIterator.
 
-        None if the call fails for another reason, or if the publisher has a source of its own.
+        Return None if the call fails for another reason, or if the publisher has a source of its own.
         """
         if await self._has_own_source(shard.stream):
             return None
@@ -292,8 +292,7 @@ class StreamLister:
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call with retries.
 
-        Before the first success there are only a few if their number is set, or if DNS does not know the endpoint, whose setting may be
-        wrong.
+        Before the first success, retries end early if DNS does not know the endpoint, which may be mistyped, or if their number is set.
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
@@ -364,10 +363,7 @@ class StreamNames:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """A value that distinguishes jobs without a group.
-
-        It is the same in all processes of a job, even if their lists differ for a moment.
-        """
+        """The names of the streams, or the name of the function or file that lists them. It is the same in all processes of a job."""
         if self.function is None:
             return self._last
         function = self.function

@@ -190,7 +190,7 @@ class OutageWatch:
                 return result
 
     async def wait_out_async(self, call: Callable[[], Awaitable[T]], key: str) -> T:
-        """Do the same as `wait_out` on an event loop. `key` names the kind of call, whose outages are counted apart from others."""
+        """Repeat the call as `wait_out` does, on an event loop. `key`: the kind of call, whose outages are counted separately."""
         while True:
             try:
                 result = await call()

@@ -23,8 +23,8 @@ def errors_as_one_sentence() -> Iterator[None]:
     """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
 
     Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
-    the user or of a plugin has a part in it, else at INFO. Spark ends the process after an error, so the environment variable that is set
-    here affects nothing else.
+    the user or of a plugin has a part in it, else at INFO. The environment variable that hides the traceback stays set, because Spark ends
+    the process after an error.
     """
     try:
         yield

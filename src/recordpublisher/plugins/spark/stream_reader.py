@@ -120,7 +120,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
         plan = partition.plan
         with errors_as_one_sentence():
-            # Cached, because each task gets a reader of its own, and parsing the options takes 2 ms.
+            # The options are cached, because each task gets a reader of its own, and parsing them takes 2 ms.
             loop, job = worker_loop(), sorted(self._source.options.items())
             options = loop.cached(("options", *job), lambda: self._options)
             schema = self._schema

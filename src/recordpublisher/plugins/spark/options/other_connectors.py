@@ -406,7 +406,7 @@ def _with_prefixes(given: Properties) -> Properties:
 
 
 def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, str]:
-    """Return our properties for a value of theirs. Raises: ConfigurationError if the value is invalid."""
+    """Return our properties for the value of another connector's option. Raises: ConfigurationError if the value is invalid."""
     if option.unit == EPOCH_MS:
         value = _seconds(option.key, value)
     if value.startswith("{") and "at_timestamp" in value:
@@ -510,7 +510,7 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
 
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
-    """Return how the value here lacks the prefix that the other connector has by default; empty if the job is not affected."""
+    """Return a clause about a prefix that the other connector adds by default and this one does not; empty if it does not matter."""
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]

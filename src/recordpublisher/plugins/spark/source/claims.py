@@ -135,7 +135,7 @@ class StoreVisibilityCheck:
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
     def write_token(self, offset: BatchOffset, *, is_there: bool = False) -> str:
-        """Write the query's token into the store, unless it is there, and return it.
+        """Write the query's token into the store, unless the store has the token, and return the token.
 
         - `is_there`: whether the offset's token has just been seen in the store.
 

@@ -41,7 +41,7 @@ def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock,
     service may have been unreachable since then, or the driver may have started again. If starts are given by shard, the ancestors of the
     named shards count as read and are left out, because their records are before the given positions.
 
-    Raises: ConfigurationError if a named shard is not listed; DataLossError if a record at which one starts is past retention;
+    Raises: ConfigurationError if a named shard is not listed; DataLossError if the record at which a shard starts is past retention;
     StreamNotFoundError if there is no such stream; KinesisError if a call fails.
     """
     starts, pinned_ms = starts_of(options.properties, options.streams), None
@@ -72,7 +72,7 @@ def _with_seen(state: ShardState, pinned_ms: int | None) -> ShardState:
 def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, accepts_loss: bool) -> None:
     """Check that the records of the given positions are not past retention (S5).
 
-    Raises: DataLossError if one is, unless the job accepts that.
+    Raises: DataLossError if a record is past retention, unless the job accepts that.
     """
     for entry in entries:
         asked = given_position(entry.state)
@@ -115,7 +115,7 @@ def begin_run(
 ) -> QueryRun:
     """Check retention, and find out where an AvailableNow run ends.
 
-    - `reached`: where the last batch ended, which may have been read and claimed.
+    - `reached`: the plan of the last batch, whose tasks may have read it already.
 
     Raises: DataLossError if records are past retention, unless the job accepts that; the error of a service that is unreachable.
     """
@@ -205,7 +205,7 @@ class RetentionLeft(NamedTuple):
 def least_retention_left(offset: BatchOffset, service: KinesisService, now_ms: int) -> RetentionLeft | None:
     """Return the offset's shard with the smallest part of its retention left; None while no retention is known.
 
-    A shard without unread records has its whole retention left, counted from the last read of a task or the watch at its tip.
+    A shard without unread records has its whole retention left, counted from the time when a task or the watch last reached its tip.
     """
     left = [
         RetentionLeft(entry.key, left_ms, period_ms)
