@@ -32,7 +32,7 @@ def main() -> None:
 def leave_tasks_behind(code: int) -> None:
     """End the process now with this exit code if a plugin's task is still running although it was cancelled.
 
-    When Python exits, it would run the task again, and the task may never return.
+    When Python exits, it would resume the task's code once more, and that code may never return.
     """
     user_code = sys.modules.get("recordpublisher.publishers.user_code")
     if user_code is not None and user_code.LEFT_BEHIND:

@@ -101,7 +101,7 @@ def errors_naming_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: 2 if the configuration must change, else 1. For a failed worker it is the worker's."""
+    """Return the exit code for an error: 2 if the configuration must change, else 1. A WorkerFailedError has its own."""
     if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
@@ -110,7 +110,7 @@ def exit_code(error: Exception) -> int:
 def one_line(error: BaseException) -> str:
     """Return the message in one line.
 
-    An error that is not of this package gets its class name or its file in front, unless it says which extra to install.
+    The line of an error from elsewhere begins with the error's class or its file, unless it says which extra to install.
     """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
     text = text_of(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
@@ -262,7 +262,7 @@ def call_service(
 def _refuse_streams_of_plugins(properties: Properties) -> None:
     """Check that the job reads streams of Kinesis. Otherwise the command would use a stream of Kinesis with the same name.
 
-    Raises: ConfigurationError if the properties name a plugin's publisher that lists its streams itself, or its queue.
+    Raises: ConfigurationError if the properties name a queue, or a publisher that lists its streams itself.
     """
     if not properties.is_set(RECORD_PUBLISHER):
         return

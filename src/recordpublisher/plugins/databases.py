@@ -383,9 +383,9 @@ def is_transient(error: DBAPIError) -> bool:
 
 
 def first_error(error: DBAPIError) -> DBAPIError:
-    """Return the error that was raised first.
+    """Return the error that was raised first, because a later one can hide it.
 
-    If the disk is full, SQLite itself ends the transaction, and then reports that it no longer knows the savepoint.
+    If the disk is full, for example, SQLite itself ends the transaction, and then reports that it does not know the savepoint.
     """
     first, context = error, error.__context__
     while context is not None and "no such savepoint" in str(first.orig):

@@ -140,7 +140,7 @@ def replay_letters_again(
         ReplayTarget | None,
         typer.Option(
             "--to",
-            help="The job alone, which is its handler or its sink; or the stream that each came from, for all its readers. "
+            help="job: only this job's handler or sink. stream: the stream that each record came from, for all its readers. "
             "Default: job; with --queue, back into the queue.",
         ),
     ] = None,

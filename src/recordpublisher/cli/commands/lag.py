@@ -263,7 +263,7 @@ def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
         raise typer.Exit(ALARM)
 
 
-# --- what `lag` and `dashboard` read: the stored positions of a job, and a probe of each of its streams
+# --- the stored positions of a job, and a probe of each of its streams ----------------------------------------------------------------
 
 
 @asynccontextmanager

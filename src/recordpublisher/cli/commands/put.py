@@ -278,7 +278,7 @@ def _non_empty(file: Path, first: int, lines: list[bytes]) -> list[Line]:
 
 
 async def _read(opened: FileIO) -> bytes:
-    """Read the bytes that the file has now. Return none at its end.
+    """Read the bytes that the file has now. Return no bytes at the end of the file.
 
     A daemon thread reads them, because a silent terminal or pipe must not keep a stopped command running.
     """

@@ -53,7 +53,7 @@ MaxRecords = Annotated[
 
 
 class RunBounds:
-    """The bounds that end a run by themselves: made from the options, and checked against the properties of the job."""
+    """The bounds at which a run ends by itself, read from the options, and checked against the properties of the job."""
 
     def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
         """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""

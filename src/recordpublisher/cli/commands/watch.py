@@ -168,7 +168,7 @@ def bars(values: Sequence[float | None]) -> str:
     return "".join(" " if value is None else BARS[round(value / top * (len(BARS) - 1))] for value in values)
 
 
-# The lines of `lag --watch`: totals, what alignment waits for, and a table of shards with the worst lag first.
+# --- the lines of `lag --watch` -------------------------------------------------------------------------------------------------------
 
 HEAD = ("SHARD", "WORKER", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
 GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])

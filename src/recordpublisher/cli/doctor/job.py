@@ -138,7 +138,7 @@ class JobChecks:
         except Exception as error:  # A plugin may raise any error.
             if isinstance(error, StateError) and not isinstance(error, StoreUnavailableError):
                 raise
-            raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be asked") from error
+            raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be read") from error
         if stored is None:
             raise NotCheckedError(f"{STATE_URI.key} is not set")
         return f"not needed: {self._properties.value(SINK)} keeps the positions with its rows, {stored}"

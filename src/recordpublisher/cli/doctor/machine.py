@@ -62,7 +62,7 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
 
 
 async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
-    """Return for each service where its calls go, and which credentials sign them.
+    """Return where the calls of each service go, and which credentials sign them.
 
     - `services`: the endpoint that the properties set for each service, or None; by the name that the SDK gives the service.
     """

@@ -161,7 +161,8 @@ class StreamChecks:
             raise NotCheckedError("the largest record of the stream is not known")
         if copied > largest:
             raise RecordPublisherError(
-                f"the streams that are read may have records of {copied // 1024} KiB, but this stream accepts only {largest // 1024} KiB: "
+                f"the streams that are read may have records of {copied // 1024} KiB, but this stream accepts only "
+                f"{largest // 1024} KiB. Raise its limit: "
                 f"aws kinesis update-max-record-size --max-record-size-in-ki-b {copied // 1024} --stream-arn {self._arn}"
             )
         return f"{largest // 1024} KiB, enough for what is read"
@@ -263,7 +264,7 @@ def _not_checked() -> str:
     raise NotCheckedError(f"{NEEDS_A_CHANGE}: look at the IAM policy")
 
 
-# How the hash keys of a stream are distributed over its open shards.
+# --- how the hash keys of a stream are distributed over its open shards ---------------------------------------------------------------
 
 MAX_EVEN_SHARES = 4
 """How many times its even share of the hash keys a shard may have at most."""

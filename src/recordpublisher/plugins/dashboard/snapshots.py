@@ -248,7 +248,7 @@ class JoinedSnapshots:
 def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool = False) -> JobSnapshot:
     """Return the snapshot of a job whose shards were read.
 
-    - `waits_for_idle`: whether its watermarks also wait for idle shards.
+    - `waits_for_idle`: whether the job's watermarks also wait for idle shards.
     """
     counted = [shard for shard in shards if shard.watermark is not None and (waits_for_idle or not shard.is_idle)]
     lowest = min(counted, key=_watermark, default=None)

@@ -267,7 +267,7 @@ SHARDS_AT_ONCE = 8
 """Number of shards that are probed concurrently."""
 
 
-# Measures what arrives in a shard with one or two reads near its tip. No stored position is needed.
+# --- what arrives in a shard, without a stored position -------------------------------------------------------------------------------
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 SHORT_MS = 2_000

@@ -49,8 +49,7 @@ class CloudWatchExporter(PeriodicExporter):
     async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.
 
-        Raises: OSError if they cannot be written. No count is lost then: the next lines have the difference to the last lines that were
-        written.
+        Raises: OSError if they cannot be written. No count is lost then, because the next lines include it.
         """
         before = dict(
             self._counted

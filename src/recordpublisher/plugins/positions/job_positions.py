@@ -168,7 +168,7 @@ class JobPositions:
         await store_as_group(store, states, found)
 
     async def is_of_a_group(self) -> bool:
-        """Return whether workers share the shards, by the job's properties or its positions. Raises: StateError if they cannot be read."""
+        """Return whether the job's properties or its stored positions are a group's. Raises: StateError if the positions cannot be read."""
         if self._properties.value(JOB_WORKERS) == "GROUP":
             return True
         store = self._entries or self._existing_store()

@@ -226,8 +226,8 @@ def check_hash_range(lease: KclLease, shard: Shard) -> None:
     """Check that the lease is not of a shard with the same id in another stream. Raises: StateError if their hash ranges differ."""
     if lease.hash_range is not None and lease.hash_range != shard.hash_range:
         raise StateError(
-            f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, and the shard of {shard.stream} "
-            f"{shard.hash_range.start} to {shard.hash_range.end}: the table belongs to another stream"
+            f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, but the shard of {shard.stream} "
+            f"has {shard.hash_range.start} to {shard.hash_range.end}: the table belongs to another stream"
         )
 
 
@@ -434,7 +434,7 @@ def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
         return sequence, part if state.position.is_inside_aggregate else WHOLE_AGGREGATE
     if state.start.type.value not in NO_SEQUENCE_NUMBER:
         raise StateError(
-            f"{shard} has read nothing yet and begins {state.start.type.value}, which a lease of the KCL cannot express"
+            f"{shard} has read nothing yet and begins at {state.start.type.value}, which a lease of the KCL cannot express"
         )
     return state.start.type.value, 0
 
@@ -463,7 +463,7 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
         if len(identifiers) != 1:
             has = f"those of {', '.join(sorted(identifiers))}" if identifiers else "none"
             raise StateError(
-                f"the name account:stream:epoch of {stream}, which the KCL takes from rows of its table, is not known: the table has {has}"
+                f"the KCL's identifier of {stream}, account:stream:epoch, is not known: the table has {has}, and must have one in its rows"
             )
     return {stream: identifiers.pop() for stream, identifiers in found.items()}
 
@@ -480,7 +480,7 @@ def renewed_leases(before: Sequence[KclLease], after: Sequence[KclLease]) -> lis
     return [lease for lease in after if known.get(lease.key) != (lease.counter, lease.owner)]
 
 
-# --- from the KCL's leases to the shard states of a job
+# --- from the KCL's leases to the shard states of a job -------------------------------------------------------------------------------
 
 
 def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:
@@ -498,7 +498,7 @@ def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: 
     found = {stream: [*unnamed, *(lease for lease in leases if lease.stream == stream)] for stream in streams}
     for stream, own in found.items():
         if not own:
-            raise StateError(f"{place} has no lease of {stream}")
+            raise StateError(f"{place} has no lease of {stream}: is it the table of another application?")
         identifiers = sorted({str(lease.stream_id) for lease in own})
         if len(identifiers) > 1:
             raise StateError(f"{place} has leases of several streams named {stream}: {', '.join(identifiers)}")
@@ -548,7 +548,7 @@ def _state_of(
     first = starts.get(lease.checkpoint, trim_horizon)
     if lease.progress[0] == 0:
         return ShardState(first, parents=parents, waiting=is_waiting)
-    # Sub-sequence number 0 is a whole record, or the first one of an aggregate. In both cases only this one has been processed.
+    # Sub-sequence number 0 means a whole record, or the first sub-record of an aggregate. In both cases only that one was processed.
     is_whole = lease.sub_sequence >= WHOLE_AGGREGATE
     position = SequenceNumber(lease.checkpoint) if is_whole else SequenceNumber(lease.checkpoint, lease.sub_sequence)
     return ShardState(first, position, parents=parents)

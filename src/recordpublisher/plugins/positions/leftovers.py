@@ -129,7 +129,7 @@ async def take_back(found: UnpublishedCommits) -> None:
 
 
 async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
-    """Take back the commits of a worker, and return the rows' staged items.
+    """Take back the unpublished commits of a worker, and return the items that were taken back.
 
     Only this worker's positions change: another worker can acquire a shard only after the shard's rows are published.
     """

@@ -32,7 +32,7 @@ LISTING_PAUSE_SECONDS = 1.0
 
 
 class ResetLister(ListingPort, Protocol):
-    """Lists shards, and reports whether a shard that a listing lacks exists."""
+    """Lists shards, and reports whether a shard exists although a listing lacks it."""
 
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Return whether the source still has the shard, or None if that is not known."""
@@ -69,7 +69,8 @@ class PositionsReset:
             self.job.check_writable()
         if not stored.merged.shards:
             raise StateError(
-                f"the job has stored no positions in {self.job.place}: it starts where {INITIAL_POSITION.key} says"
+                f"the job has stored no positions in {self.job.place}, so there are none to reset: it starts where "
+                f"{INITIAL_POSITION.key} says"
             )
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
         listed_ids: set[str] = set()
@@ -102,7 +103,7 @@ class PositionsReset:
         for _ in range(MOST_LISTINGS):
             listed = await self._retried(functools.partial(self.lister.list_shards, stream))
             if not listed:
-                raise StateError(f"the listing of {stream} has no shard, so nothing is reset")
+                raise StateError(f"the listing of {stream} has no shard, so nothing is reset: try again later")
             if self.shard_ids:  # No other shard's position is forgotten.
                 return listed
             found |= {shard.key: shard for shard in listed}
@@ -163,7 +164,7 @@ async def reset_positions(
     shard_ids: Collection[str] = (),
     dry_run: bool = False,
 ) -> dict[str, SequenceNumber | StartingPosition | None]:
-    """Let a job that was stopped continue from another place, as `recordpublisher positions reset` does.
+    """Let a job that was stopped continue from another position, as `recordpublisher positions reset` does.
 
     - `properties`: the job's properties, as `recordpublisher run` takes them.
     - `to`: `"TRIM_HORIZON"`, `"LATEST"`, an age (`"1h"` or a timedelta), or a time: a datetime or ISO-8601 with a zone, epoch seconds or
@@ -171,8 +172,8 @@ async def reset_positions(
     - `shard_ids`: reset only these shards, of all streams. Default: every shard.
     - `dry_run`: write nothing.
 
-    Return a dict from each `stream/shard` to the record after which, or the place from which, it is read now; None if it was read
-    to its end. Later writes of running processes fail.
+    Return a dict from each `stream/shard` to the sequence number after which, or the start from which, the shard will be read; None if
+    it was read to its end. Later writes of running processes fail.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
     group is running, if a group's positions are stored with its rows, or if the listing of a stream has no shard or lacks one that exists;

@@ -130,7 +130,7 @@ def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
 def described_job(
     properties: Properties, streams: Iterable[str], sink: Sink | None, store: ConditionalStore | None
 ) -> Properties:
-    """Return the properties with the streams and the folder that were given as arguments.
+    """Return the properties with the streams and the state folder that were given as arguments.
 
     Raises: ConfigurationError if the job has a sink that keeps positions, or another kind of store, because no property names these
     objects.
@@ -203,7 +203,7 @@ def check_bounded(properties: Properties) -> None:
         raise ConfigurationError(ON_BAD_RECORD.key, "DEAD_LETTER", "FAIL, SKIP", reason=reason)
 
 
-# Decides how the batches of each shard get values, event times and watermarks, from functions or properties.
+# --- the values, event times and watermarks of batches --------------------------------------------------------------------------------
 
 Assigner = Callable[[Record], int]
 Decorators = Callable[[Shard, ShardMetrics], BatchDecorator]

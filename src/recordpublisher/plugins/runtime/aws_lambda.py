@@ -169,7 +169,7 @@ class _Invocation:
                     done += len(part)
                     yield part
                     del part  # This frees the memory of the records that were handled.
-            # The error is raised only with the policy FAIL, so no record before was skipped.
+            # The error is raised only with the policy FAIL, so no earlier record was skipped.
             except DeserializationError as error:
                 before = batch.sequence_numbers.index(error.sequence_number)
                 for part in self._decorator.parts(batch.slice(done, before)) if before > done else ():

@@ -205,8 +205,8 @@ class BackgroundLoop:
 def _wait(event: threading.Event, timeout: float | None = None) -> bool:
     """Wait for an event, `timeout` seconds at most. Return whether it is set.
 
-    The wait is made of slices. A signal may arrive after this thread has released the interpreter's lock and before it sleeps. It
-    does not wake the thread then, so without slices a Ctrl-C of that moment would wait until the event is set.
+    The wait is made of slices, because a signal that arrives just before this thread sleeps does not wake it. Without slices, Ctrl-C
+    would then have no effect until the event is set.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -276,7 +276,7 @@ class _BackgroundTask:
         return self._task.result()
 
 
-# Lets an interpreter that exits wait for the jobs of other threads, because their last checkpoints need thread pools.
+# --- the jobs in threads for which the process waits when it exits --------------------------------------------------------------------
 
 log = logging.getLogger("recordpublisher.fetcher")
 CHECK_SECONDS = 0.2
@@ -365,7 +365,7 @@ class RunsInThreads:
 RUNS_IN_THREADS = RunsInThreads()
 
 
-# Watches, from a thread of its own, whether the event loop of a job runs, and logs the call that blocks it.
+# --- the call that blocks the event loop of a job -------------------------------------------------------------------------------------
 
 run_log = logging.getLogger("recordpublisher.run")
 LOOP_CHECK_SECONDS = 1.0

@@ -375,7 +375,7 @@ class DataFetcher(Generic[V]):
 
 
 async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel the task that opens the fetcher, and return it when it has ended. The caller then closes what it has opened."""
+    """Cancel the task that opens the fetcher, and return the task when it has ended, so that the caller can close what was opened."""
     if opening is not None:
         opening.cancel()
         await asyncio.wait([opening])

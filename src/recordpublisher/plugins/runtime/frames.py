@@ -257,7 +257,7 @@ def _read_table(
     with read_arrow(streams, properties, **arguments) as reader:
         table, fields = _with_json_fields(reader.read_all())
     left_out = () if metadata else [name for name in RECORD_SCHEMA.names if name not in fields]
-    # Without any record there is no JSON object that shows the fields.
+    # Without any record there is no JSON object that shows the fields, so the chosen columns are added.
     if not table.num_rows and not isinstance(columns, str):
         for name in [name for name in columns or () if name not in table.column_names]:
             table = table.append_column(name, pa.nulls(0))
@@ -374,7 +374,7 @@ async def records_until(
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
 
-    If a shard has ended in `ends`, no record shows that the read has passed its position. The caller's bounds end such a read.
+    A shard that has ended in `ends` is never passed, because no record follows its position. The caller's bounds end such a read.
     """
     waited_for = set(ends)
     async with aclosing(batches):

@@ -212,8 +212,7 @@ def _alone_worker(
     return AloneWorker(group, group_job_of(streams, sink, name), sink, clock)
 
 
-# Builds the job of a queue from properties. Settings that need positions are refused with a sentence that says what
-# to do.
+# --- the job of a queue, which has no positions ---------------------------------------------------------------------------------------
 
 _NO_WATERMARKS = (
     "a queue keeps no order, so it has no watermarks; leave it out, and take the time from the record's value"

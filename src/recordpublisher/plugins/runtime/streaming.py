@@ -434,7 +434,7 @@ async def _next(items: AsyncGenerator[T, None]) -> T | None:
     return await anext(items, None)
 
 
-# The properties of a read that must not act as the job.
+# --- the properties of a read that must not act as the job ----------------------------------------------------------------------------
 
 
 def as_look(job: Properties) -> Properties:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
     """The parts of shards that one task reads, in the form in which Spark sends them to the task.
 
-    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more.
+    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more of them.
     - `planned`: the `Shard.key` of every shard that the tasks read. Set only in the task that looks for shards created after the plan.
     """
 
@@ -327,7 +327,7 @@ class RangeRead:
                 window.reading.cancel()
 
     def _finds_more(self, left: Sequence[_Progress]) -> bool:
-        """Return whether to begin the next window at once. If all shards are at their tips, it waits until `settles_in` is over."""
+        """Return whether to begin the next window at once: not while all shards are at their tips and `settles_in` is not over."""
         return bool(left) and (self._is_settled(self.clock.monotonic()) or not all(each.at_tip for each in left))
 
     def _is_settled(self, at: float) -> bool:

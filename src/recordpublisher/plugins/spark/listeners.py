@@ -22,7 +22,7 @@ from .python_worker import worker_loop
 
 @dataclass(frozen=True, slots=True)
 class ProgressMetric:
-    """A figure of the progress and its metric. The figure is divided by `divisor`."""
+    """A figure of the progress that is exported as a metric, divided by `divisor`."""
 
     figure: str
     name: str

@@ -36,10 +36,7 @@ def errors_as_one_sentence() -> Iterator[None]:
         raise
 
 
-# One event loop for each Python process of Spark, and the clients that are kept open between batches.
-#
-# The loop is made at its first use in a process. The process id is checked, because Spark forks its workers, and the
-# thread of an inherited loop does not run in a forked process.
+# --- one event loop for each Python process of Spark ----------------------------------------------------------------------------------
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
@@ -139,7 +136,7 @@ def log_to_stderr() -> None:
     logging.getLogger("recordpublisher").setLevel(level)
 
 
-# Keeps garbage collection cheap in the Python processes that Spark starts.
+# --- garbage collection in the processes that Spark starts ----------------------------------------------------------------------------
 
 YOUNG_OBJECTS = 10_000
 """How many objects Python makes before it looks for garbage among them; 700 unless set."""

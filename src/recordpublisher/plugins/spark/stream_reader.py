@@ -232,7 +232,7 @@ QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
 """The reader for the installed version of Spark."""
 
 
-# Runs with Trigger.AvailableNow, repeated until all records are read: on Spark 4.0 and 4.1 such a run has only one batch.
+# --- runs with Trigger.AvailableNow that are repeated until all records are read ------------------------------------------------------
 
 
 def run_to_tips(start: Callable[[], Any]) -> int:

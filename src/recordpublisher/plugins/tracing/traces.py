@@ -139,7 +139,7 @@ class _Guarded:
 
 
 def _checked(carrier: object) -> Carrier | None:
-    """Return the result of a user's function. OpenTelemetry does not check that it is a mapping of texts.
+    """Return the result of a user's function if it is a mapping of texts, which OpenTelemetry does not check.
 
     Raises: TypeError if it is something else.
     """

@@ -166,8 +166,7 @@ def refuse_table(options: Mapping[str, str]) -> None:
         raise ConfigurationError("stream", None, valid)
 
 
-# The table of options of other connectors with our properties. It serves to translate options, and the documentation
-# shows it.
+# --- the options of other connectors, which the documentation shows -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +347,7 @@ PEERS: Mapping[str, tuple[PeerOption, ...]] = {
 """The options by name and version of the connector whose documentation has the keys."""
 
 
-# Translates options of another connector to ours, with the meaning that they have in that connector (C1).
+# --- the translation of these options (C1) --------------------------------------------------------------------------------------------
 
 SECONDS_BELOW = 10**11
 """A smaller number is in seconds. As milliseconds it would be before 1974, when Kinesis did not exist."""

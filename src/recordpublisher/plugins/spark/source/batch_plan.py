@@ -260,7 +260,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
     return replace(
         entry,
         state=read.end,
-        # `tip_seen_ms` is part of `silence`, and the children become new shards.
+        # The offset need not store these: `silence` has `tip_seen_ms`, and the children become new shards.
         seen=msgspec.structs.replace(read.seen, tip_seen_ms=None, children=()),
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),

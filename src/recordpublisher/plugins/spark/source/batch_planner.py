@@ -86,7 +86,7 @@ class BatchPlanner:
         self.is_available_now, self._run, self._remembered = True, None, None
 
     def initial_offset(self, began_ms: int) -> BatchOffset:
-        """Return where a new query starts that began at `began_ms` (epoch ms) by the driver's clock.
+        """Return where a new query starts, which began at `began_ms` (epoch ms) by the driver's clock.
 
         Raises: the errors of `query_start.initial_offset`; ConfigurationError if the place cannot hold claims.
         """
@@ -259,7 +259,7 @@ class BatchPlanner:
         return least_retention_left(offset, self.service, self.clock.now_ms())
 
 
-# Detects outages, and a fan-out consumer that another job uses too, from failed reads of successive batches (F10).
+# --- outages, and consumers that another job uses too (F10) ---------------------------------------------------------------------------
 
 NO_RESPONSE = "no read got a response, even in the longest window"
 
@@ -335,7 +335,7 @@ def _is_disturbed(read: ShardRead) -> bool:
     return read.seen.taken_over > 0 or (read.seen.refused > 0 and not read.had_response)
 
 
-# The progress of a query: figures for `lastProgress`, and a log line for each planned batch.
+# --- the progress of a query ----------------------------------------------------------------------------------------------------------
 
 _OF_A_BATCH = {
     "batch", "reading", "tasks", "lastBatchRecords", "lastBatchBytes", "recordsPerSecond", "bytesPerSecond",
@@ -411,7 +411,7 @@ class QueryProgress:
         return behind_ms + min(max(0, since_ms), elapsed_ms)
 
     def line(self) -> str:
-        """Return a log line about what the last batch read, and what this one will read."""
+        """Return a log line about what the last batch has read, and what the next one will read."""
         offset, figures = self.reached, self.figures()
         counts = [f"{name} {figures[name]}" for name in ("shards", "reading", "tasks", "idle", "held")]
         behind = figures["millisBehindLatest"]
@@ -433,8 +433,7 @@ def _time(millis: int | None) -> str:
     return "unknown" if millis is None else iso_time(millis)
 
 
-# Warnings about a running query. They are logged and shown in the progress. Each warning about its settings is logged
-# only once.
+# --- warnings about a running query ---------------------------------------------------------------------------------------------------
 
 HOUR_MS = 3_600_000
 WARN_FROM_RETENTION_PART = 0.8
@@ -465,7 +464,7 @@ class QueryWarnings:
         return list(self._texts.values())
 
     def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
-        """Warn about the batch `previous`, once `offset` is planned."""
+        """Warn if tasks of the batch `previous` stored no claim or ran one after another, or if the lookahead is too short for it."""
         if claims.missing:
             text = "in batch %s tasks %s have claimed no read: their shards are read again from where the batch started"
             hint = NOT_READ if claims.is_unread else PARTLY_READ
@@ -495,7 +494,7 @@ class QueryWarnings:
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
-        """Warn that a new query found claims of other queries in its own place, because a checkpoint may be lost."""
+        """Warn that a new query found claims of other queries in its location, which happens if a checkpoint is lost."""
         if queries:
             text = (
                 "metadataLocation has claims of other queries (%s), and this query has a new checkpoint: it begins at flink.stream.initpos "

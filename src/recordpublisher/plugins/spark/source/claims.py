@@ -151,8 +151,7 @@ class StoreVisibilityCheck:
         return token
 
 
-# What is in a claim. The first claim of a task wins. Every other attempt of that task reads the claimed ranges again
-# and returns the same rows.
+# --- the content of a claim -----------------------------------------------------------------------------------------------------------
 
 VERSION = 3
 """Claims of earlier versions are refused; version 1 has no version field."""

@@ -167,7 +167,7 @@ class KinesisService:
             self._watch = None
 
     def close(self) -> None:
-        """Close the clients. Only for a service that never started the discovery and ends before its process."""
+        """Close the clients. Call it only if the discovery was never started, and the service ends before its process."""
         worker_loop().run(self._lister.close())
         worker_loop().run(self._factory.close())
 
@@ -216,7 +216,7 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
     )
 
 
-# Decides whether new shards may be found in a listing. ListShards is eventually consistent (S2, S3).
+# --- whether a listing is complete (S2, S3) -------------------------------------------------------------------------------------------
 
 
 class ListingCheck:

@@ -46,7 +46,7 @@ def watch_properties(properties: Properties, probe_ms: int) -> Properties:
 
 
 def seconds_between_shards(shards: int, seconds: float, pause: float) -> float:
-    """Return the time between the reads of two shards in a look that may take `seconds`: at most a hundred are read a second.
+    """Return the time between the reads of two shards in a look that may take `seconds`. At most a hundred are read a second.
 
     The reads are spread over `pause`, so that a record that arrives during the pause is found before its end. The last read begins early
     enough for its answer.

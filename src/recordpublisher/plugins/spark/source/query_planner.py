@@ -165,8 +165,8 @@ class QueryPlanner:
         once more. If the shards cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. While
         a service is unreachable, or if the sink does not read its batches, `previous` is returned at once.
 
-        - `is_first`: whether Spark may not call again. Then there is a plan unless a service is unreachable, even if nothing is known to be
-          new, and a running call is waited for until it counts as an outage.
+        - `is_first`: whether this may be Spark's only call. Then a batch is planned even if nothing is known to be new, unless a service is
+          unreachable. A call to a service is waited for until it counts as an outage.
 
         Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """

@@ -35,7 +35,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
-    """Return where a new query starts that began at `began_ms` (epoch ms, by the driver's clock).
+    """Return where a new query starts, which began at `began_ms` (epoch ms, by the driver's clock).
 
     LATEST becomes the service's time when the query began (P3). That is the service's time now minus the time since `began_ms`, because the
     service may have been unreachable since then, or the driver may have started again. If starts are given by shard, the ancestors of the
@@ -149,15 +149,12 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
             "stream",
             ", ".join(sorted(wanted)),
             valid,
-            reason=f"this query has read {names} so far, and positions are kept",
+            reason=f"the checkpoint of this query has positions of {names}",
         )
     return known - wanted
 
 
-# Finds records that are near their stream's retention, or past it (S5).
-#
-# At the start of a query it checks whether records passed retention while no query ran. While the query runs, the
-# fetchers of its tasks check each read, and the driver reports how far the worst shard is from a loss.
+# --- records that are near their retention, or past it (S5) ---------------------------------------------------------------------------
 
 
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
@@ -180,8 +177,10 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
     except RecordPublisherError as error:
         if is_outage(error):
             raise
-        # The query starts nevertheless: its tasks get the same error and report it better.
-        LOG.warning("cannot check whether records passed retention while no query ran: %s", error)
+        # The tasks get the same error, and report it better.
+        LOG.warning(
+            "cannot check whether records passed retention while no query ran; the query starts nevertheless: %s", error
+        )
         return frozenset()
     if lost and not options.accepts_loss:
         raise data_loss_error(lost, restored)

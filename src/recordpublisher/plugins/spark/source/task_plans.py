@@ -45,7 +45,7 @@ class TaskPlan:
 
     @property
     def start_states(self) -> dict[Shard, ShardState]:
-        """Where each shard starts."""
+        """The state from which each shard is read."""
         return {entry.shard: entry.state for entry in self.shards}
 
 

@@ -162,7 +162,7 @@ class TaskRead:
         return self._stored(lambda: self.store.put_if_absent(self.plan.batch, name, token)) == token
 
     def _stored(self, call: Callable[[], T]) -> T:
-        """Return the result of a call to the store of claims. In an outage of the store, wait for it."""
+        """Return the result of a call to the store of claims. Wait while the store has an outage."""
         return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
@@ -244,7 +244,9 @@ class TaskRead:
         if not self.plan.accepts_loss:
             raise error
         left = rows.keep_until(key, claimed.last)
-        LOG.error("%s; the task continues because flink.state.dataloss=CONTINUE, with %s of them", error, left)
+        LOG.error(
+            "%s; the task continues because flink.state.dataloss=CONTINUE, with %s of the claimed records", error, left
+        )
 
     def _check_plan(self, claim: ReadClaim) -> None:
         planned = {entry.key: entry.state for entry in self.plan.shards}
