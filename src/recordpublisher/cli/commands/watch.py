@@ -137,7 +137,7 @@ def terminal_view() -> Iterator[Show]:
 
 
 class Trend:
-    """Throughput and lag of the last minutes, as two small charts of one line. Owns the totals of the last readings."""
+    """Draws throughput and lag of the last minutes as two charts in one line. Owns the totals of the last readings."""
 
     def __init__(self) -> None:
         self._points: deque[HistoryPoint] = deque(maxlen=POINTS)

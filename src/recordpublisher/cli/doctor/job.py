@@ -1,7 +1,7 @@
 """Checks what a job needs in addition to its streams.
 
-These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost. A source that
-does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is checked with its own listing.
+It checks the state store and the sinks, whether another process runs the job, and whether unread records are about to be lost. A source
+that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is checked with its own listing.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ async def version_findings() -> list[Finding]:
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
-    """Return the findings about region, credentials and CA file. Without a region, only that is reported."""
+    """Return the findings about region, credentials and CA file, or only the finding that no region is set."""
     region = await examine(REGION_CHECK, lambda: region_of(properties, streams))
     if region.verdict is Verdict.PROBLEM:
         return [region]

@@ -267,7 +267,7 @@ def _not_checked() -> str:
 # --- how the hash keys of a stream are distributed over its open shards ---------------------------------------------------------------
 
 MAX_EVEN_SHARES = 4
-"""How many times its even share of the hash keys a shard may have at most."""
+"""A shard may have at most this many times its even share of the hash keys."""
 MAX_PERCENT = 90
 """The largest share of the hash keys that a shard may have in a stream of few shards (percent)."""
 

@@ -134,7 +134,7 @@ class DataFetcher(Generic[V]):
         return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
 
     def handling(self, properties: Properties) -> tuple[Sink | None, Decorators, Any]:
-        """Return the sink if it is an object, a function that makes each shard's `BatchDecorator`, and the type of the values.
+        """Return the sink if the program gave one, a function that makes each shard's `BatchDecorator`, and the type of the values.
 
         A command that replays dead letters uses them.
         """

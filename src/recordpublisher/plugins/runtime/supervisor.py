@@ -1,6 +1,6 @@
 """Runs a job in one process (`run_process`), or in several that share its shards as a group (`Supervisor`).
 
-They drain together, and all of them end when one fails.
+The processes drain together, and all of them end when one fails.
 """
 
 import asyncio

@@ -122,7 +122,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""From this age of the end on, by the service's clock, all records before the end are readable (ms).
+"""When the end is this old by the service's clock, all records before the end can be read (ms).
 
 A record may become readable a moment after its arrival.
 """

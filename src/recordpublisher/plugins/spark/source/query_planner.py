@@ -111,7 +111,7 @@ class PlanningCalls:
 POLL_SECONDS = 0.05
 """Pause of a call of Spark before it asks the planner again for the next step."""
 FIRST_LOOK_SECONDS = 1.0
-"""How long a first look, which is one read of every shard after a batch that read records up to all tips, may take."""
+"""How long a first look may take (seconds): one read of every shard, after a batch that read records up to all tips."""
 SETTLED_SECONDS = 2.0
 """A stream that was quiet for this long gets a batch without rows, which shows its figures.
 
