@@ -137,7 +137,7 @@ async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
     worker, _, number = found.name.removeprefix(PARTS).rpartition("/")
     await seal_part(group, worker, int(number))
     if (stored := await group.read_part(worker, int(number))) is None:
-        raise StateError(f"{place} no longer exists, so its positions were not set back")
+        raise StateError(f"{place} no longer exists, so its positions were not set back: list the leftovers again")
     part = stored.document
     taken = await found.sink.take_back(part.staged)
     if taken:

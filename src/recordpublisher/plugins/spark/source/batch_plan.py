@@ -162,10 +162,11 @@ class PlanInputs:
 class BatchPlan:
     """The plan of a batch, and facts for the decision whether the batch should run.
 
-    - `previous`, `claims`: the last batch. `offset`: the plan itself. The token of the claim store is added to it later.
+    - `previous`, `claims`: the plan and the claims of the last batch.
+    - `offset`: the new plan, to which the token of the claim store is added later.
     - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
     - `has_unlisted_ends`: whether a shard has ended whose children are not known.
-    - `read_everything`: whether the last batch left nothing that this one could emit, according to its reads.
+    - `read_everything`: whether, according to its reads, the last batch left nothing that the new one could emit.
     - `due_ms`: when the batch must run although no new record arrived (epoch ms).
     - `is_available_now`: whether the run stops at the tips.
     - `is_run_over`: whether that run has read everything, or its sink did not read the last batch.
