@@ -72,7 +72,7 @@ class CommandOptions(msgspec.Struct, frozen=True):
         return self.change(own.merged(self.given))
 
     def argument(self, own: T, declared: Property[Any]) -> T | None:
-        """Return the program's argument, or None if the command has set its property."""
+        """Return the program's argument `own`, or None if the command has set the property `declared`."""
         return None if self.given.is_set(declared) else own
 
     def streams(self, own: StreamsArgument) -> StreamsArgument:

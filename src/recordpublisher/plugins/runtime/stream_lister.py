@@ -181,7 +181,7 @@ class StreamLister:
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Return whether Kinesis still has a shard, according to GetShardIterator.
 
-        Return None if the call fails for another reason, or if the publisher has a source of its own.
+        Return None if the call fails for another reason than a missing shard, or if the publisher has a source of its own.
         """
         if await self._has_own_source(shard.stream):
             return None
