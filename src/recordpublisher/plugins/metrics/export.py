@@ -98,7 +98,7 @@ class MeasuredProducer(Protocol):
 
 
 def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
-    """Return the fetchers, then the producers and sinks.
+    """Return all sources as fetchers: the fetchers first, then the producers and sinks.
 
     Raises: TypeError if a source has no metrics.
     """
@@ -180,7 +180,7 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
 
 
 class PeriodicExporter(MetricsExporter):
-    """Base of exporters that send. Owns the task that sends the metrics after each `flink.metrics.interval`.
+    """Base class of exporters that push metrics. Owns the task that sends the metrics after each `flink.metrics.interval`.
 
     A failure is logged, and the next interval tries again.
     """

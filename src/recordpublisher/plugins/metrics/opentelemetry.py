@@ -44,10 +44,9 @@ SYSTEM = "aws_kinesis"
 
 
 class OpenTelemetryExporter(PeriodicExporter):
-    """Sends to the address in the environment variables of OpenTelemetry's SDK (`OTEL_EXPORTER_OTLP_ENDPOINT` and the like).
+    """Sends metrics to the address in the environment variables of OpenTelemetry's SDK (`OTEL_EXPORTER_OTLP_ENDPOINT` and the like).
 
-    It gives the SDK's exporter finished data, and does not use the SDK's instruments: these drop series of a metric above 2,000, and keep
-    shards that have ended.
+    It does not use the SDK's instruments, because an instrument drops series above 2,000, and keeps shards that have ended.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:

@@ -74,7 +74,7 @@ class PrometheusExporter(MetricsExporter):
         log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
 
     async def _listen(self) -> int:
-        """Listen, and return the port. If no address was set, the next free port is used when another process has the port.
+        """Listen, and return the port. If no address is set and another process uses the default port, the next free port is used.
 
         Raises: OSError or ValueError if the address cannot be used.
         """
