@@ -346,7 +346,7 @@ class ReturnsNone(Script):
 
 async def test_a_run_without_a_result_ends_the_job():
     with pytest.raises(
-        PluginError, match=r"ReturnsNone.run returned None: at the end of the shard return RunResult.COMPLETE"
+        PluginError, match=r"ReturnsNone.run returned None: return RunResult.COMPLETE if the shard was read to its end"
     ):
         await ShardConsumer(ReturnsNone(RunResult.COMPLETE), decorator(), Output()).run()
 

@@ -32,9 +32,9 @@ BEFORE_ALL_WATERMARKS = -math.inf
 class Alignment:
     """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to `tracker`.
 
-    A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead (W8). A shard with queued records counts
-    with the watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a lookahead
-    the shards take turns.
+    A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead (W8). A
+    shard with queued records counts with the watermark of its next record, so that a record that is held back can still raise the global
+    watermark (W1). Without a lookahead the shards take turns.
     """
 
     def __init__(

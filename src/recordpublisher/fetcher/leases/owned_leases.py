@@ -195,8 +195,10 @@ class OwnedLeases:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """The leases at the beginning of a checkpoint, and the shards that this worker no longer reads and has not released yet. Both may change
-    while the sink is flushed."""
+    """The leases at the beginning of a checkpoint, and the shards that this worker no longer reads and has not released yet.
+
+    Both may change while the sink is flushed.
+    """
 
     epochs: Mapping[str, int]
     stopped: Collection[str]

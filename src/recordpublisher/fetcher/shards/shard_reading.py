@@ -290,7 +290,7 @@ class ShardQueue:
         return None
 
     def count_within(self, limit: float) -> int:
-        """Return how many of the next records leave the shard with a watermark of at most `limit`. Only the first queued batch is looked at."""
+        """Return how many of the next records have a watermark of at most `limit`. Only the first queued batch is looked at."""
         watermarks = self._batches[0].watermarks or ()
         if watermarks[-1] <= limit:
             return len(watermarks) - self._offset

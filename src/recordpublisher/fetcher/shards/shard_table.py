@@ -233,7 +233,7 @@ class ShardTable:
             self._listener.on_listed(shard, is_in_listing=False)
 
     def _update_closed(self, listed: Shard) -> None:
-        """Note that a shard that was listed as open is closed now. A later listing that shows it as open again is an older one, and is ignored."""
+        """Note that a shard that was listed as open is closed now. A listing that still shows it as open is older, and is ignored."""
         known = self._listed.get(listed.key)
         if listed.closed and known is not None and not known.closed:
             self._listed[listed.key] = closed = replace(known, closed=True)
