@@ -40,7 +40,7 @@ class FolderColumns(msgspec.Struct, frozen=True):
         return cls(types, schema.serialize().to_pybytes(), partitions)
 
     def schema(self, place: str) -> pa.Schema:
-        """Return the columns. Raises: StateError if they cannot be read; it names `place`."""
+        """Return the columns. Raises: StateError, which names `place`, if they cannot be read."""
         try:
             return pa.ipc.read_schema(pa.py_buffer(self.arrow))
         except (pa.ArrowException, OSError) as error:
@@ -94,7 +94,7 @@ class Folder(msgspec.Struct, frozen=True):
         return grown
 
     async def _store(self, united: Callable[[pa.Schema], pa.Schema], may_change: bool) -> None:
-        """Call `united` with the stored columns, and store the columns that it returns. After a conflict call it again."""
+        """Store the columns that `united` returns for the stored columns. If another process was faster, call `united` again."""
         stored = await self.store.get(_NAME)
         place = f"{_NAME} in {self.store.place}"
         while True:

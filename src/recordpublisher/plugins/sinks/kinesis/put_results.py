@@ -83,8 +83,8 @@ class GivenUp:
 class PutOutcome:
     """The records of one batch by result.
 
-    `misrouted` are acknowledged records that another shard took than expected. If keys do not decide the shard (AUTO record distribution),
-    they are the records that a shard took which is not known yet.
+    `misrouted` are acknowledged records that another shard took than their keys say. With AUTO record distribution, in which keys do not
+    decide the shard, only records that an unknown shard took are misrouted.
     """
 
     acknowledged: list[PendingRecord]
@@ -153,7 +153,7 @@ def _misrouted(
 
 
 def user_records_without(acknowledged: list[PendingRecord], misrouted: list[MisroutedRecord]) -> list[PendingRecord]:
-    """Return the user records of the acknowledged Kinesis records, except the parts of misrouted aggregates."""
+    """Return the user records of the acknowledged Kinesis records, without those in misrouted aggregates."""
     if not any([record.parts for record in acknowledged]):  # noqa: C419 - a list is faster
         return acknowledged
     excluded = {id(record) for record, _ in misrouted}

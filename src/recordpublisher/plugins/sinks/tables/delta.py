@@ -101,8 +101,8 @@ class DeltaSink(TableSink):
 class DeltaLakeTable(LakeTable):
     """A table of Delta Lake.
 
-    It owns the last version that was loaded, and whether any record had NaN. After such a record, the log no longer gets least and greatest
-    values of files.
+    Once a record has NaN, the log no longer gets the least and greatest values of files: Spark sorts NaN above the greatest value, and
+    would skip files that have NaN.
     """
 
     keeps_partition_columns = False
@@ -158,7 +158,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether a row has NaN. The statistics of Parquet leave NaN out, but for Spark it is greater than any limit."""
+        """Remember whether a row has NaN, because Spark sorts NaN above the greatest value, in which Parquet's statistics ignore NaN."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -179,7 +179,7 @@ class DeltaLakeTable(LakeTable):
         return {path: any(each.endswith(f"/{path}") for each in deleted) for path in paths}
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions, and add columns if that is wanted."""
+        """Create the table, or compare its columns and partitions, and add columns if `may_change`."""
         wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
         types = types_by_path(wanted.fields)

@@ -59,9 +59,9 @@ class LakeTable(ABC):
 
     @abstractmethod
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions, and add columns if that is wanted.
+        """Create the table, or compare its columns and partitions, and add missing columns. Return the types of the rows' columns.
 
-        Return the types of the rows' columns. With `may_change` False, nothing is created or added.
+        If `may_change` is False, nothing is created or added.
 
         Raises: ConfigurationError if the columns or partitions differ, or if the table cannot accept rows of this sink.
         """
@@ -72,7 +72,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
-        """Prepare the table again if its columns, partitions or settings have changed since.
+        """Prepare the table again if its columns, partitions or settings have changed since the last `prepare`.
 
         Raises: ConfigurationError if the table was deleted, or no longer accepts the rows (see `prepare`).
         """
