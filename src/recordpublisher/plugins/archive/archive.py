@@ -130,7 +130,7 @@ class Archive:
         return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
 
     async def tip_ms(self, shard: Shard, place: Place | None, *, again: bool) -> int | None:
-        """Return the latest time at which the writing job had read the shard up to its tip, and that was `place` (epoch ms).
+        """Return the latest time at which `place` was the tip of the shard, as the writing job saw it (epoch ms).
 
         Return None if this time is not known: the writing job stores it only together with its newest position.
         """
@@ -205,16 +205,19 @@ _SUFFIXES = (".parquet", ".jsonl")
 
 
 class Catalogue(Protocol):
-    """The files and documents of an archive. Its writers may be running."""
+    """The files and documents of an archive. They may change between calls, because the jobs that write the archive may be running."""
 
     place: str
     """Where the archive is, for messages."""
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return the documents of the stream's shards, by shard id. Raises: StoreUnavailableError, StateError."""
+        """Return what the writing jobs have stored about each shard of the stream, by shard id.
+
+        Raises: StoreUnavailableError if the archive cannot be reached; StateError if a retry cannot help.
+        """
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return the document of one shard, or None if it has none. Raises: the errors of `documents`."""
+        """Return what the writing jobs have stored about a shard; None if nothing. Raises: the errors of `documents`."""
 
     async def shard_ids(self, stream: str) -> Set[str]:
         """Return the ids of the shards that have files. Raises: the errors of `files`."""

@@ -218,7 +218,7 @@ _MOST_NAMED = 5
 async def examine_archive(archive: Archive, stream: str) -> str:
     """Return in words how much the archive has of a stream, and since when it has all shards.
 
-    Raises: StateError if files are missing between others, at the beginning of a shard whose parents were archived, at the end of a
+    Raises: StateError if records are missing: between two files, at the beginning of a shard whose parents were archived, at the end of a
     shard, or between the last file and the live stream; ConfigurationError if files have no ranges; the errors of the catalogue.
     """
     documents = await archive.documents(stream)
@@ -262,7 +262,7 @@ async def _unlisted(archive: Archive, stream: str) -> str:
 
 
 async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequence[RangeFile]) -> None:
-    """Check that the live stream still has the records after the last file, as a job does that reads both.
+    """Check that the live stream still has the records after the last file.
 
     Raises: StateError if the stream no longer has them.
     """

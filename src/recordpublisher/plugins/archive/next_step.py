@@ -154,8 +154,7 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
     `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
     exist. If several files have the same range, each is complete.
 
-    If old files were deleted, the shard begins with the first file that is left: ranges without records that are left from before it are
-    not returned.
+    If old files were deleted, the shard begins with the first file that is left. Empty ranges from before that file are left out.
     """
     whole: dict[tuple[str, str], RangeFile] = {}
     parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}

@@ -72,9 +72,9 @@ class ArchivePublisher(RecordPublisher):
             self._live.set_read_budget(held_bytes)
 
     def set_seen(self, seen_ms: int | None) -> None:
-        """Remember the time (epoch ms) up to which no record that arrived after the starting position is missing.
+        """Remember a time (epoch ms) up to which the shard had no record after the starting position.
 
-        If it is known, records missing after the start count as lost.
+        If such a time is known, records that are missing after the start count as lost.
         """
         self._seen_ms = latest(self._seen_ms, seen_ms)
         self._is_owed = self._is_owed or seen_ms is not None
@@ -473,7 +473,7 @@ class ArchivePublisher(RecordPublisher):
     async def _compare_beginnings(self, batch: RecordBatch) -> None:
         """Check whether the archive now has older records than the stream's first one: it may have had no file when the read began.
 
-        Raises: _BackToFilesError if it has.
+        Raises: _BackToFilesError if the archive has older records.
         """
         if self._is_live_compared:
             return

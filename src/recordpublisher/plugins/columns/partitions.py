@@ -153,7 +153,7 @@ class Partition(NamedTuple):
 
     @property
     def texts(self) -> Mapping[str, str | None]:
-        """The values as text, for names of folders and for logs.
+        """The values as text, for names of folders and for the log of a Delta table.
 
         An empty text becomes None, because neither readers of folders nor Delta can express it.
         """

@@ -96,7 +96,7 @@ class JobTarget:
     Letters of any age are replayed, even if the job skips old records. Each is written at least once: after a kill, the last ones are
     written again.
 
-    - `program`: the fetcher that a program makes, if the job is a program.
+    - `program`: the `DataFetcher` of the job if the job is a Python program; None if properties alone describe the job.
 
     Raises: ConfigurationError if the sink is not set, would lose the letters, or does not accept these values.
     """

@@ -48,7 +48,7 @@ _MOST_LEVELS = 32
 
 
 def schema_type(properties: Properties) -> Any:
-    """Return the type of the schema, or None if none is set. Raises: ConfigurationError, which names the place, if it is wrong."""
+    """Return the type of the schema, or None if none is set. Raises: ConfigurationError, with the faulty place, if it is invalid."""
     if is_inferred(properties):
         return InferColumns
     if (given := properties.value(SCHEMA)) is None:

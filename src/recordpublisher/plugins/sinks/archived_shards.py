@@ -71,7 +71,10 @@ class ArchivedShards:
         self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
 
     def on_started(self, shard: Shard, start: StartingPosition, follows_parents: bool) -> None:
-        """Begin the shard's next range at `start`. If the shard follows parents that were read, TRIM_HORIZON is its beginning."""
+        """Begin the shard's next range at `start`.
+
+        With `follows_parents` a start at TRIM_HORIZON has every record of the shard; otherwise older records may have expired.
+        """
         after = _after(start, follows_parents)
         if after == AT or self._reached.get(shard.key) != after:
             self._reached[shard.key] = after
@@ -95,7 +98,7 @@ class ArchivedShards:
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
     def passed(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
-        """Return the range that ends at `position` and has no rows, because none of its records could be written. None if none is open.
+        """Return the range up to `position`, if none of its records could be written. Return None if its beginning is not known.
 
         A restart begins the next range at `position`. Without a file for this range its records would count as missing.
         """

@@ -208,7 +208,7 @@ class FileSink(ArchivingSink):
         missing = await self._files_there.publish(files)
         if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
             raise StateError(
-                f"{', '.join(lost)} of {self._files_there.place}are committed but missing: another program has deleted "
+                f"{', '.join(lost)} of {self._files_there.place} are committed but missing: another program has deleted "
                 "files that waited to be published, and their records are lost"
             )
         if missing:

@@ -243,7 +243,7 @@ class KinesisSink(Sink):
 
 
 def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[PendingRecord]:
-    """Return the records to put from the records that were read. Records with an ASCII key alone take a shorter, faster path."""
+    """Return the records to put from the records that were read. The usual ones, with nothing but an ASCII key, take a faster path."""
     return [
         PendingRecord(record.data, key, None, len(record.data) + len(key), source=source)
         if (key := record.partition_key) and record.explicit_hash_key is None and key.isascii()

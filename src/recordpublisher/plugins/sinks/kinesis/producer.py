@@ -150,7 +150,7 @@ class Producer:
     def reasons_not_ready(self) -> list[str]:
         """Return the reasons of `KinesisSink.reasons_not_ready`. Empty before the first `put`, which opens the producer.
 
-        If the producer could not be opened, this call lets it try again.
+        If the producer could not be opened, this call starts another attempt.
         """
         if (thread := self._thread) is not None:
             return thread.reasons_not_ready()
@@ -220,7 +220,7 @@ class Producer:
 
 
 class _SinkThread:
-    """The thread of a producer in one process, and the sink that runs in that thread, as do the coroutine methods."""
+    """The thread of a producer in one process. The sink and the coroutine methods of this class run in that thread."""
 
     def __init__(self, make_sink: Callable[[], KinesisSink], context: Context) -> None:
         self.sink = make_sink()
@@ -328,8 +328,8 @@ _registered: list[bool] = []
 def _flush_at_exit() -> None:
     """Register a function that closes all producers when the interpreter exits.
 
-    `atexit` runs after the threads that are not daemons, which may put records until they end. A child of multiprocessing does not run
-    `atexit`, so it flushes before its threads end.
+    The function runs after all threads that are not daemons have ended, because these may put records until then. A child of
+    multiprocessing runs no such functions, so there the producers are flushed before the threads end.
     """
     if not _registered:
         _registered.append(True)

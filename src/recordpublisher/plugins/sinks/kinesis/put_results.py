@@ -95,7 +95,7 @@ class PutOutcome:
 
 
 def count_outage(record: PendingRecord, now: float) -> None:
-    """Count the time since the last failure as part of the record's outage."""
+    """Add the time since the record's last failed attempt to `failing_for`, the time for which it has been failing."""
     if record.failed_at is not None:
         record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
     record.failed_at = now

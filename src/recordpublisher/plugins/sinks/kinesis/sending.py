@@ -379,7 +379,7 @@ class RecordSending:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
 
     def _note_failing(self) -> None:
-        """Store since when the first of the failing shards has failed, for `failing_seconds`, which any thread may read."""
+        """Store the time at which the first of the failing shards began to fail, because any thread may read `failing_seconds`."""
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:
@@ -616,7 +616,7 @@ class SendPermission:
         return self._may_write is None or self._may_write()
 
     def source(self, key: str) -> SourceShard:
-        """Return the source of the records that are read from this shard now."""
+        """Return the object that stands for this shard in its records. After a `revoke`, later records get a new one."""
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = SourceShard()

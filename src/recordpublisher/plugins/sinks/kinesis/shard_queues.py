@@ -386,7 +386,7 @@ class KeyOrder:
         return False
 
     def held_of(self, leading: Iterable[PendingRecord]) -> dict[str, deque[PendingRecord]]:
-        """Return the held records of each key of these records, in order."""
+        """Return the held records that have the key of one of the records `leading`, by key and in order."""
         return {one.partition_key: self._held[one.partition_key] for record in leading for one in record.user_records}
 
     def take_held(self) -> list[PendingRecord]:
@@ -573,9 +573,9 @@ class TargetShardListing:
         return listed
 
     def _has_foreign_record(self, listed: Sequence[Shard]) -> bool:
-        """Return whether a shard took a record whose own hash key lies outside its range.
+        """Return whether a shard took a record whose hash key lies outside the shard's range.
 
-        A reshard does not cause that, because the range of a shard never changes.
+        Only AUTO record distribution causes that, because a reshard never changes the range of a shard.
         """
         taken = self._last_misrouted
         ranges = {shard.shard_id: shard.hash_range for shard in listed}
@@ -590,7 +590,8 @@ class TargetShardListing:
         except FatalKinesisError as error:
             log.log(
                 logging.WARNING if self._keys_decide else logging.DEBUG,
-                "records of %s go to other shards than their keys say (AUTO record distribution), so records of one key have no order: %s",
+                "shards of %s take records of any key (AUTO record distribution), so records of one key have no order. Whether keys decide "
+                "again cannot be checked: %s",
                 self._stream,
                 error,
             )

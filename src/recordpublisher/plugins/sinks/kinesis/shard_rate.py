@@ -133,7 +133,7 @@ class AdaptiveRate:
     def add_results(self, sent: float, refused: float, now: float) -> None:
         """Adapt the rate to the results of a call.
 
-            - `sent`: the records that were sent, in seconds of the rate limit.
+        - `sent`: the records that were sent, in seconds of the rate limit.
         - `refused`: the records that the shard refused, in seconds of the rate limit.
         """
         since_last = 0.0 if self._last_result_at is None else now - self._last_result_at

@@ -55,8 +55,8 @@ class HandledPositions:
         """Return `state` with the position of each shard moved back to before its first unhandled record.
 
         - A shard without a handled record is left out: it is new, and its next reader begins at its start.
-        - A shard keeps its older state while one of its ancestors has unhandled records. After a restart its records then follow
-          those of the ancestor again.
+        - A shard keeps its older state while one of its ancestors has unhandled records, so that a restart handles its records after those
+          of the ancestor.
         """
         current: Mapping[str, Mapping[str, Any]] = state["shards"]
         for key in [key for key, shard in self._shards.items() if key not in current and not shard.batches]:
@@ -166,7 +166,7 @@ class ShardProgress:
         """The records that were dropped here. They are not handled until the next reader handles them. None if there are none."""
 
     def unhandled(self) -> UnfinishedShard:
-        """Return the records that are not handled. There must be some."""
+        """Return the records that are not handled. Call it only if there are any."""
         oldest_ms = [self.batches[0].oldest_unhandled_ms()] if self.batches else []
         left = () if self.left is None else (self.left,)
         records = sum(batch.remaining for batch in self.batches) + sum(each.records for each in left)

@@ -175,7 +175,7 @@ def make_handler(
 ) -> Handler | StreamHandlers:
     """Make the handler of a sink from the argument `handler` of `MapSink`.
 
-    Raises: ConfigurationError if it cannot be called, or does not fit to `batch_size` or `timeout`.
+    Raises: ConfigurationError if `given` cannot be called, or cannot be used with `batch_size` or `timeout`.
     """
 
     def one(function: Callable[[Any], object]) -> Handler:

@@ -73,7 +73,7 @@ class RecordHandling:
     The sink waits with `wait_for_room`, `wait_until_handled` and `report`. These also report rejected records, and the error that ends the
     job.
 
-    It owns the tasks, the calls that run, the retries that wait, and the counters. `HandledPositions` owns the positions.
+    `HandledPositions` keeps the positions of the shards.
     """
 
     def __init__(

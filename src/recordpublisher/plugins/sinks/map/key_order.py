@@ -246,7 +246,7 @@ class ReadyRecords:
     def clear(self) -> None:
         """Remove every record.
 
-        Without this the records would stay in memory, because they refer to each other and are excluded from garbage collection.
+        Without this call the records would stay in memory, because they refer to each other and are excluded from garbage collection.
         """
         self.queue.clear()
         for queues in self._key_queues.values():

@@ -243,7 +243,7 @@ class MapSink(Sink[V]):
 
 
 class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` without `batch_size`, which is a separate argument where a handler takes lists."""
+    """The settings of `MapSink` except `batch_size`, which a handler of lists requires, so that it is declared separately."""
 
     concurrency: int
     ordering: OrderingName

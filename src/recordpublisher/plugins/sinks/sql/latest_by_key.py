@@ -44,8 +44,8 @@ class LatestByKey:
     """The key of a table that has one row for each key.
 
     - `key`: the columns of the key.
-    - `delete_field`: a record with this field deletes the row of its key; "" if no record does.
-    - `delete_value`: the value of the field that deletes the row; None for a boolean field.
+    - `delete_field`: the field that says whether a record deletes the row of its key; "" if no record does.
+    - `delete_value`: the value of `delete_field` that means a delete; None if the field is a boolean.
     """
 
     key: tuple[str, ...]

@@ -314,9 +314,9 @@ def _needs_columns(table: Table, columns: str) -> bool:
 
 
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
-    """Return the statement that adds or widens a column, for each field without one, or with one of a narrower type.
+    """Return, for each field without a column or with a column of a narrower type, the statement that adds or widens the column.
 
-    Only PostgreSQL widens columns: SQLite's columns hold every number.
+    Only PostgreSQL widens columns, because SQLite's columns hold every number.
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
@@ -368,7 +368,7 @@ _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def _has_deferred_constraints(connection: Connection, table: Table) -> bool:
-    """Return whether the database checks a constraint only at the end of the transaction, when its error does not name the wrong row."""
+    """Return whether the database checks a constraint only at the end of the transaction, so that its error names no row."""
     if connection.dialect.name != "postgresql":
         return False
     name = connection.dialect.identifier_preparer.format_table(table)
@@ -581,7 +581,7 @@ class NewestRecords:
 
 
 def _full_name(connection: Connection, table: Table) -> str:
-    """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
+    """Return the same name for a table however a job spells it: with or without the schema, and in SQLite in upper or lower case."""
     if connection.dialect.name == "sqlite":
         # `bytes.lower` changes ASCII letters only, the letters whose case SQLite ignores in names.
         return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()

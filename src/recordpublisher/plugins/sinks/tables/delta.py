@@ -158,7 +158,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether a row has NaN, because Spark sorts NaN above the greatest value, in which Parquet's statistics ignore NaN."""
+        """Remember whether a row has NaN, because the log must then get no greatest values (see the class)."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -171,7 +171,7 @@ class DeltaLakeTable(LakeTable):
         return self._storage.uri
 
     def live_files(self, loaded: DeltaTable) -> Mapping[str, bool]:
-        """Return the files of this version, by path, and whether rows of them were deleted."""
+        """Return the paths of this version's files, each with whether rows of the file were deleted."""
         paths = pa.table(loaded.get_add_actions()).column("path").to_pylist()
         deleted: set[str] = set()
         if "deletionVectors" in (loaded.protocol().reader_features or ()):

@@ -314,8 +314,8 @@ class TableSink(ArchivingSink):
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
 
-        Return whether none of these numbers is left. Without its number a process that was suspended and continues publishes nothing
-        either, because its marks are gone.
+        Return whether none of these numbers is left. A suspended process of such a run that continues still publishes nothing, because its
+        marks are gone.
         """
 
         def of(names: Collection[str]) -> set[str]:
@@ -408,7 +408,7 @@ class TableSink(ArchivingSink):
             break
 
     def _write_all(self, waiting: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> None:
-        """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread of files."""
+        """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread that writes files."""
         if not (self._is_in_group or self.keeps_archive):
             rejected += self._opened.write([part.content for part in waiting], None)
             return
@@ -417,7 +417,7 @@ class TableSink(ArchivingSink):
             rejected += self._opened.write(batches, parts[0].shard, range_together(parts))
 
     async def _written(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Make a call in the thread of files, after its earlier calls, and return the result. A cancelled call is still carried out.
+        """Make a call in the thread that writes files, after earlier calls, and return the result. A cancelled call is still carried out.
 
         Raises: SinkError if a file cannot be written.
         """
@@ -514,16 +514,16 @@ class TableSink(ArchivingSink):
             self._retired -= retired
 
     def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
-        """Return whether a commit whose number the table does not have was published, because its mark was deleted after that.
+        """Return whether a commit was published although the table does not have its number. A missing mark shows that.
 
-        The mark is asked only if the table drops old numbers. In other tables the number alone decides, because a removal of orphan files
-        may have deleted the mark.
+        A missing mark counts only if the table drops old numbers. In other tables the number alone decides, because a removal of orphan
+        files may have deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits that were taken back: those from the number on that `take_back` has stored in the table."""
+        """Return the commits that were taken back. The table has the number of the first one."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 

@@ -345,7 +345,7 @@ def _id_of(*names: str) -> str:
 
 
 def stage_mark_path(life: str, stage: int | str) -> str:
-    """Return the path of the mark of a stage: the empty file which says that its files are not published."""
+    """Return the path of a stage's mark: an empty file that exists until the files of the stage are published."""
     return f"{STAGED}/{life}/{stage}"
 
 

@@ -91,7 +91,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def live_files(self, loaded: Any) -> Mapping[str, bool]:
-        """Return the files of this version by path, relative to the folder, and whether rows of them were deleted."""
+        """Return the paths of this version's files, relative to the folder, each with whether rows of the file were deleted."""
 
     def describe(self, footer: Any) -> str | None:
         """Return what the table format stores about a file, from the file's footer; None if it stores nothing."""
