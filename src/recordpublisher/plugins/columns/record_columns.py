@@ -42,7 +42,7 @@ def arrow_columns(
     """
     names = schema.names
     fields = [_FIELDS[name] for name in names]
-    # One batch after the other, because its records are in the CPU cache while all of its columns are taken.
+    # Batches are taken one after the other, because the records of a batch stay in the CPU cache while all of its columns are taken.
     taken = [[field.taken(batch) for field in fields] for batch in batches]
     parts = dict(zip(names, zip(*taken, strict=True), strict=True))
     arrivals = parts.get("approximateArrivalTimestamp")

@@ -120,7 +120,7 @@ class FileLetters(StoredLetters):
         for path in sorted(self._folder.rglob(f"*{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
-            # One file at a time is in memory. The replay rewrites it under the same name, so it is not visited twice.
+            # One file at a time is in memory. The replay rewrites each file under the same name, so no file is visited twice.
             letters, count, self._write = await asyncio.to_thread(self._read, path)
             self._path, self._left = path, set(range(count))
             for start in range(0, len(letters), CHUNK):

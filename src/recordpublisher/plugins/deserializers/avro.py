@@ -206,7 +206,7 @@ class AvroSchema:
         # A block of items without bytes is only a count, so a few bytes of a record could demand any amount of memory.
         if kind == "array" and self._may_be_empty(schema["items"], 0):
             raise ValueError(
-                "the schema has an array whose items need no bytes, which is not accepted, because even a few bytes could need any memory"
+                "the schema has an array whose items need no bytes, which is not accepted, because a few bytes could fill the memory"
             )
         if kind == "enum":
             schema["symbols"] = _Indexed(schema["symbols"])

@@ -171,7 +171,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merge_shapes(first: Shape, second: Shape) -> Shape:
-    """Return a shape that can hold the values of both shapes. If no type can, return `first`. None is a shape without values."""
+    """Return a shape that can hold the values of both shapes. If no type can, return `first`, or `second` if `first` is unknown."""
     if first is None or second is None or first == second:
         return second if first is None else first
     # A field that only one of the objects has keeps its type.
@@ -232,7 +232,7 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
 
 
 def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape without the fields that cannot be columns: whose name is not printable, or differs from another in case only."""
+    """Return the shape without fields that cannot be columns: their name is not printable, or differs from another in case only."""
     if isinstance(seen, list):
         return [with_valid_names(seen[0], there[0] if isinstance(there, list) else None)]
     if not isinstance(seen, dict) or isinstance(there, tuple):

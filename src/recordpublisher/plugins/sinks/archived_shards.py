@@ -112,7 +112,7 @@ class ArchivedShards:
         return self._listed | self._ended
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
-        """Return these documents, those of ended shards with the position up to which the shard has files."""
+        """Return these documents. If a shard has ended, its document gets the position up to which the shard has files."""
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
@@ -268,7 +268,7 @@ def range_together(parts: Sequence[WaitingBatch]) -> FileRange | None:
 
 
 def check_partitions(names: Collection[str], given: str | None) -> None:
-    """Check that the files have the columns of an archive. Raises: ConfigurationError if one of these is a partition (`names`)."""
+    """Check that the files have the columns of an archive. Raises: ConfigurationError if such a column is a partition (`names`)."""
     for name in names:
         if name in COLUMNS:
             reason = (

@@ -170,8 +170,8 @@ class ReactiveSink(Sink):
     async def _wait_until(self, is_enough: Callable[[], bool]) -> None:
         self._raise_failure()
         while not is_enough():
-            # The oldest delivery ends first. asyncio.wait does not cancel it when this task is cancelled. The timeout is needed because
-            # the permission to write ends without a notification.
+            # The oldest delivery ends first. If this task is cancelled, asyncio.wait does not cancel the delivery. The timeout is needed
+            # because the permission to write ends without a notification.
             await asyncio.wait([next(iter(self._waiting))], timeout=PERMISSION_SECONDS)
             self._raise_failure()
 

@@ -136,7 +136,7 @@ class RecordSending:
         self.last_failure = ""
         """The error of the last call that failed."""
         self.retried_seconds = 0.0
-        """How long the oldest record of that call has failed. Shorter than `failing_seconds` after records were given up."""
+        """How long the oldest record of the last failed call has failed. Shorter than `failing_seconds` after records were given up."""
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.
@@ -436,7 +436,7 @@ class RecordSending:
         code, message = result.error_code or "MalformedResponse", result.error_message or ""
         for record in expired:
             self._give_up(GivenUp(record, code, message))
-        # Held records keep their key held: an earlier record of the key is still queued or in flight.
+        # Giving up a held record does not release the next record of its key, because an earlier record of the key is still pending.
         for record in held:
             self._failures.give_up(record, code, message)
             self._count_failed(record.user_records, releases=False)

@@ -264,7 +264,7 @@ class KinesisWriter:
         while not self.is_flushed(epoch) and waited < self._drain_seconds:
             pause = min(1.0, self._drain_seconds - waited)
             await self.wait_until_flushed(epoch, pause)
-            # The slices that were waited for are counted, because the clock would count time in which the process was suspended.
+            # The waited slices are summed up, because the clock would also count time in which the process was suspended.
             waited, taken_at = 0.0 if sending.taken_at > taken_at else waited + pause, sending.taken_at
         if not self.is_flushed(epoch):
             reason = f"no record was acknowledged for {duration_words(waited)} ({DRAIN_TIMEOUT.key})"

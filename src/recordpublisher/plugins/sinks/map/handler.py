@@ -302,7 +302,7 @@ def _classes_of(given: Any) -> list[type]:
     if typing.get_origin(given) in (typing.Union, types.UnionType):
         members = list(typing.get_args(given))
     classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
-    # Classes that implement a protocol are not its subclasses, so `issubclass` cannot compare it.
+    # Classes that implement a protocol are not its subclasses, so `issubclass` cannot compare protocols.
     is_known = all(isinstance(each, type) and typing.Protocol not in each.__mro__ for each in classes)
     return classes if is_known else []
 

@@ -294,7 +294,7 @@ class RecordHandling:
                 return
             middle = len(items) // 2
             await self._call_with_list(await self._wait_for_permission(items[:middle]), errors)
-            # Records after a failed record of their key are left out, because they must be handled after it.
+            # Records after a failed record of their key are left out, because they must be handled after the failed one.
             failed = {
                 id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None
             }
@@ -448,7 +448,7 @@ class RecordHandling:
         traced = None if error is None or describe_error(error) == item.told else error
         self._skipped_log.skipped(str(item), reason, traced, key, sequence_number, how=how)
         if is_rejected:
-            # `_pass_on_results` finishes the record when the job has stored the dead letter. Until then the position stays before it.
+            # The position moves past the record only when the job has stored the dead letter (`_pass_on_results`).
             self._rejected.append((item, reason))
             self._on_changed(needs_sink_call=True)
         else:

@@ -170,7 +170,7 @@ class ReadyRecords:
                 queues[key] = queue = KeyQueue(key, queues)
                 ready.append(UnhandledRecord(record, index, batch, queue))
             elif queue.waiting is None:
-                # Most keys have one record at a time, so the deque is only made for the second.
+                # Most keys have one record at a time, so the deque is only made for the second record.
                 queue.waiting = deque((UnhandledRecord(record, index, batch, queue),))
             else:
                 queue.waiting.append(UnhandledRecord(record, index, batch, queue))

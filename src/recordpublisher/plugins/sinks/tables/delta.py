@@ -68,7 +68,7 @@ _KNOWN = {
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 """Beginnings of the names of rules in the metadata of a column."""
 _KEPT = {"delta.setTransactionRetentionDuration": "interval 30 days"}
-"""Settings of tables that the sink creates. Without this one, the log would keep a number for each start of a worker for ever."""
+"""Settings of tables that the sink creates. Without the retention, the log would keep the number of each run of a worker for ever."""
 _INFO, _LOG, _LATEST = "recordpublisher", "_delta_log", 20
 _MOST_CHARACTERS = 32
 _ABOVE_ALL_TEXTS = "\U0010ffff" * 4

@@ -217,8 +217,8 @@ class TableSink(ArchivingSink):
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
         taken = await self._written(self._opened.taken, self._types)
-        # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so
-        # it begins before any later write.
+        # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so the stage
+        # begins before any later write.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
         self._archived.on_staged(documents)
         if documents:
@@ -237,7 +237,7 @@ class TableSink(ArchivingSink):
             await self._prove(contents)
             if with_files := [each for each, content in zip(commits, contents, strict=True) if content.files]:
                 await self._publish(writer, with_files)
-            # Stored after the commit, which may be taken back before it. The records are then read again, and may be written.
+            # Stored only after the commit. If the commit is taken back, the records are read again, and may then be written.
             await self._mark([name for content in contents for name in content.empty_ranges()])
         await self._delete_marks(staged)
 
@@ -534,8 +534,8 @@ class TableSink(ArchivingSink):
         folder = self._table.folder()
         new = [each for each in commits if each.number.n > last]
         new = [each for each in new if last or not self._is_known_as_published(folder, each)]
-        # The table does not show whether a commit without files was published. It counts as not published if it follows a commit that
-        # was not.
+        # The table does not show whether a commit without files was published. Such a commit counts as not published if it follows an
+        # unpublished one.
         has_files = [bool(staged_data_files(each).files) for each in new]
         return new[has_files.index(True) :] if any(has_files) else []
 
