@@ -100,7 +100,10 @@ class ParquetOptions:
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def kinds(self) -> dict[str, Sequence[str]]:
-        """Return the types that an inferred field may have if files are sorted by it. The first is used until values show another."""
+        """Return, by name, the types that an inferred field may have if files are sorted by the field.
+
+        The first type is used until values show another one.
+        """
         return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE))
 
     def check(self, schema: pa.Schema) -> None:

@@ -87,7 +87,10 @@ class Partitions:
         return [part.name for part in self.parts if part.is_derived]
 
     def kinds(self) -> dict[str, Sequence[str]]:
-        """Return the types that an inferred field may have if a part uses it, by path. The first is used until values show another."""
+        """Return, by path, the types that an inferred field may have if a part uses the field.
+
+        The first type is used until values show another one.
+        """
         return {part.column: ("TIMESTAMP",) if part.form else ("STRING", "BIGINT", "BOOLEAN") for part in self.parts}
 
     def derived_columns(self, schema: pa.Schema) -> list[pa.Field]:

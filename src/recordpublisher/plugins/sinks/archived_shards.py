@@ -223,12 +223,12 @@ class ArchivingSink(CommittingSink):
         self._archived = ArchivedShards()
 
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
-        """Let the next commit create the document of an archived shard."""
+        """Let the next commit store the document of an archived shard. `open_ms`: a time at which it was open (epoch ms), if known."""
         if self.keeps_archive:
             self._archived.on_listed(shard, open_ms)
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Begin a range of an archived shard."""
+        """Begin the next range of an archived shard at `start`, if the sink writes an archive."""
         if self.keeps_archive:
             self._archived.on_started(shard, start, follows_parents)
 
@@ -241,7 +241,7 @@ class ArchivingSink(CommittingSink):
             self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Let the next commit add the end to the document of an archived shard."""
+        """Let the next commit store that an archived shard has ended, and its children."""
         if self.keeps_archive:
             self._archived.on_ended(shard, children)
 

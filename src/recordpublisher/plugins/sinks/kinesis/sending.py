@@ -59,12 +59,12 @@ OUTAGE_CALLS = 3
 GIVEN_UP_PER_CALL = 2000
 """Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds (F1)."""
 READY_AFTER_SECONDS = 10.0
-"""After a failed put of which no record is left, the sink is not ready for this long, and until the service responds again.
+"""If no record is left after a failed put, the sink is not ready for this long (seconds), and until the service responds again.
 
-Another call may succeed while puts fail. Without the pause a server would then be ready again right after each record given up.
+Without this pause a server would be ready again after each record given up, because other calls may succeed while puts fail.
 """
 PROBE = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
-"""How the call is retried that asks whether the service responds: an account has 20 such calls a second."""
+"""Retries of the call that asks whether the service responds. They are slow, because an account has 20 such calls a second."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """A call that is due within this time counts as due, because timers are rounded."""

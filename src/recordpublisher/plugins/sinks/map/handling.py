@@ -683,7 +683,7 @@ MAP_SINK_METRICS = {
 class MapSettings:
     """The arguments of `MapSink`, which describes them. Times are in seconds, `max_bytes` is in bytes.
 
-    Raises: ConfigurationError if a value is invalid. It names the argument, its value and the valid values.
+    Raises: ConfigurationError, which names the argument and the valid values, if a value is invalid.
     """
 
     concurrency: int = of_property(MAP_CONCURRENCY)
@@ -734,7 +734,7 @@ def seconds_of(name: str, given: Seconds | None) -> Any:
 def enum_member(name: str, value: object, kind: type[E]) -> E:
     """Return the member of an enum by its name.
 
-    Raises: ConfigurationError if there is no such member. It names the argument, its value and the valid values.
+    Raises: ConfigurationError, which names the argument and the valid values, if there is no such member.
     """
     try:
         return value if isinstance(value, kind) else kind(value)

@@ -66,7 +66,7 @@ class MapSink(Sink[V]):
 
     All handlers run in `concurrency` tasks, so a handler should not change context variables.
 
-    Raises: ConfigurationError if an argument is invalid. It names the argument, its value and the valid values.
+    Raises: ConfigurationError, which names the argument and the valid values, if an argument is invalid.
     """
 
     traces_writes = False
@@ -228,7 +228,7 @@ class MapSink(Sink[V]):
         return self._handling.unfinished()
 
     def metrics(self) -> dict[str, Any]:
-        """Return counts of records, `heldBytes`, the memory of the outstanding records, and two histograms.
+        """Return counts of records, the memory of the outstanding records (`heldBytes`), and two histograms.
 
         The counts are `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `left` (for the next reader),
         `skipped` and `deadLetters`. The histograms are `handlerDurationMs`, the durations of the handler's calls, and

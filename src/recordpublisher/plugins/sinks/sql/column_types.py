@@ -334,7 +334,7 @@ def is_storable_json(value: Any) -> bool:
 
 
 def storable_json(value: Any) -> Any:
-    """Return the value with each character that jsonb refuses as an escape.
+    """Return the value with escapes instead of the characters that jsonb refuses.
 
     Used for dead letters, which must be stored whatever text they have. The column `data` has the original bytes.
 

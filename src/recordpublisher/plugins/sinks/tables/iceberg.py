@@ -284,7 +284,7 @@ class IcebergTable(LakeTable):
         }
 
     def last_number(self, loaded: Table, writer: str) -> int:
-        """Return the last number of a writer, from a property of the table; 0 if there is none.
+        """Return the number of a writer's last commit, from a property of the table; 0 if there is none.
 
         The property is kept when snapshots expire.
         """

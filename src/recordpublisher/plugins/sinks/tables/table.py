@@ -33,7 +33,7 @@ class ConflictingCommitError(Exception):
 
 
 class LakeTable(ABC):
-    """A table that keeps the last number of each writer.
+    """A table that stores the number of each writer's last commit.
 
     All methods but `refresh` block. They raise OSError if a later call may succeed, and StateError if not. `folder`, `describe` and
     `check_rows` may be called from any thread. The others are called one at a time, so that `last_number` and `commit` see the same
@@ -103,7 +103,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def last_number(self, loaded: Any, writer: str) -> int:
-        """Return the last number of a writer in this version, or 0 if it has none."""
+        """Return the number of a writer's last commit in this version of the table, or 0 if the table has none."""
 
     @abstractmethod
     def writers(self, loaded: Any) -> Collection[str]:
