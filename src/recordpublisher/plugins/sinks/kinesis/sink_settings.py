@@ -144,7 +144,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
 
 
 class KinesisSinkCounters:
-    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the durations of its calls."""
+    """The counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the durations of its calls."""
 
     def __init__(self) -> None:
         self._counts = {name: 0 for name, (kind, *_) in KINESIS_SINK_METRICS.items() if kind is COUNTER}
