@@ -122,6 +122,7 @@ class ShardLifecycle(ShardListener):
                 self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._is_exhausted():
+            self._emitter.on_all_ended()
             self._completion.complete(EndReason.ALL_ENDED)
 
     def _is_exhausted(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -247,3 +248,17 @@ def test_a_shard_whose_records_are_left_to_the_next_run_holds_back_the_last_wate
 
     assert sink.rows == [("a", 5_000)]
     assert sink.watermarks == []
+
+
+@pytest.mark.parametrize("bounds", [Bounds(stop_at_tip=True, max_time=30), Bounds(max_time=30)], ids=["tip", "endless"])
+def test_the_last_watermark_of_a_finite_source_is_the_highest_of_its_shards(bounds):
+    """No record follows, so every window may close. A shard that has ended holds nothing back."""
+    source, sink = ScriptedSource(), RecordingSink()
+    for shard_id, time in (("a", 6_000), ("b", 1_000)):
+        scripted = source.add(shard_id, time)
+        scripted.shard, scripted.closed = replace(scripted.shard, closed=True), True
+
+    _, result = run_virtual(read_all(source, sink, {}, bounds))
+
+    assert result.reason is EndReason.ALL_ENDED
+    assert sink.watermarks[-1:] == [6_000]

@@ -67,6 +67,7 @@ class Emitter:
         self._run = TerminationCondition(Bounds())
         self._wake = asyncio.Event()
         self._is_stopping = False
+        self._have_all_ended = False
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
@@ -84,7 +85,7 @@ class Emitter:
     def start(self, run: TerminationCondition) -> None:
         """Prepare for a run with these bounds."""
         self._run = run
-        self._is_stopping = False
+        self._is_stopping = self._have_all_ended = False
 
     async def run(self, on_bounds_reached: Callable[[EndReason], None]) -> None:
         """Emit until stopped.
@@ -118,6 +119,10 @@ class Emitter:
         """Make `run` return after the current write."""
         self._is_stopping = True
         self._wake.set()
+
+    def on_all_ended(self) -> None:
+        """Let the last watermark of the run be the highest one of the shards, because each was read to its end and no record follows."""
+        self._have_all_ended = True
 
     def end_run(self) -> None:
         """Forget the bounds of the run that is over."""
@@ -290,7 +295,9 @@ class Emitter:
         # Computed while no other call of the sink runs, because a shard may become active again during a flush. A value computed before
         # would then be too high (W1).
         async with self.turn.lock:
-            value = self.local_watermark.advance(self._alignment.report())
+            has_ended = self._have_all_ended
+            known = self._alignment.report_end() if has_ended else self._alignment.report()
+            value = self.local_watermark.advance(known, has_ended=has_ended)
             if value is not None:
                 with self.turn.noting_errors(), naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)
