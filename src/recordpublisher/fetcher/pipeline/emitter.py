@@ -229,7 +229,7 @@ class Emitter:
         return False
 
     async def _write(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        global_watermark = self._alignment.global_watermark
+        global_watermark, trusted = self._alignment.global_watermark, self.turn.times_trusted
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
@@ -244,6 +244,9 @@ class Emitter:
                 "job, and the records are read again: %s"
             )
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
+            # If only this shard was lost, the sink may have lost rows of shards that this process still has. So the next checkpoint raises
+            # the error.
+            self.turn.fail_since(trusted, error)
             is_written = False
         finally:
             self.records_in_write = 0
