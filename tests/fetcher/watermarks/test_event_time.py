@@ -238,6 +238,19 @@ def test_a_bounded_run_that_reads_nothing_new_tells_the_watermark_of_the_stored_
     assert (again.rows, again.watermarks) == ([], [1_000])
 
 
+@pytest.mark.parametrize("later", [1, 50])
+def test_a_shard_that_has_only_records_after_the_event_time_bound_does_not_hold_back_the_last_watermark(later):
+    """With many of them the run does not read up to the tip."""
+    source, sink = ScriptedSource(per_read=10), RecordingSink()
+    source.add("a", 1_000, 3_000, 8_000)
+    source.add("b", *range(9_000, 9_000 + later))
+
+    run_virtual(read_all(source, sink, {}, Bounds(until_event_time=5_000, stop_at_tip=True, max_time=60)))
+
+    assert sink.rows == [("a", 1_000), ("a", 3_000)]
+    assert sink.watermarks[-1:] == [3_000]
+
+
 def test_a_shard_whose_records_are_left_to_the_next_run_holds_back_the_last_watermark():
     """The limit of `b` leaves its only record, which is below the watermark of `a`."""
     source, sink = ScriptedSource(), RecordingSink()
