@@ -242,7 +242,7 @@ class ShardLifecycle(ShardListener):
             return
         for stream in tuple(self._job.discovery.deleted):
             self._end_deleted(stream)
-        if not any(map(_has_unwritten, self._table)):
+        if not any(entry.has_unwritten_records for entry in self._table):
             log.warning("the run ends, because every stream of the job was deleted")
             self._completion.complete(EndReason.STREAMS_DELETED)
 
@@ -250,11 +250,7 @@ class ShardLifecycle(ShardListener):
         """Read no more of a deleted stream. Its shards leave the table when what was read of them is written."""
         for each in [each for each in self._table if each.shard.stream == stream]:
             self._readers.finish(each)
-            if not _has_unwritten(each) and not each.has_ended:
+            if not each.has_unwritten_records and not each.has_ended:
                 self._table.remove(each.key)
             elif each.is_reading:
                 each.end_of_reading(())
-
-
-def _has_unwritten(entry: ShardEntry) -> bool:
-    return entry.has_unwritten or bool(entry.reading.queue.dead_letters)
