@@ -118,7 +118,7 @@ class Worker:
         self._look_now = asyncio.Event()
         self._has_joined = False
         self._gone: frozenset[str] = frozenset()
-        """The shards of which the last table that was applied or put off has no lease any more, because their streams were deleted."""
+        """The shards of this worker whose leases the newest table lacks, because their streams were deleted."""
         self._gone_until = 0.0
 
     async def run(self) -> None:
@@ -360,7 +360,7 @@ class Worker:
         """Return whether to put off the newest lease table, because it lacks shards of deleted streams that the sink has not finished.
 
         No later reader can read these records again. This worker waits for at most the duration of a lease, because it does not see the
-        group's watermark meanwhile. Then it stores what the sink has finished, because the sink drops the rest with the shards.
+        group's watermark while it waits. Then it stores what the sink has finished, because the sink drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         if gone - self._gone:

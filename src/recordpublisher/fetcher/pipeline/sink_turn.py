@@ -21,7 +21,7 @@ class SinkTurn:
         self.lock = asyncio.Lock()
         self.error: Exception | None = None
         self.times_trusted = 0
-        """How often `trust` was called. An error of a call that began before the last time does not matter any more."""
+        """How often `trust` was called. An error of a call that began before the last time no longer matters."""
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:

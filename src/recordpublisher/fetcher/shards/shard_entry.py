@@ -270,7 +270,7 @@ class ShardEntry:
 
     @property
     def has_unwritten_records(self) -> bool:
-        """As `has_unwritten`, with records that become dead letters."""
+        """Whether the shard has unwritten records, or records that become dead letters."""
         return self.has_unwritten or bool(self.reading.queue.dead_letters)
 
     @property
