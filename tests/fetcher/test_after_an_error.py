@@ -274,6 +274,42 @@ def test_a_group_reads_again_what_a_failing_write_has_lost():
     run_virtual(story())
 
 
+class LosingSink(BufferingSink):
+    """Its write of the shard `shard-1` takes a minute, fails, and loses the buffered rows of every shard."""
+
+    async def write(self, batch):
+        await super().write(batch)
+        if batch.shard_id == "shard-1":
+            await asyncio.sleep(60)
+            self.buffered = []
+            raise SinkError("the rows are lost")
+
+
+def test_no_checkpoint_covers_what_a_write_has_lost_of_other_shards_when_its_own_shard_was_removed():
+    """The lease of a deleted stream is removed during the write, so the error itself does not end the run."""
+
+    async def story():
+        streams = ("s", "t")
+        group, sink = ElasticProcesses(shards=2, streams=streams), LosingSink()
+        first = await group.join(streams, sink=sink, **{"flink.state.checkpoint.interval": 3_600_000})
+        group.source.shards["s/shard-0"].put(1, 2, 3)
+        await group.wait_until(lambda: sink.buffered == [1, 2, 3])
+        group.source.shards["t/shard-1"].put(9)
+        await asyncio.sleep(1)
+        group.source.deleted.add("t")
+        await asyncio.sleep(90)
+        first.fetcher.stop()
+        with pytest.raises(SinkError, match="the rows are lost"):
+            await first.running
+        await first.fetcher.close()
+        again = BufferingSink()
+        second = await group.join(("s",), sink=again)
+        await group.wait_until(lambda: again.rows == [1, 2, 3])
+        await second.stop()
+
+    run_virtual(story())
+
+
 def failing_source():
     """Its shard `a` fails once all of its records were read."""
     source = ScriptedSource(per_read=5, latency=0.1)

@@ -12,7 +12,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.kept_snapshots import KeptSnapshots
-from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher, read
+from fakes.scripted_source import TIP, RecordingSink, ScriptedSource, make_fetcher, read
 
 
 def test_the_pinned_start_is_stored_before_the_first_read():  # P3
@@ -317,3 +317,48 @@ def test_a_flush_waits_for_the_write_that_goes_on():  # S1, S6
 
     assert len(sink.rows) == 10
     assert not sink.met_a_write
+
+
+class AwayAtTheEnd(KeptSnapshots):
+    """Does not answer for some seconds, beginning with the last checkpoint."""
+
+    away_until = float("inf")
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    async def write(self, epoch, state):
+        now = asyncio.get_running_loop().time()
+        if state["shards"]["s/a"].get("position") == "19":
+            self.away_until = min(self.away_until, now + self.seconds)
+            if now < self.away_until:
+                raise StoreUnavailableError("away")
+        await super().write(epoch, state)
+
+
+RARE = {"flink.state.checkpoint.interval": 3_600_000}
+
+
+@pytest.mark.parametrize("bounds", [TIP, Bounds(max_time=10)], ids=["tip", "max_time"])
+def test_the_last_checkpoint_waits_for_its_store_for_the_drain_timeout(bounds):
+    """Without it the next start repeats every record since the checkpoint before."""
+    source, store = ScriptedSource(), AwayAtTheEnd(seconds=15)
+    source.add("a", *range(20))
+
+    run_virtual(read(source, RecordingSink(), bounds, RARE, alone=store.start()))
+
+    assert store.kept[-1]["shards"]["s/a"]["position"] == "19"
+
+
+def test_a_run_whose_store_stays_away_ends_with_an_error_after_the_drain_timeout():
+    source, store = ScriptedSource(), AwayAtTheEnd(seconds=3_600)
+    source.add("a", *range(20))
+
+    async def job():
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(StoreUnavailableError, match=r"away"):
+            await read(source, RecordingSink(), TIP, RARE, alone=store.start())
+        return asyncio.get_running_loop().time() - began
+
+    assert 20 <= run_virtual(job()) < 25

@@ -291,6 +291,20 @@ def test_what_is_being_written_when_its_stream_is_deleted_is_counted():  # S1, S
     assert run_virtual(job()) == (EndReason.STREAMS_DELETED, 3)
 
 
+def test_what_was_read_is_written_before_a_run_ends_whose_only_stream_was_deleted():  # S8
+    """No later start can read these records again."""
+    source, sink = ScriptedSource(per_read=10), RecordingSink(cost=1)
+    source.add("a", *range(50))
+
+    async def job():
+        fetcher = await opened(source, sink)
+        asyncio.get_running_loop().call_later(3, source.deleted.add, "s")
+        return await fetcher.run()
+
+    assert run_virtual(job()).reason is EndReason.STREAMS_DELETED
+    assert len(sink.rows) == 50
+
+
 def test_a_dead_letter_that_waits_when_its_stream_is_deleted_is_written():  # S7, S8
     def decorator(shard, metrics):
         def time(record):

@@ -389,3 +389,29 @@ def test_a_job_whose_source_has_positions_has_no_acknowledgements():
     run_virtual(make_fetcher(source, Sink()).open())
 
     assert opened == [None]
+
+
+def test_a_stop_while_the_sinks_store_is_away_takes_the_drain_timeout_and_not_the_longest_outage():
+    async def job():
+        queue = FakeQueue(visibility=4)
+        queue.put(*range(20))
+        sink, loop = FlushedSink(queue), asyncio.get_running_loop()
+        flush = sink.flush
+
+        async def away(checkpoint=None):
+            if loop.time() > 1:
+                raise StoreUnavailableError("away")
+            await flush(checkpoint)
+
+        sink.flush = away
+        fetcher = queue_job(queue, sink)
+        await fetcher.open()
+        loop.call_later(60, fetcher.stop)
+        with pytest.raises(StoreUnavailableError, match="away"):
+            await fetcher.run()
+        await fetcher.close()
+        return len(queue.messages), loop.time()
+
+    left, ended_at = run_virtual(job())
+    assert left == 20
+    assert 80 <= ended_at < 95

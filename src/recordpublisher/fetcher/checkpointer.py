@@ -5,10 +5,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.log_fields import with_notes
+from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
@@ -16,6 +18,7 @@ from .checkpoints.checkpoint_schedule import CheckpointAge
 from .checkpoints.commits import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.starts import AloneJob
+from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
@@ -144,17 +147,25 @@ class SnapshotCheckpointer(Checkpointer):
 
         While the sink still works on records, what it has finished so far is stored again and again, because the other records may fail or
         never finish.
+
+        Wait for a store that does not answer for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a state
+        store, the user keeps `snapshot()`, which covers every write (S1). Then no record may be left to the next start.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.stores is not None else ()
         last, monotonic = Checkpoint({}, stopped=stopped, is_last=True), self._job.clock.monotonic
         stored, since = None, monotonic()
-        while (done := (await self._checkpoint(replace(last, may_be_partial=True)))["shards"]) != before:
+        while (done := (await self._wait_for(replace(last, may_be_partial=True)))["shards"]) != before:
             if done != stored:
                 stored, since = done, monotonic()
             if monotonic() - since > LAST_PROGRESS_SECONDS or not await self._is_sink_busy():
-                await self._checkpoint(last)
+                await self._wait_for(last)
                 return
+
+    async def _wait_for(self, asked: Checkpoint) -> dict[str, Any]:
+        settings = self._job.settings
+        outages = replace(settings.store_outages, max_outage_ms=settings.drain_ms, decided_by=DRAIN_TIMEOUT.key)
+        return await wait_for_store(partial(self._checkpoint, asked), outages)
 
     async def _is_sink_busy(self) -> bool:
         until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS

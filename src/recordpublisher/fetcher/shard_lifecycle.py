@@ -122,6 +122,7 @@ class ShardLifecycle(ShardListener):
                 self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._is_exhausted():
+            self._emitter.on_all_ended()
             self._completion.complete(EndReason.ALL_ENDED)
 
     def _is_exhausted(self) -> bool:
@@ -196,6 +197,7 @@ class ShardLifecycle(ShardListener):
         """
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)
+            self.complete_without_streams()
             return
         children = [child.shard_id for child in entry.reading.children]
         log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
@@ -227,16 +229,27 @@ class ShardLifecycle(ShardListener):
             self._completion.fail(error)
             return
         self._job.discovery.on_deleted(entry.shard.stream)
-        for each in [each for each in self._table if each.shard.stream == entry.shard.stream]:
-            self._readers.finish(each)
-            if not (each.has_unwritten or each.reading.queue.dead_letters) and not each.has_ended:
-                self._table.remove(each.key)
-            elif each.is_reading:
-                each.end_of_reading(())
+        self._end_deleted(entry.shard.stream)
         self.complete_without_streams()
 
     def complete_without_streams(self) -> None:
-        """Complete the run, with a warning, if every stream was deleted (S8)."""
-        if self._job.discovery.all_deleted and self._completion.is_running:
+        """Complete the run, with a warning, if every stream was deleted (S8) and what was read of them is written.
+
+        No later start can read these records again.
+        """
+        if not self._job.discovery.all_deleted or not self._completion.is_running:
+            return
+        for stream in tuple(self._job.discovery.deleted):
+            self._end_deleted(stream)
+        if not any(entry.has_unwritten_records for entry in self._table):
             log.warning("the run ends, because every stream of the job was deleted")
             self._completion.complete(EndReason.STREAMS_DELETED)
+
+    def _end_deleted(self, stream: str) -> None:
+        """Read no more of a deleted stream. Its shards leave the table when what was read of them is written."""
+        for each in [each for each in self._table if each.shard.stream == stream]:
+            self._readers.finish(each)
+            if not each.has_unwritten_records and not each.has_ended:
+                self._table.remove(each.key)
+            elif each.is_reading:
+                each.end_of_reading(())

@@ -129,6 +129,16 @@ class Alignment:
         status, watermark = self._active.status()
         return self._tracker.report(status, watermark)
 
+    def report_end(self) -> int | None:
+        """Report that every shard was read to its end, and return the global watermark: the highest one of the shards.
+
+        Nothing changes while watermarks still wait for a shard, because children of it may follow.
+        """
+        if self._active.status()[0] is ShardsStatus.IDLE:
+            known = [each.state.watermark for each in self._entries.values() if each.state.watermark is not None]
+            self._tracker.report(ShardsStatus.ACTIVE, max(known, default=None))
+        return self.report()
+
     def select_next(self) -> tuple[ShardEntry, int] | None:
         """Return the shard that emits next, and how many records of its first queued batch, or None if all are held back or empty.
 
@@ -345,10 +355,15 @@ class LocalWatermark:
         """Forget a shard that was removed."""
         self._emitted.forget(key)
 
-    def advance(self, global_watermark: int | None) -> int | None:
-        """Raise the watermark as far as possible, and return it; None if it did not rise, or if no global watermark is known yet."""
+    def advance(self, global_watermark: int | None, *, has_ended: bool = False) -> int | None:
+        """Raise the watermark as far as possible, and return it. Return None if it did not rise, or if no global watermark is known yet.
+
+        `has_ended`: whether every shard was read to its end. Then only the global watermark counts, because no record follows.
+        """
         status, lowest = self._emitted.status()
-        if status is ShardsStatus.IDLE:
+        if status is ShardsStatus.IDLE and has_ended:
+            lowest = global_watermark
+        elif status is ShardsStatus.IDLE:
             return None
         self._was_idle = False
         if lowest is None or global_watermark is None:

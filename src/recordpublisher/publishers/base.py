@@ -155,7 +155,8 @@ class RecordSource(AsyncPort, ABC):
         """Receive the names of the job's streams, and prepare to read them.
 
         Called once when the job is constructed, before the other methods and outside any event loop. With EAGER, consumers are registered
-        here.
+        here. Commands that look at a job, and the tasks of Spark, read without a job and do not call it: what `create` and `discover` need
+        must then be made by them.
         """
 
     async def close(self) -> None:

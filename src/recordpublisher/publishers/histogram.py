@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from threading import Lock
 from typing import TypedDict
 
 import msgspec
@@ -28,38 +29,45 @@ class HistogramValue(TypedDict):
 
 class Histogram:
     """Counts values, such as durations in ms, by buckets. The counts never fall: a monitoring system subtracts two readings.
+    Any thread may call it.
 
     `bounds`: the upper bounds of the buckets, in ascending order.
     """
 
-    __slots__ = ("_bounds", "_counts", "_pending", "_sum")
+    __slots__ = ("_bounds", "_counts", "_lock", "_pending", "_sum")
 
     def __init__(self, bounds: Sequence[float] = DURATIONS_MS) -> None:
         self._bounds = [float(bound) for bound in bounds]
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
         self._pending: list[float] = []
+        self._lock = Lock()
+        """Held while the counts change. `add` takes it once in a thousand values, because `list.append` is atomic."""
 
     def add(self, value: float) -> None:
         """Count a value. A negative value, as the difference of two clocks can be, counts as 0."""
         self._pending.append(value)  # Sorting a thousand at once costs a quarter of finding the bucket of each.
         if len(self._pending) >= MOST_PENDING:
-            self._count_pending()
+            with self._lock:
+                self._count_pending()
 
     def add_many(self, value: float, times: int) -> None:
         """Count a value `times` times."""
         value = max(value, 0.0)
-        self._counts[bisect_left(self._bounds, value)] += times
-        self._sum += value * times
+        with self._lock:
+            self._counts[bisect_left(self._bounds, value)] += times
+            self._sum += value * times
 
     def value(self) -> HistogramValue:
         """Return what was counted so far."""
-        self._count_pending()
-        return {"bounds": list(self._bounds), "counts": list(self._counts), "sum": self._sum}
+        with self._lock:
+            self._count_pending()
+            return {"bounds": list(self._bounds), "counts": list(self._counts), "sum": self._sum}
 
     def _count_pending(self) -> None:
-        values = sorted(self._pending)
-        self._pending.clear()
+        values = self._pending[:]
+        del self._pending[: len(values)]  # Another thread may have added values since the line above. They stay.
+        values.sort()
         ends = [bisect_right(values, bound) for bound in self._bounds]
         for bucket, (begin, end) in enumerate(pairwise([0, *ends, len(values)])):
             self._counts[bucket] += end - begin

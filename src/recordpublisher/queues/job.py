@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -17,7 +17,7 @@ import msgspec
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
@@ -353,7 +353,15 @@ class QueueJob:
 
         A sink that reports finished records need not finish all of them in this flush, because a slow handler would delay the others.
         """
-        await wait_for_store(partial(self._flush, may_be_partial=self._sink.tells_done), self._settings.store_outages)
+
+        async def flush() -> None:
+            try:
+                await self._flush(may_be_partial=self._sink.tells_done)
+            except StoreUnavailableError:
+                if self._completion.is_running:
+                    raise  # If the run is ending, the last flush tries again.
+
+        await wait_for_store(flush, self._settings.store_outages)
 
     def _request_flush_of_written(self) -> None:
         if not self._sink.tells_done:
@@ -369,11 +377,15 @@ class QueueJob:
         flush = partial(self._flush, stopped=stopped, is_last=True)
         if hung is not None and not self._sink.tells_done:
             return  # It is not known that any of its records is finished, so all of them are received again.
-        hung = await self._unless_hung(wait_for_store(flush, self._settings.store_outages), reason)
+        outages, drain_ms = self._settings.store_outages, self._settings.drain_ms
+        if reason is EndReason.STOPPED:
+            # A supervisor would kill the process soon, and the records that are left are received again in any case.
+            outages = replace(outages, max_outage_ms=drain_ms, decided_by=DRAIN_TIMEOUT.key)
+        hung = await self._unless_hung(wait_for_store(flush, outages), reason)
         if hung is None:
             self._in_flight.told_all()
         elif self._sink.tells_done:
-            await self._flush_periodically()
+            await wait_for_store(partial(self._flush, may_be_partial=True), outages)
 
     async def _unless_hung(self, ending: Coroutine[Any, Any, None], reason: EndReason | None) -> Unfinished | None:
         """Await `ending`.

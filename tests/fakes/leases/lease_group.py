@@ -109,6 +109,9 @@ class HandReaders:
     def watermarks(self) -> dict[str, ShardWatermark]:
         return {shard: ShardWatermark(position) for shard, position in self.positions.items()}
 
+    def has_unfinished(self, shards: Collection[str]) -> bool:
+        return False
+
     def loads(self) -> dict[str, float]:
         return {}
 

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+import recordpublisher as rp
 from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import DataLossError
-from recordpublisher.testing import run_virtual
+from recordpublisher.testing import VirtualClock, run_virtual
 from recordpublisher.testing.virtual_time import EPOCH_MS
 
 from fakes.leases.elastic_processes import ElasticProcesses
@@ -265,6 +266,30 @@ def test_a_deleted_stream_of_a_fixed_list_does_not_end_the_group():  # S8
         return group.rows[before:]
 
     assert sorted(run_virtual(run())) == [("shard-0", EPOCH_MS + 1_000), ("shard-2", EPOCH_MS + 1_000)]
+
+
+def test_what_was_read_of_a_deleted_stream_is_written_and_committed_before_its_leases_are_gone():  # S8
+    """No later reader can read these records again. `MapSink` drops records of a lease that is gone."""
+
+    async def run():
+        group, handled = ElasticProcesses(2, streams=("s", "t")), []
+
+        async def handle(record):
+            await asyncio.sleep(0.2)
+            handled.append((record.shard_id, int(record.data)))
+
+        sink = rp.MapSink(handle, ordering="PER_SHARD", clock=VirtualClock())
+        process = await group.join(("s", "t"), sink=sink)
+        await group.wait_until(lambda: len(keys(process)) == 2)
+        group.send(30)
+        await group.wait_until(lambda: process.fetcher.sink_unfinished().records > 50)
+        group.source.deleted.add("t")
+        await asyncio.sleep(60)
+        assert keys(process) == ["s/shard-0"]
+        await process.stop()
+        return group.sent - set(handled)
+
+    assert run_virtual(run()) == set()
 
 
 def test_the_shards_of_a_deleted_stream_are_idle_and_not_looked_for_until_their_leases_are_gone():  # S8

@@ -1,6 +1,8 @@
 """A1: one table has every metric once, and every counter of a shard is in it."""
 
 import asyncio
+import sys
+import threading
 from dataclasses import fields
 
 import pytest
@@ -75,6 +77,28 @@ def test_numbers_and_histograms_have_units_and_flags_have_none():
         assert bool(metric.unit) is (metric.type in (MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM)), (
             metric.name
         )
+
+
+def test_a_histogram_counts_each_value_once_although_threads_add_and_read_it_together():
+    counted, interval = Histogram([10]), sys.getswitchinterval()
+
+    def add():
+        for number in range(20_000):
+            counted.add(1)
+            if number % 500 == 0:
+                counted.add_many(20, 2)
+                counted.value()
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert counted.value() == {"bounds": [10.0], "counts": [80_000, 320], "sum": 86_400.0}
 
 
 def test_a_histogram_counts_a_bound_in_its_bucket_and_a_negative_value_as_0():

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -237,6 +238,19 @@ def test_a_bounded_run_that_reads_nothing_new_tells_the_watermark_of_the_stored_
     assert (again.rows, again.watermarks) == ([], [1_000])
 
 
+@pytest.mark.parametrize("later", [1, 50])
+def test_a_shard_that_has_only_records_after_the_event_time_bound_does_not_hold_back_the_last_watermark(later):
+    """With many of them the run does not read up to the tip."""
+    source, sink = ScriptedSource(per_read=10), RecordingSink()
+    source.add("a", 1_000, 3_000, 8_000)
+    source.add("b", *range(9_000, 9_000 + later))
+
+    run_virtual(read_all(source, sink, {}, Bounds(until_event_time=5_000, stop_at_tip=True, max_time=60)))
+
+    assert sink.rows == [("a", 1_000), ("a", 3_000)]
+    assert sink.watermarks[-1:] == [3_000]
+
+
 def test_a_shard_whose_records_are_left_to_the_next_run_holds_back_the_last_watermark():
     """The limit of `b` leaves its only record, which is below the watermark of `a`."""
     source, sink = ScriptedSource(), RecordingSink()
@@ -247,3 +261,17 @@ def test_a_shard_whose_records_are_left_to_the_next_run_holds_back_the_last_wate
 
     assert sink.rows == [("a", 5_000)]
     assert sink.watermarks == []
+
+
+@pytest.mark.parametrize("bounds", [Bounds(stop_at_tip=True, max_time=30), Bounds(max_time=30)], ids=["tip", "endless"])
+def test_the_last_watermark_of_a_finite_source_is_the_highest_of_its_shards(bounds):
+    """No record follows, so every window may close. A shard that has ended holds nothing back."""
+    source, sink = ScriptedSource(), RecordingSink()
+    for shard_id, time in (("a", 6_000), ("b", 1_000)):
+        scripted = source.add(shard_id, time)
+        scripted.shard, scripted.closed = replace(scripted.shard, closed=True), True
+
+    _, result = run_virtual(read_all(source, sink, {}, bounds))
+
+    assert result.reason is EndReason.ALL_ENDED
+    assert sink.watermarks[-1:] == [6_000]

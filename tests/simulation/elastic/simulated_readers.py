@@ -127,6 +127,9 @@ class SimulatedReaders:
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         return {shard: self._watermark(shard) for shard in self._readers}
 
+    def has_unfinished(self, shards: Collection[str]) -> bool:
+        return False
+
     def loads(self) -> Mapping[str, float]:
         now, found = self._simulator.now, {}
         for shard, reader in self._readers.items():

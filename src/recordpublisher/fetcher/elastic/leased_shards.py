@@ -146,6 +146,14 @@ class LeasedShards:
             self._stopped.discard(key)
         self._shards.drop_shards(shards)
 
+    def has_unfinished(self, shards: Collection[str]) -> bool:
+        """Return whether the sink has not finished what was read of these shards, and their streams are deleted."""
+        gone = {key for key in shards if stream_of(key) in self._deleted}
+        if any(entry.has_unwritten_records for entry in self._table if entry.key in gone):
+            return True
+        left = unfinished_of(self._sink)
+        return left is not None and not gone.isdisjoint(left.shards)
+
     @property
     def in_flight(self) -> int:
         """Number of records that the sink is writing now, plus the number of running calls of user code. Neither can be stopped."""

@@ -217,6 +217,9 @@ class ShardReaders(Protocol):
     def drop(self, shards: Collection[str]) -> None:
         """Forget these shards, because another worker holds them. Records of them that are not committed are dropped (E1)."""
 
+    def has_unfinished(self, shards: Collection[str]) -> bool:
+        """Return whether records of these shards were read and are not finished by the sink, and their streams are deleted."""
+
     def drop_all(self) -> None:
         """Forget every shard, because the worker has ended."""
 

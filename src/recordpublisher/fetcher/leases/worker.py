@@ -117,6 +117,9 @@ class Worker:
         self._others_are_held = False
         self._look_now = asyncio.Event()
         self._has_joined = False
+        self._gone: frozenset[str] = frozenset()
+        """The shards of this worker whose leases the newest table lacks, because their streams were deleted."""
+        self._gone_until = 0.0
 
     async def run(self) -> None:
         """Take part in the group, and return after `leave`.
@@ -297,6 +300,8 @@ class Worker:
         view = await self._observer.look()
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
+        if await self._waits_for_deleted():
+            return True
         self._apply_table()
         known, self.group_maximum = self.group_watermark, view.max_watermark
         self.group_watermark = group_watermark(view, known, self._observer.sealed_for_long)
@@ -318,9 +323,8 @@ class Worker:
         if may_have_taken:
             self._apply_table()
             return True
-        if await self._end_shards() or await self._upkeep.remove_deleted():
-            return True
-        if await self._upkeep.add_listed_shards(view):
+        upkeep = self._upkeep
+        if await self._end_shards() or await upkeep.remove_deleted() or await upkeep.add_listed_shards(view):
             return True
         await self._upkeep.clean(view)
         if self._observer.is_settled:
@@ -352,9 +356,31 @@ class Worker:
         if await self._cache.replace(table_of_new_group(folded, self.name, first)):
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
+    async def _waits_for_deleted(self) -> bool:
+        """Return whether to put off the newest lease table, because it lacks shards of deleted streams that the sink has not finished.
+
+        No later reader can read these records again. This worker waits for at most the duration of a lease, because it does not see the
+        group's watermark while it waits. Then it stores what the sink has finished, because the sink drops the rest with the shards.
+        """
+        gone, now = self._gone_shards(), self._clock.monotonic()
+        if gone - self._gone:
+            self._gone_until = now + self._settings.duration
+        self._gone |= gone
+        if not gone:
+            self._gone = frozenset()
+        elif self._readers.has_unfinished(gone) and now < self._gone_until:
+            return True
+        else:
+            await self.checkpoint(may_be_partial=True)
+        return False
+
+    def _gone_shards(self) -> frozenset[str]:
+        table = self._cache.table
+        return frozenset() if table is None else frozenset(self._owned.shards - table.leases.keys())
+
     def _apply_table(self) -> None:
-        if (table := self._cache.table) is None:
-            return
+        if (table := self._cache.table) is None or self._gone_shards() - self._gone:
+            return  # The next look decides whether to wait for shards that are gone.
         watermarks = self._readers.watermarks()
         changes = self._owned.apply(table)
         given = [shard for shard in changes.lost if shard in table.leases and not table.leases[shard].ended]

@@ -90,9 +90,10 @@ class TerminationCondition:
         They do not wait for records that a bounded run will not read. In an unbounded run every silent shard holds them back (W2).
         """
         if self._is_over:
-            # A shard that was read to its tip without a record does not hold the watermark back; a shard that was not read to its tip
-            # does.
-            return entry.state.watermark is not None or not entry.reading.has_seen_tip
+            # A shard without a record up to its tip, or up to the event-time bound, does not hold the watermark back; a shard that was not
+            # read so far does.
+            has_none = entry.reading.has_seen_tip or self.is_past_event_time(entry)
+            return entry.state.watermark is not None or not has_none
         return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
     def end_reason(self) -> EndReason | None:

@@ -67,6 +67,7 @@ class Emitter:
         self._run = TerminationCondition(Bounds())
         self._wake = asyncio.Event()
         self._is_stopping = False
+        self._have_all_ended = False
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
@@ -84,7 +85,7 @@ class Emitter:
     def start(self, run: TerminationCondition) -> None:
         """Start a run with these bounds."""
         self._run = run
-        self._is_stopping = False
+        self._is_stopping = self._have_all_ended = False
 
     async def run(self, on_bounds_reached: Callable[[EndReason], None]) -> None:
         """Emit until stopped.
@@ -118,6 +119,10 @@ class Emitter:
         """Make `run` return after the current write."""
         self._is_stopping = True
         self._wake.set()
+
+    def on_all_ended(self) -> None:
+        """Let the last watermark of the run be the highest one of the shards, because each was read to its end and no record follows."""
+        self._have_all_ended = True
 
     def end_run(self) -> None:
         """Forget the bounds of the run that is over."""
@@ -222,7 +227,7 @@ class Emitter:
         return False
 
     async def _write(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        global_watermark = self._alignment.global_watermark
+        global_watermark, trusted = self._alignment.global_watermark, self.turn.times_trusted
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
@@ -237,6 +242,9 @@ class Emitter:
                 "job, and the records are read again: %s"
             )
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
+            # If only this shard was lost, the sink may have lost rows of shards that this process still has. So the next checkpoint raises
+            # the error.
+            self.turn.fail_since(trusted, error)
             is_written = False
         finally:
             self.records_in_write = 0
@@ -287,7 +295,9 @@ class Emitter:
         self._last_watermark_at = self._clock.monotonic()
         # Computed while no other call of the sink runs: during a flush a shard may become active again, and lower the watermark (W1).
         async with self.turn.lock:
-            value = self.local_watermark.advance(self._alignment.report())
+            has_ended = self._have_all_ended
+            known = self._alignment.report_end() if has_ended else self._alignment.report()
+            value = self.local_watermark.advance(known, has_ended=has_ended)
             if value is not None:
                 with self.turn.noting_errors(), naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)

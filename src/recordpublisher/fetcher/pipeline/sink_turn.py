@@ -20,7 +20,8 @@ class SinkTurn:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.error: Exception | None = None
-        self._times_trusted = 0
+        self.times_trusted = 0
+        """How often `trust` was called. An error of a call that began before the last time no longer matters."""
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
@@ -38,19 +39,23 @@ class SinkTurn:
     @contextmanager
     def noting_errors(self) -> Iterator[None]:
         """Remember an error of the block, which calls the sink while the lock is held."""
-        trusted = self._times_trusted
+        trusted = self.times_trusted
         try:
             yield
         except (FencedError, StoreUnavailableError):
             raise  # A checkpoint that was not stored has lost nothing.
         except Exception as error:
-            if trusted == self._times_trusted:
-                self.fail(error)
+            self.fail_since(trusted, error)
             raise
 
     def fail(self, error: Exception) -> None:
         """Remember the error of a call: the sink may have lost what it had not made durable."""
         self.error = error
+
+    def fail_since(self, times_trusted: int, error: Exception) -> None:
+        """Remember the error of a call that began when `times_trusted` had this value, unless `trust` was called since then."""
+        if times_trusted == self.times_trusted:
+            self.fail(error)
 
     def trust(self) -> None:
         """Let the sink be flushed again although a call has raised.
@@ -58,4 +63,4 @@ class SinkTurn:
         Called when the sink reports that nothing was lost, or when no position covers what may have been lost.
         """
         self.error = None
-        self._times_trusted += 1
+        self.times_trusted += 1

@@ -267,6 +267,11 @@ class ShardEntry:
         return self.reading.queue.records > 0 or self.emission.is_writing
 
     @property
+    def has_unwritten_records(self) -> bool:
+        """Whether the shard has unwritten records, or records that become dead letters."""
+        return self.has_unwritten or bool(self.reading.queue.dead_letters)
+
+    @property
     def oldest_unwritten_ms(self) -> int | None:
         """When the oldest record arrived that was read and is not written yet (epoch ms); None if there is no such record."""
         being_written = self.emission.writing_arrival_ms

@@ -53,7 +53,8 @@ class ReadSettings(TypedDict, total=False):
     job_drain_timeout: int | str | timedelta
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. A job that ends, even by an error, waits as long for a publisher,
-    and for `close` of a plugin. A producer that is closed in an outage gives up its records when none was acknowledged for as long.
+    for `close` of a plugin and, if it runs alone, for the store of its last checkpoint. A queue job that is stopped waits as long for
+    the target of its last flush. A producer that is closed in an outage gives up its records when none was acknowledged for as long.
     `recordpublisher run` stops workers that drain for 20 s longer after another one has failed. In ms."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
