@@ -19,6 +19,7 @@ from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StateError
 from recordpublisher.publishers.log_fields import counted, notes_of, text_of
+from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
@@ -231,7 +232,7 @@ class DataFetcher(Generic[V]):
 
     async def run_bounded(
         self,
-        max_time: float | None = None,
+        max_time: Duration | None = None,
         max_records: int | None = None,
         max_bytes: int | None = None,
         until_event_time: int | None = None,
@@ -239,11 +240,14 @@ class DataFetcher(Generic[V]):
     ) -> BoundedResult:
         """Run until the first bound (see `Bounds`) is met, and return why and where the run ended.
 
+        - `max_time`: seconds below 1000, a text such as `1h`, or a timedelta.
+
         A further call continues where the last run ended. Raises: the errors of `run`; StateError if an error has ended a run that stores
         positions.
         """
         with SHORT_ERRORS:
-            bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
+            seconds = None if max_time is None else seconds_of("max_time", max_time)
+            bounds = Bounds(seconds, max_records, max_bytes, until_event_time, stop_at_tip)
             self._check_may_run()
             if self._was_stopped_unopened:
                 return BoundedResult(EndReason.STOPPED, {})

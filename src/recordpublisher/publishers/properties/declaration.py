@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
 from ..log_fields import names_a_secret, text_of
@@ -61,6 +61,32 @@ def parse_with_unit(given: str, unit: str) -> int | None:
         return None
     value = Decimal(match[1]) * factor
     return int(value) if value == value.to_integral_value() else None
+
+
+Duration: TypeAlias = float | str | timedelta
+"""A duration as an argument in Python: a number of seconds, a text with a unit such as `15m`, or a timedelta."""
+A_DURATION = "seconds, a text such as 15m or 200ms, or a timedelta"
+"""The durations that `seconds_of` accepts, for messages."""
+_NEEDS_UNIT_FROM = 1_000
+
+
+def seconds_of(name: str, given: Duration) -> float:
+    """Return a duration that was given as an argument in Python, in seconds.
+
+    Raises: ConfigurationError that names the argument, if `given` is not a duration, or if it is a number of 1000 or more, which was
+    probably meant in milliseconds.
+    """
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    found = parse_with_unit(given.strip(), "ms") if isinstance(given, str) else None
+    if found is not None:
+        return found / 1000
+    if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
+        raise ConfigurationError(name, given, A_DURATION)
+    if _NEEDS_UNIT_FROM <= given < math.inf:
+        reason = f"a number without a unit is in seconds; write '{given:.15g}s' or '{given:.15g}ms'"
+        raise ConfigurationError(name, given, reason=reason)
+    return given
 
 
 class PropertyOptions(TypedDict, total=False):

@@ -21,6 +21,7 @@ from .declaration import (
     declared_properties,
     find_property,
     is_secret,
+    seconds_of,
     which_name,
     why_no_time,
 )
@@ -115,7 +116,9 @@ class Properties(Mapping[str, str]):
     to `true`). Keyword arguments are also properties, by a key without prefix. An example is
     `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
 
-    A keyword argument takes precedence over the same property of the mapping.
+    A keyword argument takes precedence over the same property of the mapping. A duration in it is a text with a unit (`"10s"`), a
+    timedelta, or a number of seconds below 1000. Only if the keyword ends in `millis`, and in the mapping, a number has the unit of the
+    property.
 
     Raises: ConfigurationError if `mapping` is not a mapping, or a keyword argument is unknown or contradicts another
     one.
@@ -132,8 +135,9 @@ class Properties(Mapping[str, str]):
         for keyword, value in settings.items():
             if value is not None:
                 declared = property_of_keyword(keyword, value)
-                _check_same(keyword, value, declared, Properties(own))
-                own[declared.key] = value
+                own_value = _with_unit(keyword, declared, value)
+                _check_same(keyword, own_value, declared, Properties(own))
+                own[declared.key] = own_value
         merged = {**_without(own, mapping or {}), **own}
         given = {str(key): _as_text(str(key), value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
@@ -239,6 +243,17 @@ def _without(replaced: Mapping[str, object], values: Mapping[str, object]) -> di
 def _all_spellings(key: str) -> tuple[str, ...]:
     declared = find_property(key)
     return (key,) if declared is None else (key, declared.key, *declared.aliases)
+
+
+def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
+    """Return the value of a keyword argument. A number that is a duration gets its unit, because in Python it is in seconds.
+
+    Raises: ConfigurationError if the number is 1000 or more, because it was probably meant in milliseconds.
+    """
+    is_duration = declared.unit in ("ms", "s") and not keyword.endswith("millis")
+    if not is_duration or isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return value  # 0 needs no unit, and -1 means never
+    return f"{seconds_of(keyword, value)}s"
 
 
 def _check_same(keyword: str, value: object, declared: Property[Any], others: Properties) -> None:
