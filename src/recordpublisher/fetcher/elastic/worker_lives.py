@@ -130,6 +130,11 @@ class WorkerLives:
         return [] if self._current.worker is None else self._current.worker.waits_for
 
     @property
+    def is_joining(self) -> bool:
+        """Whether it is not known yet which shards this process is to read first."""
+        return self._current.worker is None or self._current.worker.is_joining
+
+    @property
     def has_others(self) -> bool:
         """Whether the group has other processes that stay in it."""
         return self._current.worker is not None and self._current.worker.has_others
