@@ -39,6 +39,8 @@ _STEMS = {
     "millisBehindLatest": "behind_latest",
     "bytesRead": "read",
     "bytesPerRead": "last_read",
+    "worker": "name",
+    "workerReplaced": "replaced",
     "outstandingRecordsCount": "outstanding_records",
     "numRecordsOut": "written_records",
     "numBytesOut": "written",
