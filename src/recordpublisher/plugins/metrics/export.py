@@ -11,8 +11,9 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from recordpublisher.fetcher.metric_types import HistogramValue, Metric, MetricType, SinkMetric
@@ -24,6 +25,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 )
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
+from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import describe_error
@@ -50,10 +52,9 @@ _STEMS = {
 _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 
 
-@asynccontextmanager
-async def export_metrics(
+def export_metrics(
     properties: Mapping[str, object], *sources: MeasuredFetcher | MeasuredProducer
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[None]:
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
     - `properties`: `flink.metrics.exporters` says where to export.
@@ -64,9 +65,27 @@ async def export_metrics(
 
     Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
-    exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersOfProcess(as_fetchers(sources))):
-        yield
+    return _Export(properties, sources)
+
+
+class _Export(OnlyAsyncWith, AbstractAsyncContextManager[None]):
+    """Owns the exporters while its block runs."""
+
+    _called = "rp.export_metrics"
+
+    def __init__(self, properties: Mapping[str, object], sources: Sequence[object]) -> None:
+        self._properties, self._sources = properties, sources
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> None:
+        exporters = build_metrics_exporters(load_registry(), Properties(self._properties))
+        source = FetchersOfProcess(as_fetchers(self._sources))
+        await self._opened.enter_async_context(exporters_opened(exporters, source))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._opened.aclose()
 
 
 @runtime_checkable

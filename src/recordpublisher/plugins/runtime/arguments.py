@@ -193,7 +193,7 @@ def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, .
 
 
 def _shown(given: object) -> object:
-    return None if given is None else repr(given)[:200]
+    return given if given is None or isinstance(given, str) else repr(given)[:200]
 
 
 def check_bounded(properties: Properties) -> None:

@@ -16,6 +16,7 @@ from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
+from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StateError
 from recordpublisher.publishers.log_fields import counted, notes_of, text_of
@@ -46,7 +47,7 @@ T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")
 
 
-class DataFetcher(Generic[V]):
+class DataFetcher(OnlyAsyncWith, Generic[V]):
     """Reads streams into a sink. The constructor checks the settings, `async with` opens the fetcher, and `run` or `run_bounded` reads.
 
     - `streams`: names, ARNs or NAME=ARN (a name of your own), one or several. Or a function, plain or async, that returns them; it is
@@ -140,6 +141,9 @@ class DataFetcher(Generic[V]):
         A command that replays dead letters uses them.
         """
         return self._given_sink, *decorators_and_type(load_registry(), properties, *self._values)
+
+    def _instead_of_with(self) -> str:
+        return ". Without asyncio use 'for record in rp.consume(...)' or `recordpublisher run`"
 
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:

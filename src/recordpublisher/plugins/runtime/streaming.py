@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar, Unpack
+from typing import Any, NoReturn, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
@@ -251,7 +251,7 @@ def stream(
         restore=restore,
         state_store=state_store,
     )
-    return _batches(fetcher, sink, bounds)
+    return _BatchIterator(_batches(fetcher, sink, bounds))
 
 
 def consume(
@@ -357,6 +357,27 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
             (ended,) = await asyncio.gather(running, return_exceptions=True)
             if isinstance(ended, Exception) and not isinstance(ended, _AbandonedError):
                 log.debug("the run ended with %r", ended)
+
+
+class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
+    """The batches of `stream`. A plain `for` over them is an error that says what to write."""
+
+    def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
+        self._batches = batches
+
+    async def asend(self, value: None) -> RecordBatch[V]:
+        return await self._batches.asend(value)
+
+    async def athrow(self, *error: Any) -> RecordBatch[V]:
+        return await self._batches.athrow(*error)
+
+    async def aclose(self) -> None:
+        await self._batches.aclose()
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "rp.stream needs 'async for', in a coroutine. Without asyncio use 'for record in rp.consume(...)'"
+        )
 
 
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):

@@ -18,6 +18,7 @@ from recordpublisher.plugins.sinks.queued_writes import (
     WrittenStates,
 )
 from recordpublisher.plugins.tracing.traces import payload_with_context
+from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
@@ -35,7 +36,7 @@ from .writer import KinesisWriter
 _VALID_STREAM = "the name or ARN of a stream"
 
 
-class KinesisSink(Sink):
+class KinesisSink(OnlyAsyncWith, Sink):
     """Puts records into a stream, and waits while too many are not acknowledged.
 
     Use it on its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a
@@ -96,6 +97,9 @@ class KinesisSink(Sink):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _instead_of_with(self) -> str:
+        return ". Without asyncio use 'with rp.Producer(...)'"
 
     @property
     def stream(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Literal, NoReturn, Self, TypeVar, Unpack
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
@@ -75,6 +75,14 @@ class Producer:
         """Open the connection. Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix."""
         self._run(lambda thread: thread.opened())
         return self
+
+    def __aenter__(self) -> NoReturn:
+        """Refuse the statement. Raises: TypeError that says what to write."""
+        raise TypeError("Producer needs 'with', not 'async with'. In asyncio code use 'async with rp.KinesisSink(...)'")
+
+    def __aexit__(self, *_: object) -> NoReturn:
+        """Never called, but Python looks it up before it calls `__aenter__`."""
+        raise NotImplementedError
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -336,8 +344,8 @@ def _flush_at_exit() -> None:
 def _flush_or_say_so(producer: Producer) -> None:
     try:
         producer.flush(timeout=1)
-    except TimeoutError as error:
-        log.warning("the exit of the process waits until all records are put: %s", error)
+    except TimeoutError:
+        log.warning("the exit of the process waits until all records are put: %s", producer._why_late())
         producer._run(lambda thread: thread.flush_or_give_up())
         producer.flush()  # Raises the error of records that were given up.
 

@@ -402,7 +402,7 @@ def test_an_exit_that_waits_says_so(served):
         with frozen(served):
             process.stdin.write("\n")
             process.stdin.flush()
-            assert "the exit of the process waits until all records are put: " in process.stderr.readline()
+            assert "the exit of the process waits until all records are put: 1 records (" in process.stderr.readline()
         assert process.wait(60) == 0
     assert payloads(arrived(served)) == [1, 2]
 
