@@ -208,3 +208,33 @@ async def test_a_second_run_is_refused_while_the_first_reads_on(monkeypatch, cap
         assert (await first).records == len(sink.records) == 2
         assert (await running.run()).reason is rp.EndReason.STOPPED
     assert not [line for line in caplog.messages if "the run ended by an error" in line]
+
+
+async def handle(record):
+    pass
+
+
+@pytest.mark.parametrize("make", [lambda: rp.MapSink(handle), lambda: rp.JsonlSink({"flink.sink.jsonl.path": "rows"})])
+async def test_a_sink_of_another_open_fetcher_is_refused_and_that_fetcher_reads_on(make, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    sink = make()
+    async with fetcher(sink=sink) as first:
+        running = asyncio.create_task(first.run())
+        await first.wait_ready()
+        with pytest.raises(rp.SinkError, match="another DataFetcher that is open, which reads orders: make a sink for"):
+            async with fetcher(sink=sink):
+                pass
+        assert not running.done()
+        first.stop()
+        assert (await running).records == 2
+    async with fetcher(sink=sink) as second:
+        assert (await second.run_bounded(stop_at_tip=True)).reason is rp.EndReason.TIP
+
+
+async def test_a_sink_that_is_neither_opened_nor_closed_may_have_several_fetchers(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    sink = rp.MemorySink()
+    async with fetcher(sink=sink) as first, fetcher(sink=sink) as second:
+        await asyncio.gather(first.run_bounded(stop_at_tip=True), second.run_bounded(stop_at_tip=True))
+    assert len(sink.records) == 4

@@ -18,7 +18,7 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds,
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StateError
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError, SinkError, StateError
 from recordpublisher.publishers.log_fields import counted, notes_of, text_of
 from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import (
@@ -45,6 +45,10 @@ from .stream_lister import StreamNames, StreamsArgument
 
 T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")
+
+
+_OWNERS_OF_SINKS: dict[int, DataFetcher[Any]] = {}
+"""The open fetcher that uses each sink, by the sink's `id`."""
 
 
 class DataFetcher(OnlyAsyncWith, Generic[V]):
@@ -147,6 +151,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:
+            self._claim_sink()
             try:
                 if self._handles_signals:
                     STOP_SIGNALS.add(self.stop)
@@ -166,6 +171,21 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
                 raise
         self._is_open = True
         return self
+
+    def _claim_sink(self) -> None:
+        """Refuse a sink that another open fetcher uses: it would be opened twice, and closed with the first of them.
+
+        Raises: SinkError if there is one; StateError if this fetcher is open already.
+        """
+        sink = self._given_sink
+        if sink is None or (type(sink).open is Sink.open and type(sink).close is Sink.close):
+            return  # Nothing is shared but what `write` does.
+        owner = _OWNERS_OF_SINKS.setdefault(id(sink), self)
+        if owner is not self:
+            raise SinkError(
+                f"the {type(sink).__name__} of this DataFetcher is the sink of another DataFetcher that is open, which reads "
+                f"{', '.join(owner.streams)}: make a sink for each DataFetcher"
+            )
 
     @property
     def _was_stopped_unopened(self) -> bool:
@@ -367,6 +387,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             )
         finally:
             RUNS_IN_THREADS.remove(self)
+            if _OWNERS_OF_SINKS.get(id(self._given_sink)) is self:
+                del _OWNERS_OF_SINKS[id(self._given_sink)]
 
     def _tell_what_was_left_out(self) -> None:
         """Log how many records were skipped, or became dead letters, because a script usually exports no metrics.

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from enum import StrEnum
+from functools import partial
 
 import pytest
 
@@ -222,3 +223,30 @@ async def test_an_endpoint_that_restarts_loses_no_record():
                 read = payloads(await read_all(revived))
     assert set(read) == set(range(4_000))
     assert metrics["failedRequests"] > 0
+
+
+async def test_a_call_from_another_threads_loop_is_refused_with_what_to_use():
+    """It would wait for a wake-up that never comes, and its timeout with it."""
+    async with LocalKinesis(streams={"out": 1}) as endpoint, rp.KinesisSink("out", endpoint.properties()) as sink:
+        for call in (partial(sink.put, b"1", "key"), sink.flush, sink.close):
+            with pytest.raises(
+                rp.SinkError, match=r"only be used in the event loop in which it was opened.*rp.Producer"
+            ):
+                await asyncio.to_thread(lambda call=call: asyncio.run(call()))
+        loop = asyncio.get_running_loop()
+        there = partial(asyncio.run_coroutine_threadsafe, loop=loop)
+        await asyncio.to_thread(lambda: there(sink.put(b"2", "key")).result(10))
+        await sink.flush()
+        assert sink.metrics()["numRecordsOut"] == 1
+
+
+async def test_a_sink_that_a_program_has_opened_is_refused_as_the_sink_of_a_job():
+    async with (
+        LocalKinesis(streams={"in": 1, "out": 1}) as endpoint,
+        rp.KinesisSink("out", endpoint.properties()) as sink,
+    ):
+        with pytest.raises(rp.SinkError, match="the Kinesis sink of out is open already"):
+            async with rp.DataFetcher("in", endpoint.properties(), sink=sink):
+                pass
+        await sink.put(b"1", "key")
+        await sink.flush()

@@ -84,6 +84,10 @@ class KinesisSink(OnlyAsyncWith, Sink):
         self._keeps_failed = not of_sink.fails_on_error and on_failure is None
         self._failed: list[tuple[PendingRecord, str]] = []
         self._rejecting = asyncio.Lock()
+        self._is_of_program = False
+        """Whether a job was refused because a program has opened the sink. The job closes the sink once, which must not end the program's
+        use of it.
+        """
 
     async def __aenter__(self) -> Self:
         try:
@@ -160,6 +164,9 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
         Raises: the errors of `put`, unless an earlier call has raised the error.
         """
+        if self._is_of_program:
+            self._is_of_program = False
+            return
         await self._writer.close()
 
     def metrics(self) -> dict[str, Any]:
@@ -188,8 +195,11 @@ class KinesisSink(OnlyAsyncWith, Sink):
     async def open(self, context: SinkContext) -> State | None:
         """Read the stream's limits and shards. A job calls it; a program uses `async with`.
 
-        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        Raises: StreamNotFoundError if there is no such stream, errors that retries cannot fix, and SinkError if the sink is open already.
         """
+        self._is_of_program = self._writer.is_open
+        if self._is_of_program:
+            await self._writer.open()  # Raises.
         self._context = context
         self._keeps_failed = self._keeps_failed and bool(context.has_dead_letters)
         if self._keeps_failed:

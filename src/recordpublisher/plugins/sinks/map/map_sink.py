@@ -138,6 +138,7 @@ class MapSink(Sink[V]):
             timeout=settings.timeout,
             clock=clock,
         )
+        self._is_closed = False
         self._positions = HandledPositions()
         self._handling = RecordHandling(self._handler, settings, self._positions, self._clock)
 
@@ -164,6 +165,8 @@ class MapSink(Sink[V]):
     async def open(self, context: SinkContext) -> None:
         """Connect the sink to the job. Tasks start with the first records. Raises: the errors of `check`."""
         self.check(context)
+        if self._is_closed:  # A program may give the sink to its next DataFetcher.
+            self._set_up(self._given_handler, self._settings, self._clock)
         self._handling.open(context)
 
     def has_room(self) -> bool:
@@ -228,6 +231,7 @@ class MapSink(Sink[V]):
 
     async def close(self) -> None:
         """Cancel the handlers that run. The job reads their records again at its next start."""
+        self._is_closed = True
         await self._handling.close()
 
     def unfinished(self) -> Unfinished:
