@@ -238,3 +238,26 @@ async def test_a_sink_that_is_neither_opened_nor_closed_may_have_several_fetcher
     async with fetcher(sink=sink) as first, fetcher(sink=sink) as second:
         await asyncio.gather(first.run_bounded(stop_at_tip=True), second.run_bounded(stop_at_tip=True))
     assert len(sink.records) == 4
+
+
+async def test_a_fetcher_that_is_open_is_not_opened_again_and_reads_on(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    async with fetcher() as opened:
+        with pytest.raises(rp.StateError, match="the fetcher is open already"):
+            async with opened:
+                pass
+        assert (await opened.run_bounded(stop_at_tip=True)).records == 2
+
+
+async def test_a_wait_for_a_run_that_was_never_started_says_so(monkeypatch, caplog):
+    monkeypatch.setattr("recordpublisher.plugins.runtime.data_fetcher._WAIT_READY_SECONDS", 0.01)
+    async with fetcher() as opened:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await opened.wait_ready()
+    assert [line for line in caplog.messages if "asyncio.create_task(fetcher.run())" in line]
+
+
+def test_a_limit_of_other_libraries_names_ours():
+    with pytest.raises(rp.ConfigurationError, match="did you mean 'max_records'"):
+        rp.consume("orders", PROPERTIES, limit=3)

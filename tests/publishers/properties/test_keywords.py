@@ -145,6 +145,19 @@ def test_a_number_of_a_thousand_seconds_is_refused_because_milliseconds_may_be_m
         Properties(**{keyword: 30_000})
 
 
+@pytest.mark.parametrize("value", ["30", "30000"])
+def test_a_text_without_a_unit_is_refused_as_a_duration(value):
+    """A property in a file would have it in ms, and a number in Python in seconds."""
+    with pytest.raises(ConfigurationError, match=r"'max_outage' is '30.*': a text needs a unit"):
+        Properties(max_outage=value)
+
+
+@pytest.mark.parametrize("value", [-5, float("inf"), float("nan"), True])
+def test_a_number_that_is_no_duration_is_refused_as_it_was_given(value):
+    with pytest.raises(ConfigurationError, match=f"is '?{str(value).lower()}s?'?"):
+        Properties(max_outage=value).check()
+
+
 def test_a_duration_may_be_a_timedelta():
     given = Properties(request_timeout=timedelta(seconds=1.5), start=timedelta(hours=1))
     assert (given["aws.request.timeout"], given["flink.stream.initpos"]) == ("1500ms", "3600000ms")

@@ -122,10 +122,15 @@ def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
 
     Raises: TypeError if a source has no metrics.
     """
-    fetchers = [source for source in sources if isinstance(source, MeasuredFetcher)]
-    producers = [source for source in sources if isinstance(source, MeasuredProducer)]
+    objects = [source for source in sources if not isinstance(source, type)]  # A class has the methods too.
+    fetchers = [source for source in objects if isinstance(source, MeasuredFetcher)]
+    producers = [source for source in objects if isinstance(source, MeasuredProducer)]
     if len(fetchers) + len(producers) < len(sources):
-        names = ", ".join(type(each).__name__ for each in sources if each not in [*fetchers, *producers])
+        names = ", ".join(
+            repr(each) if isinstance(each, type) else type(each).__name__
+            for each in sources
+            if each not in [*fetchers, *producers]
+        )
         raise TypeError(
             f"{names} has no metrics to export; pass a DataFetcher, a Producer, or a KinesisSink without a job"
         )

@@ -47,6 +47,7 @@ T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")
 
 
+_WAIT_READY_SECONDS = 5.0
 _OWNERS_OF_SINKS: dict[int, DataFetcher[Any]] = {}
 """The open fetcher that uses each sink, by the sink's `id`."""
 
@@ -151,6 +152,10 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:
+            if self._is_open:
+                raise StateError(
+                    "the fetcher is open already: use one 'async with' for it, or make another DataFetcher"
+                )
             self._claim_sink()
             try:
                 if self._handles_signals:
@@ -175,7 +180,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     def _claim_sink(self) -> None:
         """Refuse a sink that another open fetcher uses: it would be opened twice, and closed with the first of them.
 
-        Raises: SinkError if there is one; StateError if this fetcher is open already.
+        Raises: SinkError if there is one.
         """
         sink = self._given_sink
         if sink is None or (type(sink).open is Sink.open and type(sink).close is Sink.close):
@@ -361,8 +366,20 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
         Raises: the error that ended the run.
         """
-        if not self._was_stopped_unopened:
+        if self._was_stopped_unopened:
+            return
+        line = asyncio.get_running_loop().call_later(_WAIT_READY_SECONDS, self._tell_of_missing_run)
+        try:
             await self._fetcher.wait_ready()
+        finally:
+            line.cancel()
+
+    def _tell_of_missing_run(self) -> None:
+        if not self._is_running:
+            log.warning(
+                "wait_ready has waited %.0f s, and the fetcher does not run: start it in a task, as in asyncio.create_task(fetcher.run())",
+                _WAIT_READY_SECONDS,
+            )
 
     def reasons_not_ready(self) -> list[str]:
         """Return why this job is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""

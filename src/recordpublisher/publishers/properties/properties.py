@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
 from ..log_fields import MASK, mask_passwords, text_of
 from .declaration import (
+    A_DURATION,
     MissingUnitError,
     Property,
     declared_keys,
@@ -248,12 +250,17 @@ def _all_spellings(key: str) -> tuple[str, ...]:
 def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
     """Return the value of a keyword argument. A number that is a duration gets its unit, because in Python it is in seconds.
 
-    Raises: ConfigurationError if the number is 1000 or more, because it was probably meant in milliseconds.
+    Raises: ConfigurationError if the number is 1000 or more, because it was probably meant in milliseconds, or if a text has no unit.
     """
     is_duration = declared.unit in ("ms", "s") and not keyword.endswith("millis")
-    if not is_duration or isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        return value  # 0 needs no unit, and -1 means never
-    return f"{seconds_of(keyword, value)}s"
+    if not is_duration or value in (0, "0", -1, "-1"):  # 0 needs no unit, and -1 means never
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = seconds_of(keyword, value)
+        return f"{seconds}s" if isfinite(seconds) else value
+    if isinstance(value, str) and value.strip().isdecimal():
+        raise ConfigurationError(keyword, value, A_DURATION, reason="a text needs a unit")
+    return value
 
 
 def _check_same(keyword: str, value: object, declared: Property[Any], others: Properties) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations  # the reference and help() show types by their names
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -33,6 +34,7 @@ from .records import FailedRecord, PendingRecord, size_of
 from .sink_settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .writer import KinesisWriter
 
+log = logging.getLogger("recordpublisher.producer")
 _VALID_STREAM = "the name or ARN of a stream"
 
 
@@ -90,10 +92,12 @@ class KinesisSink(OnlyAsyncWith, Sink):
         """
 
     async def __aenter__(self) -> Self:
+        was_open = self._writer.is_open
         try:
             await self._writer.open(continues=True)
         except BaseException:
-            await self._writer.close()
+            if not was_open:  # Otherwise another block uses it.
+                await self._writer.close()
             raise
         return self
 
@@ -201,6 +205,12 @@ class KinesisSink(OnlyAsyncWith, Sink):
         if self._is_of_program:
             await self._writer.open()  # Raises.
         self._context = context
+        if self._stream in context.streams:
+            log.warning(
+                "the job reads %s, and its sink writes to a stream of this name. If that is the same stream, each record is read and put "
+                "again without end: write to another stream",
+                self._stream,
+            )
         self._keeps_failed = self._keeps_failed and bool(context.has_dead_letters)
         if self._keeps_failed:
             self._writer.keep_failed(lambda record, reason: self._failed.append((record, reason)))

@@ -130,7 +130,7 @@ class KinesisWriter:
                 f"the Kinesis sink of {self._stream} is open already: a program that puts records, and each DataFetcher, needs a sink of "
                 "its own"
             )
-        self._loop = get_running_loop()
+        self._loop, self._is_aborted = get_running_loop(), False
         self._failures.begin(on_failed, continues=continues)
         self._on_room = on_room
         self.permission.ask(may_write)
