@@ -123,7 +123,9 @@ class PropertyGroup:
         self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
     ) -> Property[Any]:
         """Declare any text that is not empty. The value is None if it is not given and there is no default."""
-        return self._declare("string", key, sentence, default, "a text that is not empty", _parse_not_empty, **more)
+        # An Avro schema may be a text in JSON, such as "string" with its quotes.
+        parse = _parse_not_empty if "schema" in key else _parse_without_quotes
+        return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
 
     def choice(
         self,
@@ -278,6 +280,12 @@ def _parse_not_empty(text: str) -> str:
     return text
 
 
+def _parse_without_quotes(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        raise ExplainedValueError("the quotes would be part of the value: remove them")
+    return _parse_not_empty(text)
+
+
 def _parse_tags(text: str) -> Mapping[str, str]:
     pairs = [
         tuple(part.strip() for part in pair.partition("="))
@@ -291,8 +299,8 @@ def _parse_tags(text: str) -> Mapping[str, str]:
     return tags
 
 
-class MissingUnitError(ValueError):
-    """A duration without a unit, which was probably meant in seconds. The message says what to write."""
+class ExplainedValueError(ValueError):
+    """A value that was probably meant in another way. The message says why it is refused, and what to write."""
 
 
 def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, bare_from: int) -> Callable[[str], int]:
@@ -302,7 +310,7 @@ def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, 
         if value in also:
             return value
         if with_unit is None and 0 < value < bare_from:
-            raise MissingUnitError(f"a number without a unit is in {unit}; write '{value}s' or '{value}{unit}'")
+            raise ExplainedValueError(f"a number without a unit is in {unit}; write '{value}s' or '{value}{unit}'")
         if not minimum <= value <= maximum:
             raise ValueError(text)
         return value

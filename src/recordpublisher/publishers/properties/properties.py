@@ -17,7 +17,7 @@ from ..errors import ConfigurationError
 from ..log_fields import MASK, mask_passwords, text_of
 from .declaration import (
     A_DURATION,
-    MissingUnitError,
+    ExplainedValueError,
     Property,
     declared_keys,
     declared_properties,
@@ -187,7 +187,7 @@ class Properties(Mapping[str, str]):
             # If the value was masked, the cause is dropped, because its message may quote the value.
             is_name = declared.type_name == "enum"
             reason = (why_no_time(shown) or which_name(shown, declared.valid)) if is_name else ""
-            reason = str(error) if isinstance(error, MissingUnitError) else reason
+            reason = str(error) if isinstance(error, ExplainedValueError) else reason
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:
