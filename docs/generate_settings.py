@@ -65,13 +65,20 @@ def content() -> str:
 
 def _field(keyword: str, declared: Property[Any]) -> str:
     short = declared.keywords[0]
-    words = f"The same as `{short}`." if keyword != short else f"`{declared.key}`: {declared.sentence}{_unit(declared)}"
+    words = f"`{declared.key}`: {declared.sentence}{_unit(keyword, declared)}"
+    words = f"The same as `{short}`." if keyword != short else words
     text = "\n    ".join(textwrap.wrap(words, 130))
-    return f'    {_annotated(keyword, _type(declared))}\n    """{text}"""\n'
+    return f'    {_annotated(keyword, _type(keyword, declared))}\n    """{text}"""\n'
 
 
-def _unit(declared: Property[Any]) -> str:
-    return f" In {declared.unit}." if declared.unit in EXAMPLES else ""
+def _unit(keyword: str, declared: Property[Any]) -> str:
+    if declared.unit not in EXAMPLES:
+        return ""
+    return " A number is in seconds." if _is_in_seconds(keyword, declared) else f" A number is in {declared.unit}."
+
+
+def _is_in_seconds(keyword: str, declared: Property[Any]) -> bool:
+    return declared.unit in ("ms", "s") and not keyword.endswith("millis")
 
 
 def _annotated(keyword: str, type_name: str) -> str:
@@ -79,7 +86,7 @@ def _annotated(keyword: str, type_name: str) -> str:
     return line if len(line) <= 116 else line.replace("[", "[\n        ").replace("]", "\n    ]")
 
 
-def _type(declared: Property[Any]) -> str:
+def _type(keyword: str, declared: Property[Any]) -> str:
     if declared is INITIAL_TIMESTAMP:
         return "datetime | str | float"
     if declared.type_name == "enum":
@@ -87,7 +94,8 @@ def _type(declared: Property[Any]) -> str:
             f" | {TIME}" if declared is INITIAL_POSITION else ""
         )
     if declared.unit in EXAMPLES:
-        return "int | str" if declared.unit == "bytes" else "int | str | timedelta"
+        number = "float" if _is_in_seconds(keyword, declared) else "int"
+        return f"{number} | str" if declared.unit == "bytes" else f"{number} | str | timedelta"
     return NUMBERS.get(declared.type_name, "str")
 
 

@@ -26,7 +26,8 @@ Where properties come from:
 
 - a Java properties file (`Properties.from_file`), a mapping, or options of Spark;
 - keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot (`rp.consume("orders", request_timeout="10s")`), or
-  the shorter name that a table gives. A property of a plugin has no keyword argument: give it in the mapping,
+  the shorter name that a table gives. There a number that is a duration is in seconds, unless the name ends in `millis`; from 1000 on it
+  needs a unit (`"30m"`, or a `timedelta`). A property of a plugin has no keyword argument: give it in the mapping,
   `rp.consume("orders", {"line-log.file": "log.db"})`.
 
 How to read the tables:

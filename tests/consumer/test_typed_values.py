@@ -16,7 +16,9 @@ from recordpublisher.consumer.deserialization import CallableDeserializer, deser
 from recordpublisher.consumer.typed_values import Json, converter_into, has_fields, plain_value
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from fakes.batches import batch
 
@@ -299,3 +301,31 @@ def test_a_new_type_is_decoded_as_the_type_below_it(into, data, value):
 def test_a_job_with_a_stream_without_a_deserialiser_is_refused_when_it_is_made():
     with pytest.raises(ConfigurationError, match=r"'deserializer' is 'a list'.*also \['orders'\]"):
         rp.DataFetcher("orders", region="us-east-1", sink=rp.MemorySink(), deserializer={"other": int})
+
+
+class Positive(msgspec.Struct):
+    number: int
+
+    def __post_init__(self):
+        if self.number < 0:
+            raise ValueError("below zero")
+
+
+@pytest.mark.parametrize(
+    ("into", "payload", "has_traceback"),
+    [
+        (Model, b"no json", False),
+        (Model, b"{}", False),
+        (Positive, b"no json", False),
+        (Positive, b"{}", False),
+        (Positive, b'{"number": -1}', True),
+    ],
+)
+def test_a_bad_record_is_one_line_of_the_log_unless_user_code_has_refused_it(caplog, into, payload, has_traceback):
+    properties = rp.Properties(deserializer_error="SKIP")
+    decorator = batch_decorator_factory(load_registry(), properties, into)(batch(payload).shard, ShardMetrics())
+
+    assert len(decorator.decorate(batch(payload))) == 0
+
+    (line,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert (line.exc_info is not None) == has_traceback

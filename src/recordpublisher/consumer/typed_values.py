@@ -265,19 +265,23 @@ def _made_by_msgspec(into: Any, value: Any) -> Any:
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Raise the errors of the `with` block as ValueErrors that name the field: `$.price: expected float, got str`."""
+    """Raise the errors of the `with` block as ValueErrors that name the field: `$.price: expected float, got str`.
+
+    The message says everything, so the error has no traceback through pydantic or msgspec, which a log would show for each bad record.
+    Its cause is the error of user code, such as `__post_init__`, if there is one.
+    """
     try:
         yield
     except msgspec.ValidationError as error:
         what, _, path = str(error).replace("`", "").partition(" - at ")
-        raise ValueError(f"it is not a valid {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
+        raise ValueError(f"it is not a valid {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error.__cause__
     except ValueError as error:
         if not hasattr(error, "errors"):  # Only errors of pydantic have this attribute.
             raise
         first, *others = error.errors(include_url=False)
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
         more = f" (and {len(others)} more)" if others else ""
-        raise ValueError(f"it is not a valid {name}: ${path}: {first['msg']}{more}") from error
+        raise ValueError(f"it is not a valid {name}: ${path}: {first['msg']}{more}") from None
 
 
 def type_name(into: Any) -> str:

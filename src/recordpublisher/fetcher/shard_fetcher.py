@@ -24,7 +24,7 @@ from .leases.lease_counts import LeaseCounts
 from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung
 from .monitoring.metrics_exporter import SinkMetrics
-from .monitoring.readiness import reasons_not_ready
+from .monitoring.readiness import reasons_not_ready, shards_to_read
 from .monitoring.status_log import StatusLogger
 from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
@@ -72,6 +72,8 @@ class ShardFetcher:
         """Whether an error ended the last run."""
         self._released_after: Exception | None = None
         """The error after which a last checkpoint was begun. That checkpoint has released the shards, so this fetcher cannot run again."""
+        self._idle_ms: int | None = None
+        """When this run was last found ready and without a shard to read (epoch ms)."""
         self._past_event_time: dict[str, int | None] = {}
         """The shards that ended the last run at its event-time bound, each with the watermark of its next record."""
 
@@ -105,6 +107,7 @@ class ShardFetcher:
                 f"an error has ended this fetcher, so make a new one to resume: {describe_error(self._released_after)}"
             ) from self._released_after
         self._has_failed = is_cut_off = False
+        self._idle_ms = None
         try:
             return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
         except Exception as error:
@@ -182,9 +185,14 @@ class ShardFetcher:
         now_ms = self._dependencies.clock.now_ms()
         alarms = self._view.alarm_monitor.active_alarms
         times, undecided = self._checkpointer.times, self._view.undecided_commit()
-        reasons = reasons_not_ready(self._completion, self._table, times, alarms, now_ms, undecided)
+        reasons = reasons_not_ready(
+            self._completion, self._table, times, alarms, now_ms, undecided, idle_ms=self._idle_ms
+        )
         # If calls to the source hang, listings may hang too, and new shards would not be found. So slow calls are a reason too.
-        return reasons or slow_calls(self._dependencies.factory) or self._ownership.reasons_not_ready()
+        reasons = reasons or slow_calls(self._dependencies.factory) or self._ownership.reasons_not_ready()
+        if not reasons and not shards_to_read(self._table):
+            self._idle_ms = now_ms
+        return reasons
 
     async def wait_ready(self) -> None:
         """Wait until the run has read each of its open shards once, or has ended. Raises: the error that ended the run."""

@@ -516,7 +516,12 @@ class CommittingSink(Sink[V]):
 
         async def positions() -> str:
             assert entries is not None
-            return f"reachable, {len(await entries.list_names(''))} entries"
+            stored = len(await entries.list_names(""))
+            return (
+                f"reachable, {counted(stored, 'document')} with positions"
+                if stored
+                else "reachable, no positions stored yet"
+            )
 
         return {} if entries is None else {"positions": positions}
 

@@ -14,7 +14,7 @@ from ..publishers.properties.declaration import iso_time
 from ..publishers.properties.job_properties import JOB_NAME
 from ..publishers.properties.reading_properties import INITIAL_POSITION
 from ..publishers.shards import Shard
-from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
+from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, warn_of_other_streams
 from .checkpoints.starts import (
     Starts,
     data_loss_error,
@@ -100,6 +100,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     states = initial_states(listed, restored, starts)
     ours = [shard for shard in listed if job.is_ours(shard)]
     unlisted = unlisted_states(listed, restored)
+    warn_of_other_streams({key.rpartition("/")[0] for key in restored.shards}, job.streams)
     log.info(
         "the job reads %s of %s; it %s",
         counted(len(ours), "shard"),

@@ -153,7 +153,7 @@ def check_user_function(
     generator function, or if it is async although `is_plain`.
     """
     if not callable(function):
-        raise ConfigurationError(name, repr_of(function), valid)
+        raise ConfigurationError(name, function if isinstance(function, str) else repr_of(function), valid)
     made = getattr(function, "func", function)  # A partial function has its function there.
     if isinstance(made, type):
         only = f"{made.__name__} is a class; calling it would only make an object"

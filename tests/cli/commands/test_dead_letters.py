@@ -174,8 +174,8 @@ def test_a_letter_that_is_not_there_is_an_error(results):
 def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
     done = results["replay"]
     assert done.returncode == 1
-    undecoded, failed, last = sorted(done.stdout.splitlines(), key=lambda text: (text[0] != "9", text))
-    assert undecoded.startswith("9 of orders/shardId-0: ")
+    undecoded, failed, last = sorted(done.stdout.splitlines(), key=lambda text: (text[0] != "r", text))
+    assert undecoded.startswith("record 9 of orders/shardId-0 cannot be deserialised: "), "the name is there once"
     assert failed == "8 of orders/shardId-0: 1 attempt: ValueError: no price"
     assert last == "Replayed: 1. Failed again and kept: 2."
     assert (folder / "sold").read_text().splitlines()[0] == "5"

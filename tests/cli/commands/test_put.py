@@ -140,7 +140,7 @@ def wait_until_stored(endpoint):
     ("arguments", "code", "words"),
     [
         (("flights", "--key", "k", "--key-field", "to"), 2, "option '--key-field' cannot be combined with '--key'"),
-        (("fligths",), 1, "stream 'fligths' does not exist in us-east-1 (from aws.region); existing streams: flights"),
+        (("fligths",), 1, "stream 'fligths' does not exist in us-east-1 (from aws.region) at http://127.0.0.1:"),
     ],
 )
 def test_an_error_is_one_line(endpoint, arguments, code, words):

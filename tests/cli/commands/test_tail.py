@@ -169,10 +169,8 @@ def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
     done = tail(endpoint, stream="fligths")
 
     assert done.returncode == 1
-    assert (
-        done.stderr
-        == "recordpublisher: stream 'fligths' does not exist in us-east-1 (from aws.region); existing streams: flights, returns\n"
-    )
+    words = f"stream 'fligths' does not exist in us-east-1 (from aws.region) at {endpoint.url}"
+    assert done.stderr == f"recordpublisher: {words}; existing streams: flights, returns\n"
 
 
 def test_a_job_in_place_of_a_stream_is_told_with_what_was_meant(tmp_path):

@@ -73,7 +73,7 @@ async def test_a_job_that_polls_does_not_need_describe(endpoint):
 async def test_an_unknown_stream_is_named_with_the_existing_ones(endpoint):
     checked = await found(endpoint, StreamUse(writes=WRITES), "order")
 
-    words = "stream 'order' does not exist in us-east-1 (from aws.region); existing streams: copy, orders"
+    words = f"stream 'order' does not exist in us-east-1 (from aws.region) at {endpoint.url}; existing streams: copy, orders"
     assert checked["kinesis:ListShards"] == ("PROBLEM", words)
     assert [name for name, (verdict, _) in checked.items() if verdict == "PROBLEM"] == ["kinesis:ListShards"]
     assert {said for name, (_, said) in checked.items() if name != "kinesis:ListShards"} == {

@@ -66,7 +66,7 @@ class LocalQueue:
         """Read until the queue is empty. Returns the sums of the job's metrics."""
         with self.job(sink, **properties) as fetcher:
             async with fetcher:
-                await fetcher.run_bounded(stop_at_tip=True, max_time=1000)
+                await fetcher.run_bounded(stop_at_tip=True, max_time="1000s")
             return sums(fetcher)
 
 

@@ -78,3 +78,18 @@ async def test_the_log_of_a_job_without_a_name_says_that_positions_may_be_those_
     with caplog.at_level(logging.INFO, "recordpublisher.start"):
         await run(places["folder"])
     assert "Z; they may belong to another job, because flink.job.name is not set" in caplog.text
+
+
+@pytest.mark.parametrize(("streams", "is_warned"), [(["tickets"], True), (["orders", "tickets"], False)])
+async def test_positions_of_other_streams_only_are_a_warning(streams, is_warned, places, monkeypatch, caplog):
+    """A copied properties file, with the flink.state.uri and the name of another application."""
+    install(monkeypatch, {"a": [b"1"]})
+    await run(places["folder"], "shop")
+    caplog.clear()
+    async with rp.DataFetcher(streams, {**PROPERTIES, **places["folder"], "flink.job.name": "shop"}) as job:
+        await job.run_bounded(stop_at_tip=True)
+
+    warned = [line.getMessage() for line in caplog.records if "are those of another job" in line.getMessage()]
+    assert [line.partition(".")[0] for line in warned] == [
+        "the stored positions are of orders, and this job reads tickets"
+    ] * is_warned

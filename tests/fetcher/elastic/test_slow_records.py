@@ -146,7 +146,7 @@ def test_a_list_that_waits_for_more_does_not_delay_a_hand_over_and_is_left_to_th
         async def handle(records):
             pass
 
-        process = await join(group, handle, batch_size=100, batch_wait=1_000.0)
+        process = await join(group, handle, batch_size=100, batch_wait="1000s")
         group.send()
         await asyncio.sleep(20)
         before = asyncio.get_running_loop().time()

@@ -286,3 +286,23 @@ def test_the_children_of_a_shard_that_was_split_are_read_before_it_says_tip():
     assert run_virtual(read_to_the_tip(group)) is EndReason.TIP
     assert sorted(group.rows) == sorted(group.sent)
     assert len(group.rows) == 15
+
+
+@pytest.mark.parametrize(("streams", "is_warned"), [(("t",), True), (("s", "t"), False)])
+def test_a_group_without_workers_that_read_only_other_streams_is_a_warning(streams, is_warned, caplog):
+    """A copied properties file, with the flink.state.uri of another application."""
+
+    async def story():
+        group = group_of_two_streams()
+        first = await group.join(("s",))
+        await wait_until_it_reads(group, first, "s")
+        await first.stop()
+        second = await group.join(streams)
+        await wait_until_it_reads(group, second, *streams)
+        await second.stop()
+
+    run_virtual(story())
+    warned = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    assert [line.partition(".")[0] for line in warned] == [
+        "the stored positions in memory are of s, and this job reads t"
+    ] * is_warned

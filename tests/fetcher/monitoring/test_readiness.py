@@ -79,6 +79,22 @@ def test_it_is_not_ready_before_its_first_read():
     assert run_virtual(run()) == (NOT_READ_YET, [])
 
 
+def test_it_stays_ready_when_the_children_of_its_only_shard_begin():
+    async def run():
+        source = source_of("a", latency=0.5)
+        async with running(source, RecordingSink()) as (fetcher, _):
+            source.split("a", "b", "c")
+            found = []
+            for _ in range(500):
+                await asyncio.sleep(0.01)
+                found += fetcher.reasons_not_ready()
+            return found, sorted(fetcher.metrics()["shards"])
+
+    found, shards = run_virtual(run())
+    assert found == []
+    assert "s/b" in shards
+
+
 @pytest.mark.parametrize(("silent", "reasons"), [({"s/a"}, []), ({"s/a", "s/b"}, ["no shard was read for 65 s"])])
 def test_it_is_ready_until_no_shard_can_be_read_any_more(silent, reasons):
     async def run():

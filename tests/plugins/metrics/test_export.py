@@ -53,6 +53,12 @@ def test_what_is_not_known_has_no_value():
     assert EXPORTED["shard", "timeToRetentionLossMs"].number(-1000) == -1
 
 
+def test_no_name_says_twice_what_a_metric_is_of():
+    assert [
+        one.prometheus_name for (scope, _), one in EXPORTED.items() if f"{scope}_{scope}_" in one.prometheus_name
+    ] == []
+
+
 def test_every_metric_is_exported_under_a_name_of_its_own():
     assert len(EXPORTED) == len(WORKER_METRICS) + len(SHARD_METRICS)
     assert len({one.prometheus_name for one in EXPORTED.values()}) == len(EXPORTED)

@@ -38,7 +38,7 @@ FIRING = {
     "RecordPublisherShardsUnowned": (f"recordpublisher_worker_unowned_seconds{{{WORKER}}}", "41"),
     "RecordPublisherShardsWithheld": (f"recordpublisher_worker_withheld_shards{{{WORKER}}}", "1"),
     "RecordPublisherWorkerSealed": (f"recordpublisher_worker_workers_sealed_total{{{WORKER}}}", "0+1"),
-    "RecordPublisherWorkerReplaced": (f"recordpublisher_worker_worker_replaced_total{{{WORKER}}}", "0+1"),
+    "RecordPublisherWorkerReplaced": (f"recordpublisher_worker_replaced_total{{{WORKER}}}", "0+1"),
     "RecordPublisherBadRecords": (f"recordpublisher_worker_dead_letters_total{{{WORKER}}}", "0+1"),
     "RecordPublisherThrottled": (f"recordpublisher_shard_throttles_total{{{SHARD}}}", "0+60"),
     "RecordPublisherSinkThrottled": (f"recordpublisher_sink_throttles_total{{{WORKER}}}", "0+120"),

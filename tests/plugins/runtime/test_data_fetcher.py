@@ -208,3 +208,56 @@ async def test_a_second_run_is_refused_while_the_first_reads_on(monkeypatch, cap
         assert (await first).records == len(sink.records) == 2
         assert (await running.run()).reason is rp.EndReason.STOPPED
     assert not [line for line in caplog.messages if "the run ended by an error" in line]
+
+
+async def handle(record):
+    pass
+
+
+@pytest.mark.parametrize("make", [lambda: rp.MapSink(handle), lambda: rp.JsonlSink({"flink.sink.jsonl.path": "rows"})])
+async def test_a_sink_of_another_open_fetcher_is_refused_and_that_fetcher_reads_on(make, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    sink = make()
+    async with fetcher(sink=sink) as first:
+        running = asyncio.create_task(first.run())
+        await first.wait_ready()
+        with pytest.raises(rp.SinkError, match="another DataFetcher that is open, which reads orders: make a sink for"):
+            async with fetcher(sink=sink):
+                pass
+        assert not running.done()
+        first.stop()
+        assert (await running).records == 2
+    async with fetcher(sink=sink) as second:
+        assert (await second.run_bounded(stop_at_tip=True)).reason is rp.EndReason.TIP
+
+
+async def test_a_sink_that_is_neither_opened_nor_closed_may_have_several_fetchers(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    sink = rp.MemorySink()
+    async with fetcher(sink=sink) as first, fetcher(sink=sink) as second:
+        await asyncio.gather(first.run_bounded(stop_at_tip=True), second.run_bounded(stop_at_tip=True))
+    assert len(sink.records) == 4
+
+
+async def test_a_fetcher_that_is_open_is_not_opened_again_and_reads_on(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    async with fetcher() as opened:
+        with pytest.raises(rp.StateError, match="the fetcher is open already"):
+            async with opened:
+                pass
+        assert (await opened.run_bounded(stop_at_tip=True)).records == 2
+
+
+async def test_a_wait_for_a_run_that_was_never_started_says_so(monkeypatch, caplog):
+    monkeypatch.setattr("recordpublisher.plugins.runtime.data_fetcher._WAIT_READY_SECONDS", 0.01)
+    async with fetcher() as opened:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await opened.wait_ready()
+    assert [line for line in caplog.messages if "asyncio.create_task(fetcher.run())" in line]
+
+
+def test_a_limit_of_other_libraries_names_ours():
+    with pytest.raises(rp.ConfigurationError, match="did you mean 'max_records'"):
+        rp.consume("orders", PROPERTIES, limit=3)

@@ -243,7 +243,7 @@ async def test_an_unknown_stream_is_an_error_that_lists_the_existing_ones():
         stub.script("ListStreams", {"StreamNames": ["a"], "HasMoreStreams": True}, {"StreamNames": ["b"]})
         with pytest.raises(
             StreamNotFoundError,
-            match=r"'order' does not exist in eu-west-1 \(from aws.region\); existing streams: a, b",
+            match=r"'order' does not exist in eu-west-1 \(from aws.region\) at http://127.0.0.1:\d+; existing streams: a, b",
         ):
             await client.list_shards("order")
         assert stub.requests_of("ListStreams") == [{}, {"ExclusiveStartStreamName": "a"}]

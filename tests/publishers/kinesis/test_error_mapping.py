@@ -1,4 +1,6 @@
 import asyncio
+import re
+import socket
 import ssl
 
 import aiohttp
@@ -160,3 +162,28 @@ def test_errors_of_other_origin_are_not_translated(error):
     with pytest.raises(type(error)) as raised, translate_errors("GetRecords"):
         raise error
     assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("kinesis.eu-wst-1.amazonaws.com", "knows no region 'eu-wst-1'.*did you mean 'eu-west-1'"),
+        ("123456789012.data-kinesis.us-eas-1.amazonaws.com", "did you mean 'us-east-1'"),
+        ("kinesis.cn-nort-1.amazonaws.com.cn", "did you mean 'cn-north-1'"),
+        ("kinesis.eu-west-1.amazonaws.com", None),
+        ("vpce-0a1b.kinesis.eu-west-1.vpce.amazonaws.com", None),
+        ("kinesis.eu-wst-1.example.com", None),
+    ],
+)
+def test_a_region_that_neither_dns_nor_the_sdk_knows_ends_at_once_and_the_nearest_is_named(host, expected):
+    error = sdk.EndpointConnectionError(
+        endpoint_url=f"https://{host}/", error=socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    )
+
+    found = translate("ListShards", error)
+
+    if expected is None:
+        assert isinstance(found, errors.TransientError)
+    else:
+        assert isinstance(found, errors.FatalKinesisError)
+        assert re.search(expected, str(found))

@@ -95,7 +95,7 @@ def test_a_keyword_that_is_none_is_not_given():
 
 
 def test_a_keyword_and_an_equal_property_agree():
-    assert Properties({"aws.request.timeout": "10s"}, request_timeout=10_000)["aws.request.timeout"] == "10000"
+    assert Properties({"aws.request.timeout": "10s"}, request_timeout="10000ms")["aws.request.timeout"] == "10000ms"
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,41 @@ def test_two_keywords_that_contradict_each_other_are_an_error_that_names_both():
 
     parts = ["'flink.stream.initpos=", "=LATEST'", "'stream_initpos=", "=TRIM_HORIZON'"]
     assert [part for part in parts if part not in str(raised.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "ms"),
+    [
+        ({"max_outage": 30}, 30_000),
+        ({"max_outage": 0.5}, 500),
+        ({"lease_duration": "20s"}, 20_000),
+        ({"state_checkpoint_interval": -1}, -1),
+        ({"shard_getrecords_intervalmillis": 250}, 250),
+        ({"queue_wait": 5}, 5_000),
+    ],
+)
+def test_a_number_that_is_a_duration_is_in_seconds_unless_its_keyword_says_millis(settings, ms):
+    declared = properties_by_keyword()[next(iter(settings))]
+    assert Properties(**settings).value(declared) * (1 if declared.unit == "ms" else 1_000) == ms
+
+
+@pytest.mark.parametrize("keyword", ["max_outage", "queue_visibility_timeout"])
+def test_a_number_of_a_thousand_seconds_is_refused_because_milliseconds_may_be_meant(keyword):
+    with pytest.raises(ConfigurationError, match=f"'{keyword}'.* is in seconds; write '30000s' or '30000ms'"):
+        Properties(**{keyword: 30_000})
+
+
+@pytest.mark.parametrize("value", ["30", "30000"])
+def test_a_text_without_a_unit_is_refused_as_a_duration(value):
+    """A property in a file would have it in ms, and a number in Python in seconds."""
+    with pytest.raises(ConfigurationError, match=r"'max_outage' is '30.*': a text needs a unit"):
+        Properties(max_outage=value)
+
+
+@pytest.mark.parametrize("value", [-5, float("inf"), float("nan"), True])
+def test_a_number_that_is_no_duration_is_refused_as_it_was_given(value):
+    with pytest.raises(ConfigurationError, match=f"is '?{str(value).lower()}s?'?"):
+        Properties(max_outage=value).check()
 
 
 def test_a_duration_may_be_a_timedelta():

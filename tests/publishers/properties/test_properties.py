@@ -355,3 +355,13 @@ def test_a_key_that_only_shares_letters_with_a_known_one_stops_no_job(caplog, ke
     Properties({key: "x"}).check()
 
     assert f"unknown property '{key}' is ignored" in caplog.text
+
+
+@pytest.mark.parametrize("given", ['"state"', "'state'"])
+def test_quotes_around_a_text_are_refused_because_they_would_be_part_of_it(given):
+    """A Java properties file has no quotes: the folder would be named with them."""
+    with pytest.raises(
+        ConfigurationError, match=r"flink.state.uri.*the quotes would be part of the value: remove them"
+    ):
+        Properties({"flink.state.uri": given}).check()
+    Properties({"flink.deserializer.avro.schema": '"string"'}).check()

@@ -69,11 +69,15 @@ def list_letters(
     """
     rows: list[tuple[str, ...]] = []
     reasons: Counter[str] = Counter()
+    first: dict[str, str] = {}
 
     async def read() -> int:
         async with _letters(properties, queue) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
             async for chunk in chunks:
-                reasons.update(_kind_of_reason(letter) for letter in chunk)
+                for letter in chunk:
+                    kind = _kind_of_reason(letter)
+                    reasons[kind] += 1
+                    first.setdefault(kind, (letter.reason or kind)[:MOST_REASON_CHARACTERS])
                 for letter in chunk if every else chunk[: limit - len(rows)]:
                     rows.append((letter.shard.key, letter.number, _arrival(letter), letter.reason or "-"))
                     if as_json:  # Printed at once, because not all payloads may fit into memory.
@@ -86,8 +90,10 @@ def list_letters(
     total = sum(reasons.values())
     shown = f", {len(rows)} are listed; --all lists every one" if len(rows) < total else ""
     lines = [f"{counted(total, 'dead letter')}{shown}." + (f" Not readable: {unread}." if unread else "")]
-    lines += [f"{count} x {reason}" for reason, count in reasons.most_common(MOST_REASONS)] if len(reasons) > 1 else []
-    more = len(reasons) - MOST_REASONS
+    # If the table shows every reason, and each is of its own kind, counts would only repeat it.
+    counts = reasons if len(reasons) > 1 and min(len(reasons), len(rows)) < total else {}
+    lines += [f"{count} x such as: {first[kind]}" for kind, count in Counter(counts).most_common(MOST_REASONS)]
+    more = len(counts) - MOST_REASONS
     lines += [f"and {counted(more, 'other reason')}"] if more > 0 else []
     for line in lines:
         print_note(line)
@@ -251,7 +257,8 @@ async def _replay(
         async for ended, failed in replay_letters(letters, target, only, mended):
             done, kept = done + len(ended), kept + len(failed)
             for letter, reason in failed:
-                echo(f"{letter.number} of {letter.shard.key}: {reason}")
+                name = f"{letter.number} of {letter.shard.key}"
+                echo(reason if name in reason else f"{name}: {reason}")
             for letter in (*ended, *(letter for letter, _ in failed)):
                 missing.pop(letter.number, None)
     if missing:

@@ -3,7 +3,8 @@
 It also names the documents of a job in a conditional store, and refuses the positions of another job (E10).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..conditional_store import Count, Millis, ShardKey, check_document
 from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
 
+log = logging.getLogger("recordpublisher.start")
 VERSION = 2
 
 
@@ -167,4 +169,17 @@ def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
         raise StateError(
             f"{place} has the positions of job '{stored}', and this is job '{given}', which would continue from them. Give it a place of "
             f"its own ({ANOTHER_PLACE}), or set {JOB_NAME.key}={stored} to continue as that job. {_TAKE_ALONG}"
+        )
+
+
+def warn_of_other_streams(theirs: Collection[str], ours: Collection[str], place: str = "") -> None:
+    """Log a warning if positions are stored only for streams that this job does not read, as after a copy of a properties file."""
+    if theirs and not set(theirs) & set(ours):
+        log.warning(
+            "the stored positions%s are of %s, and this job reads %s. Both are kept. But if the other streams are those of another job, "
+            "the two cannot run at the same time: stop this one, and give it %s",
+            f" in {place}" if place else "",
+            ", ".join(sorted(theirs)),
+            ", ".join(sorted(ours)),
+            ANOTHER_PLACE,
         )

@@ -142,16 +142,18 @@ class LeasedOwnership(ShardOwnership):
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
 
         Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers have
-        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail.
+        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. It is
+        ready at once if their last heartbeats are new.
         """
         if not self.lives.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
+        if self.lives.is_joining:
+            return ["no shard is read yet: this worker is joining its group"]
         if not (silent := self.lives.waits_for):
             return []
-        seconds = self._group.settings.duration
         return [
-            f"no shard is read yet: the leases belong to worker {', '.join(silent)}, of which no new heartbeat was seen; without one "
-            f"they end after {seconds:g} s"
+            f"no shard is read yet: all shards belong to worker {', '.join(silent)}, which may have been killed. If it runs, its next "
+            f"heartbeat makes this worker ready; if not, this worker reads the shards {self._group.settings.duration:g} s after its start"
         ]
 
     async def before_stop(self) -> None:

@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import (
 )
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
-from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
+from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job, warn_of_other_streams
 from ..conditional_store import ConditionalStore, ConflictError, pause_after_conflict
 from ..leases.group_store import MAX_ATTEMPTS, GroupStore
 from ..leases.heartbeat import LateJoinError
@@ -71,6 +71,8 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
                 store.place,
                 difference,
             )
+            before = found.document.job
+            warn_of_other_streams((before and before.streams) or (), job.streams or (), store.place)
             return
     raise StateError(
         f"processes with different settings restart the group in {store.place} again and again. Give all of them the "
@@ -128,6 +130,11 @@ class WorkerLives:
     def waits_for(self) -> list[str]:
         """The workers whose leases must expire before any process reads a shard; empty if there are none."""
         return [] if self._current.worker is None else self._current.worker.waits_for
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether it is not known yet which shards this process is to read first."""
+        return self._current.worker is None or self._current.worker.is_joining
 
     @property
     def has_others(self) -> bool:

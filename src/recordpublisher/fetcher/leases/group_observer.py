@@ -14,6 +14,9 @@ from .worker_record import WorkerRecord
 
 log = logging.getLogger("recordpublisher.group")
 
+RECENT_INTERVALS = 1.2
+"""A running worker's last heartbeat is at most this many intervals old, with the time that its call takes."""
+
 
 class GroupObserver:
     """Keeps what one worker has observed of the others: how long each has been silent, and since when the members are the same.
@@ -37,6 +40,7 @@ class GroupObserver:
         self._members_since = 0.0
         self._sealed_since: dict[str, float] = {}
         self._late: set[str] = set()
+        self._recent: frozenset[str] = frozenset()
 
     @property
     def members(self) -> frozenset[str]:
@@ -49,9 +53,11 @@ class GroupObserver:
         return bool(self._records)
 
     @property
-    def never_moved(self) -> frozenset[str]:
-        """The members of which this worker has seen no new heartbeat yet. They may have been killed before this worker joined."""
-        return self.members & self._silence.never_moved
+    def maybe_killed(self) -> frozenset[str]:
+        """The members that may have been killed before this worker joined. It has seen no new heartbeat of them, and at its last read their
+        last heartbeat was older than an interval by their own clocks.
+        """
+        return (self.members & self._silence.never_moved) - self._recent
 
     @property
     def is_settled(self) -> bool:
@@ -97,6 +103,9 @@ class GroupObserver:
         self._sealed_since = {worker: self._sealed_since.get(worker, now) for worker in sealed}
         view = GroupView(table, {name: each.document for name, each in records.items()})
         self._observe_late(view)
+        # Clocks may differ, so only the readiness of this worker depends on that (E3).
+        since_ms = self._clock.now_ms() - RECENT_INTERVALS * self._settings.interval * 1000
+        self._recent = frozenset(name for name, each in view.records.items() if (each.sent_ms or 0) > since_ms)
         if view.members != self._members:
             self._members, self._members_since = view.members, now
         return view

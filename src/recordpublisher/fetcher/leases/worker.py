@@ -168,13 +168,21 @@ class Worker:
         return bool(self._observer.members - {self.name}) or not self._observer.has_looked
 
     @property
+    def is_joining(self) -> bool:
+        """Whether this worker does not know the lease table yet, or is about to take the first shards, or to begin those that it has."""
+        if (table := self._cache.table) is None:
+            return True
+        has_free = not table.owners and not all(lease.ended for lease in table.leases.values())
+        return has_free or (self.name in table.owners and not self._owned.shards)
+
+    @property
     def waits_for(self) -> list[str]:
-        """The workers that hold all leases, if this worker has seen no new heartbeat of any of them; else an empty list.
+        """The workers that hold all leases, if each of them may have been killed before this worker joined; else an empty list.
 
         No process reads a shard before these leases expire.
         """
         owners = set() if self._cache.table is None else self._cache.table.owners
-        return sorted(owners) if owners <= self._observer.never_moved - {self.name} else []
+        return sorted(owners) if owners <= self._observer.maybe_killed - {self.name} else []
 
     def leave(self) -> None:
         """Store all positions, then let `run` return. Other workers acquire the shards without waiting for a lease to expire (E5)."""

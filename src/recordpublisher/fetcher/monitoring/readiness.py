@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from ..alarms import Alarm, AlarmKind
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..pipeline.bounded_runs import RunCompletion
 from ..shards.shard_entry import ShardEntry
+from ..shards.shard_reading import latest
 
 READ_LIMIT_MS = 60_000
 """If no read succeeds for this time, the service counts as unreachable (ms). A read without records succeeds."""
@@ -29,20 +30,22 @@ def reasons_not_ready(
     alarms: Iterable[Alarm],
     now_ms: int,
     undecided: str | None = None,
+    idle_ms: int | None = None,
 ) -> list[str]:
     """Return why the worker is not ready, as sentences for people, or an empty list if it is ready.
 
     Nothing is requested from a service. A worker that was replaced, or whose store refuses a checkpoint, needs no reason here: its run ends
     with an error.
 
-    `undecided`: the name and place of the entry whose write has no answer, or None (`CommitCounts`).
+    - `undecided`: the name and place of the entry whose write has no answer, or None (`CommitCounts`).
+    - `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
     """
     if completion.error is not None:
         return [f"the run ended with {type(completion.error).__name__}: {completion.error}"]
     if not completion.is_running:
         return ["this worker does not run: it is starting, draining or has ended"]
     reasons = []
-    reasons += _why_nothing_is_read(entries, now_ms)
+    reasons += _why_nothing_is_read(list(entries), now_ms, idle_ms)
     if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:
         why = (
             "the store or the sink does not answer"
@@ -53,13 +56,19 @@ def reasons_not_ready(
     return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
 
 
-def _why_nothing_is_read(entries: Iterable[ShardEntry], now_ms: int) -> list[str]:
-    """Return a reason if no shard was read lately, else an empty list.
+def shards_to_read(entries: Iterable[ShardEntry]) -> list[ShardEntry]:
+    """Return the shards whose next record a read must bring. Those with queued records wait for the sink or for alignment."""
+    return [entry for entry in entries if entry.is_reading and not entry.reading.queue]
 
-    Shards with queued records are left out, because they wait for the sink or for alignment.
-    """
-    waiting = [entry for entry in entries if entry.is_reading and not entry.reading.queue]
-    ages = [(_since_read_ms(entry, now_ms), entry.metrics.last_failure) for entry in waiting]
+
+def _why_nothing_is_read(entries: Sequence[ShardEntry], now_ms: int, idle_ms: int | None) -> list[str]:
+    """Return a reason if no shard was read lately, else an empty list."""
+    # A shard that is new to a worker that has read before, such as a child, does not make the worker not ready.
+    before_ms = latest(idle_ms, *(entry.reading.last_read_ms for entry in entries))
+    ages = [
+        (_since_ms(entry.reading.last_read_ms or before_ms, now_ms), entry.metrics.last_failure)
+        for entry in shards_to_read(entries)
+    ]
     if not ages or any(age <= (READ_LIMIT_MS if failure is None else FAILED_READ_LIMIT_MS) for age, failure in ages):
         return []
     age, failure = min(ages, key=lambda each: each[0])
@@ -67,6 +76,5 @@ def _why_nothing_is_read(entries: Iterable[ShardEntry], now_ms: int) -> list[str
     return [f"no shard was read {since}" + ("" if failure is None else f": {failure}")]
 
 
-def _since_read_ms(entry: ShardEntry, now_ms: int) -> float:
-    last_ms = entry.reading.last_read_ms
+def _since_ms(last_ms: int | None, now_ms: int) -> float:
     return inf if last_ms is None else now_ms - last_ms

@@ -11,8 +11,9 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
@@ -24,6 +25,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 )
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
+from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
@@ -40,6 +42,8 @@ _STEMS = {
     "millisBehindLatest": "behind_latest",
     "bytesRead": "read",
     "bytesPerRead": "last_read",
+    "worker": "name",
+    "workerReplaced": "replaced",
     "outstandingRecordsCount": "outstanding_records",
     "numRecordsOut": "written_records",
     "numBytesOut": "written",
@@ -49,10 +53,9 @@ _STEMS = {
 _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 
 
-@asynccontextmanager
-async def export_metrics(
+def export_metrics(
     properties: Mapping[str, object], *sources: MeasuredFetcher | MeasuredProducer
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[None]:
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
     - `properties`: `flink.metrics.exporters` says where to export.
@@ -63,9 +66,27 @@ async def export_metrics(
 
     Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
-    exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersOfProcess(as_fetchers(sources))):
-        yield
+    return _Export(properties, sources)
+
+
+class _Export(OnlyAsyncWith, AbstractAsyncContextManager[None]):
+    """Owns the exporters while its block runs."""
+
+    _called = "rp.export_metrics"
+
+    def __init__(self, properties: Mapping[str, object], sources: Sequence[object]) -> None:
+        self._properties, self._sources = properties, sources
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> None:
+        exporters = build_metrics_exporters(load_registry(), Properties(self._properties))
+        source = FetchersOfProcess(as_fetchers(self._sources))
+        await self._opened.enter_async_context(exporters_opened(exporters, source))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._opened.aclose()
 
 
 @runtime_checkable
@@ -102,10 +123,15 @@ def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
 
     Raises: TypeError if a source has no metrics.
     """
-    fetchers = [source for source in sources if isinstance(source, MeasuredFetcher)]
-    producers = [source for source in sources if isinstance(source, MeasuredProducer)]
+    objects = [source for source in sources if not isinstance(source, type)]  # A class has the methods too.
+    fetchers = [source for source in objects if isinstance(source, MeasuredFetcher)]
+    producers = [source for source in objects if isinstance(source, MeasuredProducer)]
     if len(fetchers) + len(producers) < len(sources):
-        names = ", ".join(type(each).__name__ for each in sources if each not in [*fetchers, *producers])
+        names = ", ".join(
+            repr(each) if isinstance(each, type) else type(each).__name__
+            for each in sources
+            if each not in [*fetchers, *producers]
+        )
         raise TypeError(
             f"{names} has no metrics to export; pass a DataFetcher, a Producer, or a KinesisSink without a job"
         )

@@ -112,6 +112,7 @@ def checked_properties(
 _MEANT = {
     **dict.fromkeys(("begin", "from_", "since", "starting_position", "start_time"), "start"),
     **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
+    **dict.fromkeys(("limit", "count", "max_count", "n"), "max_records"),
 }
 """Names of arguments in other libraries, and the name of the same argument here."""
 
@@ -122,7 +123,7 @@ def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
     near = _MEANT.get(unknown) or "".join(get_close_matches(unknown, [*arguments, *bounds, *properties], 1, SIMILAR))
     if near in arguments or near == "start":
         return f"did you mean '{near}'?"
-    if near not in bounds:
+    if near not in bounds or "streams" not in arguments:
         return ""
     return "this reads up to 'end'" if "end" in arguments else f"'{near}' is an argument of run_bounded"
 
@@ -193,7 +194,7 @@ def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, .
 
 
 def _shown(given: object) -> object:
-    return None if given is None else repr(given)[:200]
+    return given if given is None or isinstance(given, str) else repr(given)[:200]
 
 
 def check_bounded(properties: Properties) -> None:

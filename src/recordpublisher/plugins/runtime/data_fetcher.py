@@ -16,9 +16,11 @@ from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
+from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import FatalKinesisError, FencedError, StateError
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError, SinkError, StateError
 from recordpublisher.publishers.log_fields import counted, notes_of, text_of
+from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
@@ -45,7 +47,12 @@ T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")
 
 
-class DataFetcher(Generic[V]):
+_WAIT_READY_SECONDS = 5.0
+_OWNERS_OF_SINKS: dict[int, DataFetcher[Any]] = {}
+"""The open fetcher that uses each sink, by the sink's `id`."""
+
+
+class DataFetcher(OnlyAsyncWith, Generic[V]):
     """Reads streams into a sink. The constructor checks the settings, `async with` opens the fetcher, and `run` or `run_bounded` reads.
 
     - `streams`: names, ARNs or NAME=ARN (a name of your own), one or several. Or a function, plain or async, that returns them; it is
@@ -140,8 +147,16 @@ class DataFetcher(Generic[V]):
         """
         return self._given_sink, *decorators_and_type(load_registry(), properties, *self._values)
 
+    def _instead_of_with(self) -> str:
+        return ". Without asyncio use 'for record in rp.consume(...)' or `recordpublisher run`"
+
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:
+            if self._is_open:
+                raise StateError(
+                    "the fetcher is open already: use one 'async with' for it, or make another DataFetcher"
+                )
+            self._claim_sink()
             try:
                 if self._handles_signals:
                     STOP_SIGNALS.add(self.stop)
@@ -161,6 +176,21 @@ class DataFetcher(Generic[V]):
                 raise
         self._is_open = True
         return self
+
+    def _claim_sink(self) -> None:
+        """Refuse a sink that another open fetcher uses: it would be opened twice, and closed with the first of them.
+
+        Raises: SinkError if there is one.
+        """
+        sink = self._given_sink
+        if sink is None or (type(sink).open is Sink.open and type(sink).close is Sink.close):
+            return  # Nothing is shared but what `write` does.
+        owner = _OWNERS_OF_SINKS.setdefault(id(sink), self)
+        if owner is not self:
+            raise SinkError(
+                f"the {type(sink).__name__} of this DataFetcher is the sink of another DataFetcher that is open, which reads "
+                f"{', '.join(owner.streams)}: make a sink for each DataFetcher"
+            )
 
     @property
     def _was_stopped_unopened(self) -> bool:
@@ -231,7 +261,7 @@ class DataFetcher(Generic[V]):
 
     async def run_bounded(
         self,
-        max_time: float | None = None,
+        max_time: Duration | None = None,
         max_records: int | None = None,
         max_bytes: int | None = None,
         until_event_time: int | None = None,
@@ -239,11 +269,14 @@ class DataFetcher(Generic[V]):
     ) -> BoundedResult:
         """Run until the first bound (see `Bounds`) is met, and return why and where the run ended.
 
+        - `max_time`: seconds below 1000, a text such as `1h`, or a timedelta.
+
         A further call continues where the last run ended. Raises: the errors of `run`; StateError if an error has ended a run that stores
         positions.
         """
         with SHORT_ERRORS:
-            bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
+            seconds = None if max_time is None else seconds_of("max_time", max_time)
+            bounds = Bounds(seconds, max_records, max_bytes, until_event_time, stop_at_tip)
             self._check_may_run()
             if self._was_stopped_unopened:
                 return BoundedResult(EndReason.STOPPED, {})
@@ -333,8 +366,20 @@ class DataFetcher(Generic[V]):
 
         Raises: the error that ended the run.
         """
-        if not self._was_stopped_unopened:
+        if self._was_stopped_unopened:
+            return
+        line = asyncio.get_running_loop().call_later(_WAIT_READY_SECONDS, self._tell_of_missing_run)
+        try:
             await self._fetcher.wait_ready()
+        finally:
+            line.cancel()
+
+    def _tell_of_missing_run(self) -> None:
+        if not self._is_running:
+            log.warning(
+                "wait_ready has waited %.0f s, and the fetcher does not run: start it in a task, as in asyncio.create_task(fetcher.run())",
+                _WAIT_READY_SECONDS,
+            )
 
     def reasons_not_ready(self) -> list[str]:
         """Return why this job is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""
@@ -359,6 +404,8 @@ class DataFetcher(Generic[V]):
             )
         finally:
             RUNS_IN_THREADS.remove(self)
+            if _OWNERS_OF_SINKS.get(id(self._given_sink)) is self:
+                del _OWNERS_OF_SINKS[id(self._given_sink)]
 
     def _tell_what_was_left_out(self) -> None:
         """Log how many records were skipped, or became dead letters, because a script usually exports no metrics.

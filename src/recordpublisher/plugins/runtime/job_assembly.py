@@ -282,4 +282,5 @@ def _check_without_positions(properties: Properties, **arguments: object) -> Non
         raise ConfigurationError.conflict(JOB_WORKERS.key, queue, value="GROUP", reason=reason)
     for name, value in arguments.items():
         if value is not None and value != ():
-            raise ConfigurationError(name, repr(value)[:200], reason=_REFUSED_ARGUMENTS[name])
+            shown = value if isinstance(value, str) else repr(value)[:200]
+            raise ConfigurationError(name, shown, reason=_REFUSED_ARGUMENTS[name])

@@ -8,7 +8,8 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack
+from datetime import timedelta
+from typing import Any, NoReturn, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
@@ -27,6 +28,7 @@ from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFact
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, LOOKAHEAD, ON_BAD_RECORD, STATE_URI
 from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties, with_short_outages
@@ -190,7 +192,7 @@ def stream(
     watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
     state_store: ConditionalStore | None = None,
-    max_time: float | None = None,
+    max_time: Duration | None = None,
     max_records: int | None = None,
     max_bytes: int | None = None,
     until_event_time: int | None = None,
@@ -200,7 +202,7 @@ def stream(
     """Return an iterator over batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
     `streams`, properties, keyword arguments and functions are the same as for `DataFetcher`. A batch is finished when the next one is
-    requested. The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
+    requested. The iteration ends at a bound (a duration, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
 
     It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
     exist now), else at the tip (all records that arrive from now on).
@@ -214,7 +216,8 @@ def stream(
 
     Raises: ConfigurationError at once; other errors from the iteration.
     """
-    bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
+    seconds = None if max_time is None else seconds_of("max_time", max_time)
+    bounds = Bounds(seconds, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
     given = checked_properties(properties, settings, stream, deserializer=deserializer)
     if state_store is None and "state_uri" not in settings:
@@ -244,7 +247,7 @@ def stream(
         restore=restore,
         state_store=state_store,
     )
-    return _batches(fetcher, sink, bounds)
+    return _BatchIterator(_batches(fetcher, sink, bounds))
 
 
 def consume(
@@ -256,7 +259,7 @@ def consume(
     watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
     state_store: ConditionalStore | None = None,
-    max_time: float | None = None,
+    max_time: Duration | None = None,
     max_records: int | None = None,
     max_bytes: int | None = None,
     until_event_time: int | None = None,
@@ -335,7 +338,8 @@ class _AbandonedError(Exception):
 
 async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -> AsyncGenerator[RecordBatch, None]:
     async with fetcher:
-        limits = (bounds.max_time, bounds.max_records, bounds.max_bytes, bounds.until_event_time, bounds.stop_at_tip)
+        max_time = None if bounds.max_time is None else timedelta(seconds=bounds.max_time)
+        limits = (max_time, bounds.max_records, bounds.max_bytes, bounds.until_event_time, bounds.stop_at_tip)
         running = asyncio.create_task(fetcher.run_bounded(*limits))
         try:
             while (batch := await sink.next(running)) is not None:
@@ -349,6 +353,27 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
             (ended,) = await asyncio.gather(running, return_exceptions=True)
             if isinstance(ended, Exception) and not isinstance(ended, _AbandonedError):
                 log.debug("the run ended with %r", ended)
+
+
+class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
+    """The batches of `stream`. A plain `for` over them is an error that says what to write."""
+
+    def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
+        self._batches = batches
+
+    async def asend(self, value: None) -> RecordBatch[V]:
+        return await self._batches.asend(value)
+
+    async def athrow(self, *error: Any) -> RecordBatch[V]:
+        return await self._batches.athrow(*error)
+
+    async def aclose(self) -> None:
+        await self._batches.aclose()
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "rp.stream needs 'async for', in a coroutine. Without asyncio use 'for record in rp.consume(...)'"
+        )
 
 
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):

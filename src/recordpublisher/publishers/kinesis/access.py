@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -37,6 +38,19 @@ A container's credentials are used only if no others are found.
 """
 
 
+def own_endpoint(properties: Properties, region: str) -> str | None:
+    """Return the endpoint that a property, the environment or the profile sets for Kinesis, or None for the service's own.
+
+    A profile that only the SDK can read counts as one without an endpoint.
+    """
+    return endpoint_of(properties, region) or _endpoint_outside(plain_profile(properties) or {})
+
+
+def _endpoint_outside(profile: Mapping[str, str]) -> str | None:
+    found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
+    return next(filter(None, found), None)
+
+
 def known_access(properties: Properties, region: str, role: str | None) -> KnownAccess | None:
     """Return the keys and endpoint for calls to a region, or None if only the SDK can find them.
 
@@ -58,8 +72,7 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
         return None  # The SDK's transport checks these keys too, and its error says what is wrong with them.
     # 3. Find the endpoint. A property takes precedence over the environment, and the environment over the profile.
     if endpoint is None:
-        found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
-        endpoint = next(filter(None, found), None)
+        endpoint = _endpoint_outside(profile)
         if endpoint is not None and not is_http_url(endpoint):
             return None
     access = KnownAccess(keys, region, endpoint)

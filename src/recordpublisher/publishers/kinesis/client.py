@@ -31,7 +31,7 @@ from ..properties.properties import Properties
 from ..properties.reading_properties import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..service_limits import DEFAULT_RECORD_BYTES
 from ..shards import ConsumerArn, HashRange, Shard, account_of_arn, arn_of, region_of_arn, stream_name
-from .access import known_access
+from .access import known_access, own_endpoint
 from .codec import PLACEHOLDER, PUT, RAW_EVENTS, READ, check_shard_ids, encode_put, to_read_response
 from .direct_transport import DirectTransport
 from .endpoints import region_and_source
@@ -476,7 +476,8 @@ class StreamTransports:
         """
         region = (self._home if arn is None else self._destination_of(arn)).region
         if arn is None or region != region_of_arn(arn):
-            return f"{region} ({self._source})"
+            endpoint = own_endpoint(self._properties, region)
+            return f"{region} ({self._source})" + (f" at {endpoint}" if endpoint else "")
         return f"{region}, account {account_of_arn(arn)} (from its ARN)"
 
     async def close(self) -> None:

@@ -3,9 +3,11 @@
 `translate_errors` maps errors that were raised, and `error_for_code` maps error codes in responses.
 """
 
+import difflib
 import errno
 import functools
 import json
+import re
 import socket
 import ssl
 import sys
@@ -26,7 +28,14 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..properties.reading_properties import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
+from ..properties.reading_properties import (
+    ACCESS_KEY_ID,
+    CREDENTIALS_PROVIDER,
+    ENDPOINT,
+    INITIAL_POSITION,
+    REGION,
+    SECRET_KEY,
+)
 
 T = TypeVar("T")
 
@@ -220,6 +229,8 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
             api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {_TRUSTED_CAS}"
         )
     if is_host_unknown(error):
+        if hint := _unknown_region(str(error)):
+            return FatalKinesisError(api, "UnknownRegion", f"{error}; DNS does not know this host, and {hint}")
         return TransientError(api, type(error).__name__, f"{error}; DNS does not know this host")
     if speaks_no_tls(error):
         remedy = f"check the endpoint (of Kinesis: {ENDPOINT.key}), which begins with https"
@@ -234,6 +245,33 @@ def is_host_unknown(error: object) -> bool:
     """
     codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
     return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
+
+
+_HOST_OF_REGION = re.compile(r"\.((?:[a-z]+-)+\d+)\.(?:amazonaws\.|api\.aws)")
+
+
+def _unknown_region(message: str) -> str:
+    """Return a hint if the host in a message is that of a region which the SDK's list lacks, else "".
+
+    A region that is newer than the SDK, or a host of a private network, is known to DNS.
+    """
+    if (found := _HOST_OF_REGION.search(message)) is None:
+        return ""
+    region, known = found[1], _known_regions()
+    if region in known:
+        return ""
+    nearest = difflib.get_close_matches(region, known, n=1)
+    meant = f"; did you mean '{nearest[0]}'?" if nearest else ""
+    return f"the AWS SDK knows no region '{region}' (from {REGION.key}, AWS_REGION, a profile or an ARN){meant}"
+
+
+@functools.cache
+def _known_regions() -> list[str]:
+    from botocore.session import Session
+
+    session = Session()
+    partitions = session.get_available_partitions()
+    return [name for partition in partitions for name in session.get_available_regions("kinesis", partition)]
 
 
 def speaks_no_tls(error: object) -> bool:

@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
 from ..log_fields import names_a_secret, text_of
@@ -63,6 +63,32 @@ def parse_with_unit(given: str, unit: str) -> int | None:
     return int(value) if value == value.to_integral_value() else None
 
 
+Duration: TypeAlias = float | str | timedelta
+"""A duration as an argument in Python: a number of seconds, a text with a unit such as `15m`, or a timedelta."""
+A_DURATION = "seconds, a text such as 15m or 200ms, or a timedelta"
+"""The durations that `seconds_of` accepts, for messages."""
+_NEEDS_UNIT_FROM = 1_000
+
+
+def seconds_of(name: str, given: Duration) -> float:
+    """Return a duration that was given as an argument in Python, in seconds.
+
+    Raises: ConfigurationError that names the argument, if `given` is not a duration, or if it is a number of 1000 or more, which was
+    probably meant in milliseconds.
+    """
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    found = parse_with_unit(given.strip(), "ms") if isinstance(given, str) else None
+    if found is not None:
+        return found / 1000
+    if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
+        raise ConfigurationError(name, given, A_DURATION)
+    if _NEEDS_UNIT_FROM <= given < math.inf:
+        reason = f"a number without a unit is in seconds; write '{given:.15g}s' or '{given:.15g}ms'"
+        raise ConfigurationError(name, given, reason=reason)
+    return given
+
+
 class PropertyOptions(TypedDict, total=False):
     """Further arguments of the functions that declare a property.
 
@@ -97,7 +123,9 @@ class PropertyGroup:
         self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
     ) -> Property[Any]:
         """Declare any text that is not empty. The value is None if it is not given and there is no default."""
-        return self._declare("string", key, sentence, default, "a text that is not empty", _parse_not_empty, **more)
+        # An Avro schema may be a text in JSON, such as "string" with its quotes.
+        parse = _parse_not_empty if "schema" in key else _parse_without_quotes
+        return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
 
     def choice(
         self,
@@ -254,6 +282,12 @@ def _parse_not_empty(text: str) -> str:
     return text
 
 
+def _parse_without_quotes(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        raise ExplainedValueError("the quotes would be part of the value: remove them")
+    return _parse_not_empty(text)
+
+
 def _parse_tags(text: str) -> Mapping[str, str]:
     pairs = [
         tuple(part.strip() for part in pair.partition("="))
@@ -267,8 +301,8 @@ def _parse_tags(text: str) -> Mapping[str, str]:
     return tags
 
 
-class MissingUnitError(ValueError):
-    """A duration without a unit, which was probably meant in seconds. The message says what to write."""
+class ExplainedValueError(ValueError):
+    """A value that was probably meant in another way. The message says why it is refused, and what to write."""
 
 
 def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, bare_from: int) -> Callable[[str], int]:
@@ -278,7 +312,7 @@ def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, 
         if value in also:
             return value
         if with_unit is None and 0 < value < bare_from:
-            raise MissingUnitError(f"a number without a unit is in {unit}; write '{value}s' or '{value}{unit}'")
+            raise ExplainedValueError(f"a number without a unit is in {unit}; write '{value}s' or '{value}{unit}'")
         if not minimum <= value <= maximum:
             raise ValueError(text)
         return value

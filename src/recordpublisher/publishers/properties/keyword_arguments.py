@@ -33,29 +33,29 @@ class ReadSettings(TypedDict, total=False):
     """`aws.credentials.provider.role.stsendpoint`: Another STS endpoint."""
     credentials_provider_webidentitytoken_file: str
     """`aws.credentials.provider.webidentitytoken.file`: Token file for WEB_IDENTITY_TOKEN."""
-    request_timeout: int | str | timedelta
-    """`aws.request.timeout`: Deadline of one call, except for subscriptions. In ms."""
+    request_timeout: float | str | timedelta
+    """`aws.request.timeout`: Deadline of one call, except for subscriptions. A number is in seconds."""
     http_client: Literal["OWN", "SDK"]
     """`aws.http.client`: HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU; or SDK, with its hooks. Through a
     proxy always SDK."""
-    max_outage: int | str | timedelta
+    max_outage: float | str | timedelta
     """`flink.job.max.outage`: For how long calls of the job are retried while a service is unreachable: reads, listings, subscriptions,
     state stores, sinks and acknowledgements. Spark's option is `maxOutage`. 30 s for reads with an end (`stream`, `consume` with a
     bound, frames) and for commands other than `run` and `put`. Retry properties of Flink that are set take precedence for their call.
-    In ms."""
-    job_max_outage: int | str | timedelta
+    A number is in seconds."""
+    job_max_outage: float | str | timedelta
     """The same as `max_outage`."""
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own."""
     job_workers: Literal["ALONE", "GROUP"]
     """`flink.job.workers`: ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same
     flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail."""
-    job_drain_timeout: int | str | timedelta
+    job_drain_timeout: float | str | timedelta
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. A job that ends, even by an error, waits as long for a publisher,
     for `close` of a plugin and, if it runs alone, for the store of its last checkpoint. A queue job that is stopped waits as long for
     the target of its last flush. A producer that is closed in an outage gives up its records when none was acknowledged for as long.
-    `recordpublisher run` stops workers that drain for 20 s longer after another one has failed. In ms."""
+    `recordpublisher run` stops workers that drain for 20 s longer after another one has failed. A number is in seconds."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
     plugin, so type checkers accept any text."""
@@ -64,10 +64,10 @@ class ReadSettings(TypedDict, total=False):
     shard_getrecords_maxrecordcount: int
     """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""
     shard_getrecords_intervalmillis: int | str | timedelta
-    """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next. In ms."""
+    """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next. A number is in ms."""
     shard_getrecords_tip_intervalmillis: int | str | timedelta
     """`flink.shard.getrecords.tip.intervalmillis`: Interval after an empty read at the shard's tip, until a record arrives. Not set:
-    flink.shard.getrecords.intervalmillis. In ms."""
+    flink.shard.getrecords.intervalmillis. A number is in ms."""
     shard_adaptivereads: bool
     """`flink.shard.adaptivereads`: Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard."""
     consumer_name: str
@@ -78,12 +78,12 @@ class ReadSettings(TypedDict, total=False):
     """`flink.stream.efo.registration`: When the consumer is registered: LAZY at start-up, EAGER at construction, NONE not by this job."""
     stream_efo_tags: str
     """`flink.stream.efo.tags`: Tags of a consumer that this job registers: key=value, separated by commas."""
-    stream_registerstreamconsumer_timeout: int | str | timedelta
-    """`flink.stream.registerstreamconsumer.timeout`: How long to wait for the consumer to become ACTIVE. In s."""
-    stream_deregisterstreamconsumer_timeout: int | str | timedelta
-    """`flink.stream.deregisterstreamconsumer.timeout`: How long to wait for a deregistration. In s."""
-    shard_subscribetoshard_timeout: int | str | timedelta
-    """`flink.shard.subscribetoshard.timeout`: Deadline for opening a subscription. In s."""
+    stream_registerstreamconsumer_timeout: float | str | timedelta
+    """`flink.stream.registerstreamconsumer.timeout`: How long to wait for the consumer to become ACTIVE. A number is in seconds."""
+    stream_deregisterstreamconsumer_timeout: float | str | timedelta
+    """`flink.stream.deregisterstreamconsumer.timeout`: How long to wait for a deregistration. A number is in seconds."""
+    shard_subscribetoshard_timeout: float | str | timedelta
+    """`flink.shard.subscribetoshard.timeout`: Deadline for opening a subscription. A number is in seconds."""
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
     """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
@@ -96,12 +96,13 @@ class ReadSettings(TypedDict, total=False):
     queue_create: Literal["LAZY", "EAGER", "NONE"]
     """`flink.queue.create`: When a queue that does not exist is created: LAZY at start-up, EAGER at construction, NONE not by this job.
     It is never deleted."""
-    queue_visibility_timeout: int | str | timedelta
-    """`flink.queue.visibility.timeout`: How long a received record is hidden from others; prolonged while it is worked on. In s."""
+    queue_visibility_timeout: float | str | timedelta
+    """`flink.queue.visibility.timeout`: How long a received record is hidden from others; prolonged while it is worked on. A number is
+    in seconds."""
     queue_receivers: int
     """`flink.queue.receivers`: The most receivers of a process, each with a call at a time; a back-log starts more than one."""
-    queue_wait: int | str | timedelta
-    """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. In s."""
+    queue_wait: float | str | timedelta
+    """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. A number is in seconds."""
     queue_duplicates: Literal["COUNT", "DROP"]
     """`flink.queue.duplicates`: What becomes of a record that this process has acknowledged and receives again: it is counted, and
     passed on or dropped."""
@@ -119,45 +120,45 @@ class ReadSettings(TypedDict, total=False):
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
     shard_discovery_intervalmillis: int | str | timedelta
     """`flink.shard.discovery.intervalmillis`: Interval of the discovery of shards, and of streams that a file or a function lists; -1
-    never. In ms."""
-    lease_duration: int | str | timedelta
-    """`flink.lease.duration`: GROUP: if a process sends no heartbeat for this long, others take its shards. In ms."""
+    never. A number is in ms."""
+    lease_duration: float | str | timedelta
+    """`flink.lease.duration`: GROUP: if a process sends no heartbeat for this long, others take its shards. A number is in seconds."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread: FAIL and name the gap, or CONTINUE and count it."""
     state_uri: str
     """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
-    state_checkpoint_interval: int | str | timedelta
-    """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. In ms."""
+    state_checkpoint_interval: float | str | timedelta
+    """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. A number is in seconds."""
     deserializer_compression: Literal["NONE", "GZIP", "ZSTD", "SNAPPY"]
     """`flink.deserializer.compression`: How payloads are compressed. ZSTD and SNAPPY (block format) need the extra `compression`."""
     deserializer_decompressed_max_bytes: int | str
-    """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a bad record. In bytes."""
+    """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a bad record. A number is in bytes."""
     watermark_timestamp_field: str
     """`flink.watermark.timestamp.field`: JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."""
     watermark_outoforderness_millis: int | str | timedelta
-    """`flink.watermark.outoforderness.millis`: How far the watermark is behind the event times: the out-of-orderness within a shard. In
-    ms."""
-    watermark_future_limit: int | str | timedelta
-    """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off. In
-    ms."""
+    """`flink.watermark.outoforderness.millis`: How far the watermark is behind the event times: the out-of-orderness within a shard. A
+    number is in ms."""
+    watermark_future_limit: float | str | timedelta
+    """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off. A
+    number is in seconds."""
     watermark_strategy: str
     """`flink.watermark.strategy`: From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a
     plugin's name."""
     watermark_lookahead_millis: int | str | timedelta
     """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one. Not set:
-    off; 0 is allowed. In ms."""
-    watermark_alignment_max_lag: int | str | timedelta
+    off; 0 is allowed. A number is in ms."""
+    watermark_alignment_max_lag: float | str | timedelta
     """`flink.watermark.alignment.max.lag`: Watermarks do not wait for a shard whose next record is further than this behind the most
-    advanced shard. Not set: off. In ms."""
-    shard_idle_interval: int | str | timedelta
-    """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1 waits for every shard. In ms."""
-    watermark_sync_interval: int | str | timedelta
-    """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark. In ms."""
-    watermark_emit_interval: int | str | timedelta
-    """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets. In ms."""
-    watermark_tracker_timeout: int | str | timedelta
+    advanced shard. Not set: off. A number is in seconds."""
+    shard_idle_interval: float | str | timedelta
+    """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1 waits for every shard. A number is in seconds."""
+    watermark_sync_interval: float | str | timedelta
+    """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark. A number is in seconds."""
+    watermark_emit_interval: float | str | timedelta
+    """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets. A number is in seconds."""
+    watermark_tracker_timeout: float | str | timedelta
     """`flink.watermark.tracker.timeout`: GROUP: a worker whose heartbeats stopped no longer holds the global watermark after this time.
-    In ms."""
+    A number is in seconds."""
     deserializer_schema: str
     """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
     STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema), or its content. They are checked, and are
@@ -180,78 +181,78 @@ class ReadSettings(TypedDict, total=False):
     deadletter_sink: str
     """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."""
     worker_queue_bytes: int | str
-    """`flink.worker.queue.bytes`: Memory budget of everything queued in a worker. In bytes."""
+    """`flink.worker.queue.bytes`: Memory budget of everything queued in a worker. A number is in bytes."""
     shard_queue_bytes: int | str
-    """`flink.shard.queue.bytes`: Memory budget of one shard's queue. In bytes."""
+    """`flink.shard.queue.bytes`: Memory budget of one shard's queue. A number is in bytes."""
     shard_queue_records: int
     """`flink.shard.queue.records`: Records in one shard's queue."""
     shard_getrecords_maxretries: int
     """`flink.shard.getrecords.maxretries`: Failures of GetRecords in a row, without progress between them, before the job fails."""
-    shard_getrecords_backoff_base: int | str | timedelta
-    """`flink.shard.getrecords.backoff.base`: First back-off of GetRecords. In ms."""
-    shard_getrecords_backoff_max: int | str | timedelta
-    """`flink.shard.getrecords.backoff.max`: Largest back-off of GetRecords. In ms."""
+    shard_getrecords_backoff_base: float | str | timedelta
+    """`flink.shard.getrecords.backoff.base`: First back-off of GetRecords. A number is in seconds."""
+    shard_getrecords_backoff_max: float | str | timedelta
+    """`flink.shard.getrecords.backoff.max`: Largest back-off of GetRecords. A number is in seconds."""
     shard_getrecords_backoff_expconst: float
     """`flink.shard.getrecords.backoff.expconst`: Growth of the back-off of GetRecords."""
     shard_getiterator_maxretries: int
     """`flink.shard.getiterator.maxretries`: Failures of GetShardIterator in a row, without progress between them, before the job fails."""
-    shard_getiterator_backoff_base: int | str | timedelta
-    """`flink.shard.getiterator.backoff.base`: First back-off of GetShardIterator. In ms."""
-    shard_getiterator_backoff_max: int | str | timedelta
-    """`flink.shard.getiterator.backoff.max`: Largest back-off of GetShardIterator. In ms."""
+    shard_getiterator_backoff_base: float | str | timedelta
+    """`flink.shard.getiterator.backoff.base`: First back-off of GetShardIterator. A number is in seconds."""
+    shard_getiterator_backoff_max: float | str | timedelta
+    """`flink.shard.getiterator.backoff.max`: Largest back-off of GetShardIterator. A number is in seconds."""
     shard_getiterator_backoff_expconst: float
     """`flink.shard.getiterator.backoff.expconst`: Growth of the back-off of GetShardIterator."""
     list_shards_maxretries: int
     """`flink.list.shards.maxretries`: Failures of ListShards in a row, without progress between them, before the job fails."""
-    list_shards_backoff_base: int | str | timedelta
-    """`flink.list.shards.backoff.base`: First back-off of ListShards. In ms."""
-    list_shards_backoff_max: int | str | timedelta
-    """`flink.list.shards.backoff.max`: Largest back-off of ListShards. In ms."""
+    list_shards_backoff_base: float | str | timedelta
+    """`flink.list.shards.backoff.base`: First back-off of ListShards. A number is in seconds."""
+    list_shards_backoff_max: float | str | timedelta
+    """`flink.list.shards.backoff.max`: Largest back-off of ListShards. A number is in seconds."""
     list_shards_backoff_expconst: float
     """`flink.list.shards.backoff.expconst`: Growth of the back-off of ListShards."""
     stream_describe_maxretries: int
     """`flink.stream.describe.maxretries`: Failures of DescribeStreamSummary in a row, without progress between them, before the job
     fails."""
-    stream_describe_backoff_base: int | str | timedelta
-    """`flink.stream.describe.backoff.base`: First back-off of DescribeStreamSummary. In ms."""
-    stream_describe_backoff_max: int | str | timedelta
-    """`flink.stream.describe.backoff.max`: Largest back-off of DescribeStreamSummary. In ms."""
+    stream_describe_backoff_base: float | str | timedelta
+    """`flink.stream.describe.backoff.base`: First back-off of DescribeStreamSummary. A number is in seconds."""
+    stream_describe_backoff_max: float | str | timedelta
+    """`flink.stream.describe.backoff.max`: Largest back-off of DescribeStreamSummary. A number is in seconds."""
     stream_describe_backoff_expconst: float
     """`flink.stream.describe.backoff.expconst`: Growth of the back-off of DescribeStreamSummary."""
     stream_describestreamconsumer_maxretries: int
     """`flink.stream.describestreamconsumer.maxretries`: Failures of DescribeStreamConsumer in a row, without progress between them,
     before the job fails."""
-    stream_describestreamconsumer_backoff_base: int | str | timedelta
-    """`flink.stream.describestreamconsumer.backoff.base`: First back-off of DescribeStreamConsumer. In ms."""
-    stream_describestreamconsumer_backoff_max: int | str | timedelta
-    """`flink.stream.describestreamconsumer.backoff.max`: Largest back-off of DescribeStreamConsumer. In ms."""
+    stream_describestreamconsumer_backoff_base: float | str | timedelta
+    """`flink.stream.describestreamconsumer.backoff.base`: First back-off of DescribeStreamConsumer. A number is in seconds."""
+    stream_describestreamconsumer_backoff_max: float | str | timedelta
+    """`flink.stream.describestreamconsumer.backoff.max`: Largest back-off of DescribeStreamConsumer. A number is in seconds."""
     stream_describestreamconsumer_backoff_expconst: float
     """`flink.stream.describestreamconsumer.backoff.expconst`: Growth of the back-off of DescribeStreamConsumer."""
     stream_registerstreamconsumer_maxretries: int
     """`flink.stream.registerstreamconsumer.maxretries`: Failures of RegisterStreamConsumer in a row, without progress between them,
     before the job fails."""
-    stream_registerstreamconsumer_backoff_base: int | str | timedelta
-    """`flink.stream.registerstreamconsumer.backoff.base`: First back-off of RegisterStreamConsumer. In ms."""
-    stream_registerstreamconsumer_backoff_max: int | str | timedelta
-    """`flink.stream.registerstreamconsumer.backoff.max`: Largest back-off of RegisterStreamConsumer. In ms."""
+    stream_registerstreamconsumer_backoff_base: float | str | timedelta
+    """`flink.stream.registerstreamconsumer.backoff.base`: First back-off of RegisterStreamConsumer. A number is in seconds."""
+    stream_registerstreamconsumer_backoff_max: float | str | timedelta
+    """`flink.stream.registerstreamconsumer.backoff.max`: Largest back-off of RegisterStreamConsumer. A number is in seconds."""
     stream_registerstreamconsumer_backoff_expconst: float
     """`flink.stream.registerstreamconsumer.backoff.expconst`: Growth of the back-off of RegisterStreamConsumer."""
     stream_deregisterstreamconsumer_maxretries: int
     """`flink.stream.deregisterstreamconsumer.maxretries`: Failures of DeregisterStreamConsumer in a row, without progress between them,
     before the job fails."""
-    stream_deregisterstreamconsumer_backoff_base: int | str | timedelta
-    """`flink.stream.deregisterstreamconsumer.backoff.base`: First back-off of DeregisterStreamConsumer. In ms."""
-    stream_deregisterstreamconsumer_backoff_max: int | str | timedelta
-    """`flink.stream.deregisterstreamconsumer.backoff.max`: Largest back-off of DeregisterStreamConsumer. In ms."""
+    stream_deregisterstreamconsumer_backoff_base: float | str | timedelta
+    """`flink.stream.deregisterstreamconsumer.backoff.base`: First back-off of DeregisterStreamConsumer. A number is in seconds."""
+    stream_deregisterstreamconsumer_backoff_max: float | str | timedelta
+    """`flink.stream.deregisterstreamconsumer.backoff.max`: Largest back-off of DeregisterStreamConsumer. A number is in seconds."""
     stream_deregisterstreamconsumer_backoff_expconst: float
     """`flink.stream.deregisterstreamconsumer.backoff.expconst`: Growth of the back-off of DeregisterStreamConsumer."""
     shard_subscribetoshard_maxretries: int
     """`flink.shard.subscribetoshard.maxretries`: Failures of SubscribeToShard in a row, without progress between them, before the job
     fails."""
-    shard_subscribetoshard_backoff_base: int | str | timedelta
-    """`flink.shard.subscribetoshard.backoff.base`: First back-off of SubscribeToShard. In ms."""
-    shard_subscribetoshard_backoff_max: int | str | timedelta
-    """`flink.shard.subscribetoshard.backoff.max`: Largest back-off of SubscribeToShard. In ms."""
+    shard_subscribetoshard_backoff_base: float | str | timedelta
+    """`flink.shard.subscribetoshard.backoff.base`: First back-off of SubscribeToShard. A number is in seconds."""
+    shard_subscribetoshard_backoff_max: float | str | timedelta
+    """`flink.shard.subscribetoshard.backoff.max`: Largest back-off of SubscribeToShard. A number is in seconds."""
     shard_subscribetoshard_backoff_expconst: float
     """`flink.shard.subscribetoshard.backoff.expconst`: Growth of the back-off of SubscribeToShard."""
     sink_sql_uri: str
@@ -267,7 +268,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.sql.delete`: What deletes the row of a key: a boolean field that is true (deleted), or a field and its value (op=D)."""
     sink_buffer_bytes: int | str
     """`flink.sink.buffer.bytes`: Memory of records at which the sinks sql, jsonl and parquet request a checkpoint, and delta and iceberg
-    write their files; at twice of it the job waits. Not set: 16 MiB for sql, 64 MiB for the others. In bytes."""
+    write their files; at twice of it the job waits. Not set: 16 MiB for sql, 64 MiB for the others. A number is in bytes."""
     sink_callback_function: str
     """`flink.sink.callback.function`: The function of the callback sink, as module:function."""
     sink_map_function: str
@@ -278,20 +279,20 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.map.ordering`: Records that are handled one after the other: of one partition key, of one shard, or none."""
     sink_map_batch_size: int
     """`flink.sink.map.batch.size`: The most records of one call. Above 1 the function gets a list of records."""
-    sink_map_batch_wait: int | str | timedelta
-    """`flink.sink.map.batch.wait`: How long a list waits for more records. In ms."""
+    sink_map_batch_wait: float | str | timedelta
+    """`flink.sink.map.batch.wait`: How long a list waits for more records. A number is in seconds."""
     sink_map_retries: int
     """`flink.sink.map.retries`: How often a record that failed is handled again."""
-    sink_map_retry_for: int | str | timedelta
+    sink_map_retry_for: float | str | timedelta
     """`flink.sink.map.retry.for`: How long a record that failed is handled again, and at least `flink.sink.map.retries` times. Set the
-    longest outage of the services that the function calls. In ms."""
-    sink_map_timeout: int | str | timedelta
-    """`flink.sink.map.timeout`: Time after which a call of an async function is cancelled, which counts as a failure; not set: never. In
-    ms."""
-    sink_map_max_age: int | str | timedelta
-    """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. In ms."""
+    longest outage of the services that the function calls. A number is in seconds."""
+    sink_map_timeout: float | str | timedelta
+    """`flink.sink.map.timeout`: Time after which a call of an async function is cancelled, which counts as a failure; not set: never. A
+    number is in seconds."""
+    sink_map_max_age: float | str | timedelta
+    """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. A number is in seconds."""
     sink_map_max_bytes: int | str
-    """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
+    """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. A number is in bytes."""
     sink_jsonl_path: str
     """`flink.sink.jsonl.path`: Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or
     abfss://container@account.dfs.core.windows.net/prefix."""
@@ -310,7 +311,7 @@ class ReadSettings(TypedDict, total=False):
     and twice the CPU of SNAPPY."""
     sink_parquet_row_group_bytes: int | str
     """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group; less when those of all open files have
-    flink.sink.buffer.bytes. In bytes."""
+    flink.sink.buffer.bytes. A number is in bytes."""
     sink_parquet_sort: str
     """`flink.sink.parquet.sort`: Columns by which each row group is sorted, with commas between."""
     sink_parquet_columns: Literal["FIELDS", "RECORD"]
@@ -326,14 +327,15 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.table.columns`: When the table of the sinks delta and iceberg lacks a column of the records: FIXED refuses to start,
     EVOLVE adds it."""
     sink_table_bytes: int | str
-    """`flink.sink.table.bytes`: Rows, in bytes before compression, at which the sinks delta and iceberg request a commit. In bytes."""
+    """`flink.sink.table.bytes`: Rows, in bytes before compression, at which the sinks delta and iceberg request a commit. A number is in
+    bytes."""
     sink_kinesis_stream: str
     """`flink.sink.kinesis.stream`: Stream that a Kinesis sink named by a property writes to; name or ARN."""
     sink_kinesis_queue_limit: int
     """`flink.sink.kinesis.queue.limit`: Unacknowledged records at which the writer waits; not set: as many as the bytes allow."""
     sink_kinesis_queue_bytes: int | str
     """`flink.sink.kinesis.queue.bytes`: Bytes of unacknowledged records, as held in memory, at which the writer waits; not set: 10 MB
-    for each shard, 128 MiB at most. In bytes."""
+    for each shard, 128 MiB at most. A number is in bytes."""
     sink_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition
     key."""
@@ -345,13 +347,13 @@ class ReadSettings(TypedDict, total=False):
     aggregation_max_count: int
     """`AggregationMaxCount`: Records in one aggregate."""
     aggregation_max_size: int | str
-    """`AggregationMaxSize`: Size of one aggregate. In bytes."""
+    """`AggregationMaxSize`: Size of one aggregate. A number is in bytes."""
     collection_max_count: int
     """`CollectionMaxCount`: Kinesis records in one PutRecords call."""
     collection_max_size: int | str
-    """`CollectionMaxSize`: Data and keys in one PutRecords call; a larger record is sent alone. In bytes."""
-    record_max_buffered_time: int | str | timedelta
-    """`RecordMaxBufferedTime`: Linger: how long a record waits for others to fill a call or an aggregate. In ms."""
+    """`CollectionMaxSize`: Data and keys in one PutRecords call; a larger record is sent alone. A number is in bytes."""
+    record_max_buffered_time: float | str | timedelta
+    """`RecordMaxBufferedTime`: Linger: how long a record waits for others to fill a call or an aggregate. A number is in seconds."""
     rate_limit: int
     """`RateLimit`: Rate limit for each shard, in percent of its capacity (1,000 records and 1 MiB a second)."""
     max_connections: int
@@ -361,8 +363,8 @@ class ReadSettings(TypedDict, total=False):
     opentelemetry (OTLP), or a plugin's names."""
     metrics_prometheus_address: str
     """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz. Port 0: any free port."""
-    metrics_interval: int | str | timedelta
-    """`flink.metrics.interval`: How often cloudwatch and opentelemetry send. In ms."""
+    metrics_interval: float | str | timedelta
+    """`flink.metrics.interval`: How often cloudwatch and opentelemetry send. A number is in seconds."""
     metrics_cloudwatch_file: str
     """`flink.metrics.cloudwatch.file`: The file for lines in CloudWatch's embedded metric format; - is stdout."""
     metrics_cloudwatch_namespace: str
@@ -378,9 +380,9 @@ class ReadSettings(TypedDict, total=False):
     tracing_spans: Literal["BATCH", "RECORD"]
     """`flink.tracing.spans`: The spans of a write or of a handler's list: one with links to the records' contexts, or also one for each
     record."""
-    alarm_interval: int | str | timedelta
+    alarm_interval: float | str | timedelta
     """`flink.alarm.interval`: Alarm if a shard with new records emits none, or the global watermark does not rise, for this long; -1: no
-    alarms. In ms."""
+    alarms. A number is in seconds."""
     deadletter_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
     """`flink.deadletter.map.on.failure`: `flink.sink.map.on.failure` of the dead-letter sink."""
     deadletter_sql_uri: str
@@ -394,7 +396,7 @@ class ReadSettings(TypedDict, total=False):
     deadletter_sql_delete: str
     """`flink.deadletter.sql.delete`: `flink.sink.sql.delete` of the dead-letter sink."""
     deadletter_buffer_bytes: int | str
-    """`flink.deadletter.buffer.bytes`: `flink.sink.buffer.bytes` of the dead-letter sink. In bytes."""
+    """`flink.deadletter.buffer.bytes`: `flink.sink.buffer.bytes` of the dead-letter sink. A number is in bytes."""
     deadletter_callback_function: str
     """`flink.deadletter.callback.function`: `flink.sink.callback.function` of the dead-letter sink."""
     deadletter_map_function: str
@@ -405,18 +407,18 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.map.ordering`: `flink.sink.map.ordering` of the dead-letter sink."""
     deadletter_map_batch_size: int
     """`flink.deadletter.map.batch.size`: `flink.sink.map.batch.size` of the dead-letter sink."""
-    deadletter_map_batch_wait: int | str | timedelta
-    """`flink.deadletter.map.batch.wait`: `flink.sink.map.batch.wait` of the dead-letter sink. In ms."""
+    deadletter_map_batch_wait: float | str | timedelta
+    """`flink.deadletter.map.batch.wait`: `flink.sink.map.batch.wait` of the dead-letter sink. A number is in seconds."""
     deadletter_map_retries: int
     """`flink.deadletter.map.retries`: `flink.sink.map.retries` of the dead-letter sink."""
-    deadletter_map_retry_for: int | str | timedelta
-    """`flink.deadletter.map.retry.for`: `flink.sink.map.retry.for` of the dead-letter sink. In ms."""
-    deadletter_map_timeout: int | str | timedelta
-    """`flink.deadletter.map.timeout`: `flink.sink.map.timeout` of the dead-letter sink. In ms."""
-    deadletter_map_max_age: int | str | timedelta
-    """`flink.deadletter.map.max.age`: `flink.sink.map.max.age` of the dead-letter sink. In ms."""
+    deadletter_map_retry_for: float | str | timedelta
+    """`flink.deadletter.map.retry.for`: `flink.sink.map.retry.for` of the dead-letter sink. A number is in seconds."""
+    deadletter_map_timeout: float | str | timedelta
+    """`flink.deadletter.map.timeout`: `flink.sink.map.timeout` of the dead-letter sink. A number is in seconds."""
+    deadletter_map_max_age: float | str | timedelta
+    """`flink.deadletter.map.max.age`: `flink.sink.map.max.age` of the dead-letter sink. A number is in seconds."""
     deadletter_map_max_bytes: int | str
-    """`flink.deadletter.map.max.bytes`: `flink.sink.map.max.bytes` of the dead-letter sink. In bytes."""
+    """`flink.deadletter.map.max.bytes`: `flink.sink.map.max.bytes` of the dead-letter sink. A number is in bytes."""
     deadletter_jsonl_path: str
     """`flink.deadletter.jsonl.path`: `flink.sink.jsonl.path` of the dead-letter sink."""
     deadletter_parquet_path: str
@@ -428,7 +430,7 @@ class ReadSettings(TypedDict, total=False):
     deadletter_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
     """`flink.deadletter.parquet.compression`: `flink.sink.parquet.compression` of the dead-letter sink."""
     deadletter_parquet_row_group_bytes: int | str
-    """`flink.deadletter.parquet.row.group.bytes`: `flink.sink.parquet.row.group.bytes` of the dead-letter sink. In bytes."""
+    """`flink.deadletter.parquet.row.group.bytes`: `flink.sink.parquet.row.group.bytes` of the dead-letter sink. A number is in bytes."""
     deadletter_parquet_sort: str
     """`flink.deadletter.parquet.sort`: `flink.sink.parquet.sort` of the dead-letter sink."""
     deadletter_parquet_columns: Literal["FIELDS", "RECORD"]
@@ -440,13 +442,13 @@ class ReadSettings(TypedDict, total=False):
     deadletter_table_columns: Literal["FIXED", "EVOLVE"]
     """`flink.deadletter.table.columns`: `flink.sink.table.columns` of the dead-letter sink."""
     deadletter_table_bytes: int | str
-    """`flink.deadletter.table.bytes`: `flink.sink.table.bytes` of the dead-letter sink. In bytes."""
+    """`flink.deadletter.table.bytes`: `flink.sink.table.bytes` of the dead-letter sink. A number is in bytes."""
     deadletter_kinesis_stream: str
     """`flink.deadletter.kinesis.stream`: `flink.sink.kinesis.stream` of the dead-letter sink."""
     deadletter_kinesis_queue_limit: int
     """`flink.deadletter.kinesis.queue.limit`: `flink.sink.kinesis.queue.limit` of the dead-letter sink."""
     deadletter_kinesis_queue_bytes: int | str
-    """`flink.deadletter.kinesis.queue.bytes`: `flink.sink.kinesis.queue.bytes` of the dead-letter sink. In bytes."""
+    """`flink.deadletter.kinesis.queue.bytes`: `flink.sink.kinesis.queue.bytes` of the dead-letter sink. A number is in bytes."""
     deadletter_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.deadletter.kinesis.ordering`: `flink.sink.kinesis.ordering` of the dead-letter sink."""
     deadletter_kinesis_failonerror: bool

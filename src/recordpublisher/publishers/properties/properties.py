@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
 from ..log_fields import MASK, mask_passwords, text_of
 from .declaration import (
-    MissingUnitError,
+    A_DURATION,
+    ExplainedValueError,
     Property,
     declared_keys,
     declared_properties,
     find_property,
     is_secret,
+    seconds_of,
     which_name,
     why_no_time,
 )
@@ -115,7 +118,9 @@ class Properties(Mapping[str, str]):
     to `true`). Keyword arguments are also properties, by a key without prefix. An example is
     `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
 
-    A keyword argument takes precedence over the same property of the mapping.
+    A keyword argument takes precedence over the same property of the mapping. A duration in it is a text with a unit (`"10s"`), a
+    timedelta, or a number of seconds below 1000. Only if the keyword ends in `millis`, and in the mapping, a number has the unit of the
+    property.
 
     Raises: ConfigurationError if `mapping` is not a mapping, or a keyword argument is unknown or contradicts another
     one.
@@ -132,8 +137,9 @@ class Properties(Mapping[str, str]):
         for keyword, value in settings.items():
             if value is not None:
                 declared = property_of_keyword(keyword, value)
-                _check_same(keyword, value, declared, Properties(own))
-                own[declared.key] = value
+                own_value = _with_unit(keyword, declared, value)
+                _check_same(keyword, own_value, declared, Properties(own))
+                own[declared.key] = own_value
         merged = {**_without(own, mapping or {}), **own}
         given = {str(key): _as_text(str(key), value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
@@ -181,7 +187,7 @@ class Properties(Mapping[str, str]):
             # If the value was masked, the cause is dropped, because its message may quote the value.
             is_name = declared.type_name == "enum"
             reason = (why_no_time(shown) or which_name(shown, declared.valid)) if is_name else ""
-            reason = str(error) if isinstance(error, MissingUnitError) else reason
+            reason = str(error) if isinstance(error, ExplainedValueError) else reason
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:
@@ -238,6 +244,22 @@ def _without(replaced: Mapping[str, object], values: Mapping[str, object]) -> di
 def _all_spellings(key: str) -> tuple[str, ...]:
     declared = find_property(key)
     return (key,) if declared is None else (key, declared.key, *declared.aliases)
+
+
+def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
+    """Return the value of a keyword argument. A number that is a duration gets its unit, because in Python it is in seconds.
+
+    Raises: ConfigurationError if the number is 1000 or more, because it was probably meant in milliseconds, or if a text has no unit.
+    """
+    is_duration = declared.unit in ("ms", "s") and not keyword.endswith("millis")
+    if not is_duration or value in (0, "0", -1, "-1"):  # 0 needs no unit, and -1 means never
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = seconds_of(keyword, value)
+        return f"{seconds}s" if isfinite(seconds) else value
+    if isinstance(value, str) and value.strip().isdecimal():
+        raise ConfigurationError(keyword, value, A_DURATION, reason="a text needs a unit")
+    return value
 
 
 def _check_same(keyword: str, value: object, declared: Property[Any], others: Properties) -> None:

@@ -191,7 +191,7 @@ def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
     assert done.returncode == 1
     assert (
         done.stderr
-        == "recordpublisher: stream 'fligths' does not exist in us-east-1 (from aws.region); existing streams: flights\n"
+        == f"recordpublisher: stream 'fligths' does not exist in us-east-1 (from aws.region) at {endpoint.url}; existing streams: flights\n"
     )
 
 

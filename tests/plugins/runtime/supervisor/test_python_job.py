@@ -152,7 +152,7 @@ def test_a_run_stores_positions_where_an_option_says_and_calls_the_sink_of_an_op
 async def test_a_stream_without_a_handler_is_refused_when_the_job_opens(shop):
     with in_memory({"orders": 1, "views": 1}):
         job = rp.DataFetcher(["orders", "views"], sink=rp.MapSink({"orders": shop.on_click}), **shop.SETTINGS)
-        with pytest.raises(rp.ConfigurationError, match=r"including \['views'\]"):
+        with pytest.raises(rp.ConfigurationError, match="including views"):
             async with job:
                 pass
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from enum import StrEnum
+from functools import partial
 
 import pytest
 
@@ -222,3 +223,58 @@ async def test_an_endpoint_that_restarts_loses_no_record():
                 read = payloads(await read_all(revived))
     assert set(read) == set(range(4_000))
     assert metrics["failedRequests"] > 0
+
+
+async def test_a_call_from_another_threads_loop_is_refused_with_what_to_use():
+    """It would wait for a wake-up that never comes, and its timeout with it."""
+    async with LocalKinesis(streams={"out": 1}) as endpoint, rp.KinesisSink("out", endpoint.properties()) as sink:
+        for call in (partial(sink.put, b"1", "key"), sink.flush, sink.close):
+            with pytest.raises(
+                rp.SinkError, match=r"only be used in the event loop in which it was opened.*rp.Producer"
+            ):
+                await asyncio.to_thread(lambda call=call: asyncio.run(call()))
+        loop = asyncio.get_running_loop()
+        there = partial(asyncio.run_coroutine_threadsafe, loop=loop)
+        await asyncio.to_thread(lambda: there(sink.put(b"2", "key")).result(10))
+        await sink.flush()
+        assert sink.metrics()["numRecordsOut"] == 1
+
+
+async def test_a_sink_that_a_program_has_opened_is_refused_as_the_sink_of_a_job():
+    async with (
+        LocalKinesis(streams={"in": 1, "out": 1}) as endpoint,
+        rp.KinesisSink("out", endpoint.properties()) as sink,
+    ):
+        with pytest.raises(rp.SinkError, match="the Kinesis sink of out is open already"):
+            async with rp.DataFetcher("in", endpoint.properties(), sink=sink):
+                pass
+        await sink.put(b"1", "key")
+        await sink.flush()
+
+
+async def test_a_sink_that_was_closed_can_be_opened_again():
+    async with LocalKinesis(streams={"out": 1}) as endpoint:
+        sink = rp.KinesisSink("out", endpoint.properties())
+        for number in range(2):
+            async with sink:
+                await sink.put(b"%d" % number, "key")
+        assert [each.data for each in await read_all(endpoint)] == [b"0", b"1"]
+
+
+async def test_a_second_block_of_an_open_sink_is_refused_and_the_first_goes_on():
+    async with LocalKinesis(streams={"out": 1}) as endpoint, rp.KinesisSink("out", endpoint.properties()) as sink:
+        with pytest.raises(rp.SinkError, match="is open already"):
+            async with sink:
+                pass
+        await sink.put(b"1", "key")
+        await sink.flush()
+
+
+@pytest.mark.parametrize(("target", "is_warned"), [("in", True), ("out", False)])
+async def test_a_job_that_may_copy_a_stream_into_itself_is_warned(target, is_warned, caplog):
+    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
+        sink = rp.KinesisSink(target, endpoint.properties())
+        fetcher = rp.DataFetcher("in", endpoint.properties(), sink=sink)
+        await fetcher.__aenter__()
+        await fetcher.__aexit__(None, None, None)
+    assert any("read and put again without end" in line for line in caplog.messages) == is_warned

@@ -28,11 +28,11 @@ from fakes.memory_streams import PROPERTIES, install
         ("concurrency", 0, "an integer, at least 1"),
         ("batch_size", True, "an integer, at least 1"),
         ("retries", -1, "an integer, at least 0"),
-        ("batch_wait", -0.1, "seconds, at least 0, or a duration such as 15m"),
-        ("batch_wait", None, "seconds, at least 0, or a duration such as 15m"),
-        ("retry_for", "long", "seconds, or a duration such as 15m"),
+        ("batch_wait", -0.1, "seconds, at least 0"),
+        ("batch_wait", None, "seconds, a text such as 15m or 200ms, or a timedelta"),
+        ("retry_for", "long", "seconds, a text such as 15m or 200ms, or a timedelta"),
         ("timeout", 0, "seconds above 0, or None"),
-        ("max_age", "long", "seconds, or a duration such as 15m"),
+        ("max_age", "long", "seconds, a text such as 15m or 200ms, or a timedelta"),
         ("ordering", "BY_KEY", "NONE, PER_KEY, PER_SHARD"),
         ("on_failure", "IGNORE", "FAIL, SKIP, DEAD_LETTER"),
     ],
@@ -44,6 +44,16 @@ def test_wrong_arguments_are_named_with_what_is_valid(name, value, valid):
     with pytest.raises(rp.ConfigurationError) as raised:
         rp.MapSink(handle, **{name: value})
     assert (raised.value.key, raised.value.value, raised.value.valid) == (name, value, valid)
+
+
+@pytest.mark.parametrize("name", ["timeout", "max_age", "retry_for", "batch_wait"])
+def test_a_number_that_was_probably_meant_in_milliseconds_is_refused_with_both_texts(name):
+    async def handle(record):
+        pass
+
+    with pytest.raises(rp.ConfigurationError, match="in seconds; write '10000s' or '10000ms'"):
+        rp.MapSink(handle, **{name: 10_000})
+    assert getattr(rp.MapSink(handle, **{name: "10000s"})._settings, name) == 10_000
 
 
 def test_a_timeout_of_a_plain_function_is_refused():

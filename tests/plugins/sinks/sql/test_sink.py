@@ -442,7 +442,7 @@ async def findings(sink):
 
 async def test_the_checks_find_a_missing_table_and_create_nothing(path):
     assert await findings(sink_on(path)) == {
-        "positions": "reachable, 0 entries",
+        "positions": "reachable, no positions stored yet",
         "values": "records will be created",
     }
     assert not path.exists()

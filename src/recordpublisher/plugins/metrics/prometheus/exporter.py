@@ -87,10 +87,8 @@ class PrometheusExporter(MetricsExporter):
                     raise
             else:
                 if found != self._port and self._tries > 1:
-                    message = (
-                        "another process uses port %d, so metrics and health are at port %d. Set %s to choose a port"
-                    )
-                    log.warning(message, self._port, found, PROMETHEUS_ADDRESS.key)
+                    message = "another process uses port %d, so metrics and health are at port %d, the next free one"
+                    log.info(message, self._port, found)
                 return found
         raise AssertionError("the loop tries at least one port")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations  # the reference and help() show types by their names
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -18,6 +19,7 @@ from recordpublisher.plugins.sinks.queued_writes import (
     WrittenStates,
 )
 from recordpublisher.plugins.tracing.traces import payload_with_context
+from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
@@ -32,10 +34,11 @@ from .records import FailedRecord, PendingRecord, size_of
 from .sink_settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .writer import KinesisWriter
 
+log = logging.getLogger("recordpublisher.producer")
 _VALID_STREAM = "the name or ARN of a stream"
 
 
-class KinesisSink(Sink):
+class KinesisSink(OnlyAsyncWith, Sink):
     """Puts records into a stream, and waits while too many are not acknowledged.
 
     Use it on its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a
@@ -83,12 +86,18 @@ class KinesisSink(Sink):
         self._keeps_failed = not of_sink.fails_on_error and on_failure is None
         self._failed: list[tuple[PendingRecord, str]] = []
         self._rejecting = asyncio.Lock()
+        self._is_of_program = False
+        """Whether a job was refused because a program has opened the sink. The job closes the sink once, which must not end the program's
+        use of it.
+        """
 
     async def __aenter__(self) -> Self:
+        was_open = self._writer.is_open
         try:
             await self._writer.open(continues=True)
         except BaseException:
-            await self._writer.close()
+            if not was_open:  # Otherwise another block uses it.
+                await self._writer.close()
             raise
         return self
 
@@ -96,6 +105,9 @@ class KinesisSink(Sink):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _instead_of_with(self) -> str:
+        return ". Without asyncio use 'with rp.Producer(...)'"
 
     @property
     def stream(self) -> str:
@@ -156,6 +168,9 @@ class KinesisSink(Sink):
 
         Raises: the errors of `put`, unless an earlier call has raised the error.
         """
+        if self._is_of_program:
+            self._is_of_program = False
+            return
         await self._writer.close()
 
     def metrics(self) -> dict[str, Any]:
@@ -184,9 +199,18 @@ class KinesisSink(Sink):
     async def open(self, context: SinkContext) -> State | None:
         """Read the stream's limits and shards. A job calls it; a program uses `async with`.
 
-        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        Raises: StreamNotFoundError if there is no such stream, errors that retries cannot fix, and SinkError if the sink is open already.
         """
+        self._is_of_program = self._writer.is_open
+        if self._is_of_program:
+            await self._writer.open()  # Raises.
         self._context = context
+        if self._stream in context.streams:
+            log.warning(
+                "the job reads %s, and its sink writes to a stream of this name. If that is the same stream, each record is read and put "
+                "again without end: write to another stream",
+                self._stream,
+            )
         self._keeps_failed = self._keeps_failed and bool(context.has_dead_letters)
         if self._keeps_failed:
             self._writer.keep_failed(lambda record, reason: self._failed.append((record, reason)))

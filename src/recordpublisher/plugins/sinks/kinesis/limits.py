@@ -340,5 +340,5 @@ def _checked(returned: object) -> int:
     except (TypeError, ValueError, OverflowError):
         limit = 0
     if limit < 1:
-        raise ConfigurationError("queue_limit", repr(returned), "a function that returns a number of at least 1")
+        raise ConfigurationError("queue_limit", returned, "a function that returns a number of at least 1")
     return int(limit)

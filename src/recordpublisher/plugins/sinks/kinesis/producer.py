@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from functools import partial
-from math import isnan
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Literal, NoReturn, Self, TypeVar, Unpack
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
-from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 
 from .kinesis_sink import KinesisSink, stream_and_properties
@@ -76,47 +76,59 @@ class Producer:
         self._run(lambda thread: thread.opened())
         return self
 
+    def __aenter__(self) -> NoReturn:
+        """Refuse the statement. Raises: TypeError that says what to write."""
+        raise TypeError("Producer needs 'with', not 'async with'. In asyncio code use 'async with rp.KinesisSink(...)'")
+
+    def __aexit__(self, *_: object) -> NoReturn:
+        """Never called, but Python looks it up before it calls `__aenter__`."""
+        raise NotImplementedError
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
     def put(
-        self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, timeout: float | None = None
+        self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, timeout: Duration | None = None
     ) -> None:
-        """Accept one record like `KinesisSink.put`. While the limit is reached, wait for up to `timeout` seconds (by default without end).
+        """Accept one record like `KinesisSink.put`. While the limit is reached, wait for up to `timeout` (by default without end).
+
+        - `timeout`: seconds below 1000, a text such as `500ms`, or a timedelta.
 
         If an interruption (Ctrl-C) ends the call, the record may have been accepted. In a thread that runs an event loop the call blocks
         the loop, and warns once (RuntimeWarning).
 
-        Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a number, and the errors of
+        Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a duration, and the errors of
         `KinesisSink.put`.
         """
         if not self._has_warned:
             self._warn_in_event_loop("put")
+        limit = None if timeout is None else seconds_of("timeout", timeout)
         try:
-            self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), timeout)
+            self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), limit)
         except TimeoutError as error:
-            if timeout is None:  # The network raised it.
+            if limit is None:  # The network raised it.
                 raise
-            raise TimeoutError(f"the record was not accepted in {timeout:g} s: {self._why_late()}") from error
+            raise TimeoutError(f"the record was not accepted in {limit:g} s: {self._why_late()}") from error
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: Duration | None = None) -> None:
         """Return when every record accepted before this call, in this process, is acknowledged.
 
-        Raises: TimeoutError if that takes more than `timeout` seconds, ConfigurationError if `timeout` is not a number, and the errors
-        of `put`.
+        Raises: TimeoutError if that takes longer than `timeout`, ConfigurationError if `timeout` is not a duration, and the errors of
+        `put`.
         """
+        limit = None if timeout is None else seconds_of("timeout", timeout)
         if self._thread is None and not self._is_closed:
             return
         if not self._has_warned:
             self._warn_in_event_loop("flush")
         try:
-            self._run(lambda thread: thread.flush(), timeout)
+            self._run(lambda thread: thread.flush(), limit)
         except TimeoutError as error:
-            if timeout is None:
+            if limit is None:
                 raise
-            raise TimeoutError(f"the flush did not end in {timeout:g} s: {self._why_late()}") from error
+            raise TimeoutError(f"the flush did not end in {limit:g} s: {self._why_late()}") from error
 
     def close(self) -> None:
         """Flush, and end the thread. In an outage give up records like `KinesisSink.close`.
@@ -157,12 +169,6 @@ class Producer:
         return [f"{self._unopened.destination()}: it is closed"] if self._is_closed else []
 
     def _run(self, work: Callable[[_SinkThread], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
-        if timeout is not None and (
-            not isinstance(timeout, int | float) or isinstance(timeout, bool) or isnan(timeout)
-        ):
-            raise ConfigurationError(
-                "timeout", repr(timeout), "a number of seconds, such as 2 or 0.5, or None to wait without end"
-            )
         thread = self._thread
         if thread is None or self._is_closed:
             thread = self._start()
@@ -340,8 +346,8 @@ def _flush_at_exit() -> None:
 def _flush_or_say_so(producer: Producer) -> None:
     try:
         producer.flush(timeout=1)
-    except TimeoutError as error:
-        log.warning("the exit of the process waits until all records are put: %s", error)
+    except TimeoutError:
+        log.warning("the exit of the process waits until all records are put: %s", producer._why_late())
         producer._run(lambda thread: thread.flush_or_give_up())
         producer.flush()  # Raises the error of records that were given up.
 

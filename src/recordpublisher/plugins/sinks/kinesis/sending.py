@@ -143,6 +143,7 @@ class RecordSending:
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """
+        self._is_closed = False
         summary = await self.limit.read()
         self._apply_shard_map(await self._listing.list_first(summary.distributes_by_key))
         self._tasks = [

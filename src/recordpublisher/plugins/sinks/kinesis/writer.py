@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -79,6 +80,7 @@ class KinesisWriter:
         self._closed_reason: str | None = NOT_OPEN
         self._opening_failure = ""
         """The last error of an opening that has failed, or that is retried."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_aborted = False
         self._max_outage_seconds = (settings.retries.max_outage_ms or 0) / 1000
         self._drain_seconds = settings.drain_seconds
@@ -95,6 +97,11 @@ class KinesisWriter:
     def error(self) -> BaseException | None:
         """The error that ended the writer, if any."""
         return self._failures.error
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the writer was opened and not closed."""
+        return self._closed_reason is None
 
     @property
     def permission(self) -> SendPermission:
@@ -116,8 +123,14 @@ class KinesisWriter:
         - `on_room` is called when `has_room` may have become True.
         - `continues`: whether the writer continues after it has given up a record.
 
-        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix; SinkError if it is open already.
         """
+        if self.is_open:
+            raise SinkError(
+                f"the Kinesis sink of {self._stream} is open already: a program that puts records, and each DataFetcher, needs a sink of "
+                "its own"
+            )
+        self._loop, self._is_aborted = get_running_loop(), False
         self._failures.begin(on_failed, continues=continues)
         self._on_room = on_room
         self.permission.ask(may_write)
@@ -157,7 +170,7 @@ class KinesisWriter:
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
         record = PendingRecord(data, partition_key, explicit_hash_key, size, context=context)
         # 1. Raise the error of an earlier PutRecords call. The attributes are read here, because a call for each record would cost more.
-        if self._failures.must_raise or self._closed_reason is not None:
+        if self._failures.must_raise or self._closed_reason is not None or get_running_loop() is not self._loop:
             self._raise_if_unusable()
         # 2. Wait for room. A record that may be invalid waits too, because the size limit of the stream is read again before the record
         # is refused.
@@ -223,6 +236,7 @@ class KinesisWriter:
     def begin_flush(self) -> int:
         """Send the queued records at once. Return the epoch of the records accepted so far. Raises: the error that ended the sink."""
         self._raise_if_ended()
+        self._refuse_other_loop()
         return self._end_epoch()
 
     def end_write(self) -> int:
@@ -273,6 +287,8 @@ class KinesisWriter:
 
     async def close(self) -> None:
         """Flush, then release all resources. Later calls do nothing. Raises: the sink's error, unless a caller has received it already."""
+        if self.is_open and self._loop is not None and self._loop.is_running():
+            self._refuse_other_loop()
         was_open, self._closed_reason = self._closed_reason is None, self._closed_reason or "is closed"
         if not was_open:
             if self._closed_reason == NOT_OPEN:
@@ -352,6 +368,15 @@ class KinesisWriter:
     def _raise_if_unusable(self) -> None:
         self._raise_if_ended()
         self._failures.raise_if_failed()
+        self._refuse_other_loop()
+
+    def _refuse_other_loop(self) -> None:
+        """Refuse a call from another thread's event loop, which would wait for ever for a wake-up. Raises: SinkError."""
+        if get_running_loop() is not self._loop:
+            raise SinkError(
+                "a KinesisSink can only be used in the event loop in which it was opened. In other threads put with an rp.Producer, or "
+                "with asyncio.run_coroutine_threadsafe(sink.put(...), loop)"
+            )
 
     def _reject_invalid(self, record: PendingRecord) -> bool:
         """Report an invalid record to the callback, and return whether it was invalid. Raises: SinkError with `failOnError`."""

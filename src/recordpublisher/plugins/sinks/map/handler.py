@@ -139,9 +139,9 @@ class StreamHandlers:
         """
         sentences = ", ".join(handler.check(context) for handler in self._handlers.values())
         if missing := sorted(set(context.streams) - self._handlers.keys()):
-            raise ConfigurationError(
-                "handler", sorted(self._handlers), f"a function for each stream, including {missing}"
-            )
+            given = f"there is one for {', '.join(self._handlers)}" if self._handlers else "the mapping is empty"
+            valid = f"a function for each stream, including {', '.join(missing)}"
+            raise ConfigurationError("handler", valid=valid, statement="lacks a stream", reason=given)
         return sentences
 
     async def call(self, record: Record) -> Any:

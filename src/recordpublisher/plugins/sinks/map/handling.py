@@ -7,11 +7,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum
 from itertools import islice
 from math import inf
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
@@ -20,7 +19,6 @@ from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.properties.config_fields import of_property
-from recordpublisher.publishers.properties.declaration import parse_with_unit
 from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
 from recordpublisher.publishers.properties.sink_properties import (
     MAP_BATCH_SIZE,
@@ -710,26 +708,7 @@ class MapSettings:
         for name in ("batch_wait", "retry_for"):
             value = getattr(self, name)
             if not _is_number(value, int | float) or not 0 <= value < inf:
-                raise ConfigurationError(name, value, "seconds, at least 0, or a duration such as 15m")
-
-
-Seconds: TypeAlias = float | str | timedelta
-"""A duration: seconds, a text such as `15m`, or a timedelta."""
-
-
-def seconds_of(name: str, given: Seconds | None) -> Any:
-    """Return a duration in seconds. A value of another type is returned as it is, and refused with the other settings.
-
-    Raises: ConfigurationError that names the argument, if a text is not a duration.
-    """
-    if isinstance(given, timedelta):
-        return given.total_seconds()
-    if not isinstance(given, str):
-        return given
-    found = parse_with_unit(given.strip(), "ms")
-    if found is None:
-        raise ConfigurationError(name, given, "seconds, or a duration such as 15m")
-    return found / 1000
+                raise ConfigurationError(name, value, "seconds, at least 0")
 
 
 def enum_member(name: str, value: object, kind: type[E]) -> E:

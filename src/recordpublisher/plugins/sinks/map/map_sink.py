@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypedDict, Unpack, overload
 
 from recordpublisher.fetcher.metric_types import SinkMetric
@@ -12,6 +12,7 @@ from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import import_check, imported_function, values_of
+from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER_SINK,
     MAP_ON_FAILURE,
@@ -26,7 +27,7 @@ from recordpublisher.publishers.user_code import is_coroutine_function
 
 from .handled_positions import HandledPositions
 from .handler import make_handler
-from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, Seconds, enum_member, seconds_of
+from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, enum_member
 from .key_order import Ordering, OrderingName, UnhandledBatch
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -62,7 +63,8 @@ class MapSink(Sink[V]):
     - `max_bytes`: memory for records that are written and not handled (bytes). The sink takes one batch more, and then reading
       waits.
 
-    Times are seconds, texts such as `15m`, or a `timedelta`.
+    Durations are seconds, texts such as `15m`, or a `timedelta`. A number of 1000 or more is refused, because it was probably meant in
+    milliseconds.
 
     All handlers run in `concurrency` tasks, so a handler should not change context variables.
 
@@ -102,16 +104,15 @@ class MapSink(Sink[V]):
         concurrency: int = 64,
         ordering: OrderingName = "PER_KEY",
         batch_size: int = 1,
-        batch_wait: Seconds = 0.0,
+        batch_wait: Duration = 0.0,
         retries: int = 3,
-        retry_for: Seconds = 0.0,
-        timeout: Seconds | None = None,
-        max_age: Seconds | None = None,
+        retry_for: Duration = 0.0,
+        timeout: Duration | None = None,
+        max_age: Duration | None = None,
         on_failure: OnFailureName = "FAIL",
         max_bytes: int = MAX_BYTES,
         clock: Clock | None = None,
     ) -> None:
-        limit = seconds_of("timeout", timeout)
         settings = MapSettings(
             concurrency=concurrency,
             ordering=enum_member("ordering", ordering, Ordering),
@@ -119,24 +120,34 @@ class MapSink(Sink[V]):
             batch_wait=seconds_of("batch_wait", batch_wait),
             retries=retries,
             retry_for=seconds_of("retry_for", retry_for),
-            timeout=limit,
-            max_age=seconds_of("max_age", max_age),
+            timeout=None if timeout is None else seconds_of("timeout", timeout),
+            max_age=None if max_age is None else seconds_of("max_age", max_age),
             on_failure=enum_member("on_failure", on_failure, OnBadRecord),
             max_bytes=max_bytes,
         )
+        self._set_up(handler, settings, clock or SystemClock())
+
+    def _set_up(self, handler: Any, settings: MapSettings, clock: Clock) -> None:
         self._given_handler = handler
         self._settings = settings
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._handler = make_handler(
-            handler, batch_size=batch_size, threads=concurrency, timeout=limit, clock=self._clock
+            handler,
+            batch_size=settings.batch_size,
+            threads=settings.concurrency,
+            timeout=settings.timeout,
+            clock=clock,
         )
+        self._is_closed = False
         self._positions = HandledPositions()
         self._handling = RecordHandling(self._handler, settings, self._positions, self._clock)
 
     def for_dead_letters(self) -> MapSink[V]:
         """Return a sink with the same handler and settings, which rejects failed records and handles records of any age."""
         settings = replace(self._settings, max_age=None, on_failure=OnBadRecord.DEAD_LETTER)
-        return MapSink(self._given_handler, clock=self._clock, **asdict(settings))
+        sink: MapSink[V] = MapSink.__new__(MapSink)
+        sink._set_up(self._given_handler, settings, self._clock)
+        return sink
 
     def check(self, context: SinkContext) -> str:
         """Return a sentence that says what the handler receives.
@@ -154,6 +165,8 @@ class MapSink(Sink[V]):
     async def open(self, context: SinkContext) -> None:
         """Connect the sink to the job. Tasks start with the first records. Raises: the errors of `check`."""
         self.check(context)
+        if self._is_closed:  # A program may give the sink to its next DataFetcher.
+            self._set_up(self._given_handler, self._settings, self._clock)
         self._handling.open(context)
 
     def has_room(self) -> bool:
@@ -221,6 +234,7 @@ class MapSink(Sink[V]):
 
     async def close(self) -> None:
         """Cancel the handlers that run. The job reads their records again at its next start."""
+        self._is_closed = True
         await self._handling.close()
 
     def unfinished(self) -> Unfinished:
@@ -247,11 +261,11 @@ class ListOptions(TypedDict, total=False):
 
     concurrency: int
     ordering: OrderingName
-    batch_wait: Seconds
+    batch_wait: Duration
     retries: int
-    retry_for: Seconds
-    timeout: Seconds | None
-    max_age: Seconds | None
+    retry_for: Duration
+    timeout: Duration | None
+    max_age: Duration | None
     on_failure: OnFailureName
     max_bytes: int
 
@@ -288,7 +302,7 @@ class MapSinkFromProperties(MapSink):
             reason = f"with {ON_BAD_RECORD.key}={value(ON_BAD_RECORD)} none is written"
             raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", _WITH_DEAD_LETTERS, reason=reason)
         self._function = function
-        super().__init__(function, **values_of(MapSettings, properties))
+        self._set_up(function, MapSettings(**values_of(MapSettings, properties)), SystemClock())
 
     def checks(self) -> Checks:
         """Return the checks of `recordpublisher doctor`: the function was imported."""

@@ -98,11 +98,21 @@ def test_at_the_limit_a_put_waits_until_its_timeout_and_its_record_is_not_accept
     assert payloads(arrived(served)) == [1, 3]
 
 
-@pytest.mark.parametrize("timeout", ["2", True, float("nan"), timedelta(seconds=2)])
-def test_a_timeout_that_is_not_a_number_of_seconds_is_refused_with_a_sentence(served, timeout):
+@pytest.mark.parametrize("timeout", ["2s", 2, timedelta(seconds=2)])
+def test_a_timeout_is_seconds_a_text_or_a_timedelta(served, timeout):
+    with rp.Producer("out", properties(served)) as producer:
+        producer.put(b"1", "key", timeout=timeout)
+        producer.flush(timeout=timeout)
+    assert payloads(arrived(served)) == [1]
+
+
+@pytest.mark.parametrize("timeout", ["2", True, float("nan"), 5_000])
+def test_a_timeout_that_is_not_a_duration_is_refused_with_a_sentence(served, timeout):
     with rp.Producer("out", properties(served)) as producer:
         for call in (lambda: producer.put(b"1", "key", timeout=timeout), lambda: producer.flush(timeout=timeout)):
-            with pytest.raises(rp.ConfigurationError, match="Valid: a number of seconds, such as 2 or 0"):
+            with pytest.raises(
+                rp.ConfigurationError, match=r"Valid: seconds, a text such as 15m|write '5000s' or '5000ms'"
+            ):
                 call()
 
 
@@ -392,7 +402,7 @@ def test_an_exit_that_waits_says_so(served):
         with frozen(served):
             process.stdin.write("\n")
             process.stdin.flush()
-            assert "the exit of the process waits until all records are put: " in process.stderr.readline()
+            assert "the exit of the process waits until all records are put: 1 records (" in process.stderr.readline()
         assert process.wait(60) == 0
     assert payloads(arrived(served)) == [1, 2]
 
