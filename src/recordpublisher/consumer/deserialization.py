@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
@@ -40,6 +41,7 @@ class Deserializer(Protocol[V_co]):
     (`PreparedDeserializer`).
     """
 
+    @abstractmethod
     def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
         """Return one value for each record, in their order, or None for the bytes themselves.
 
@@ -155,7 +157,7 @@ async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch)
 
     Raises: the errors of the deserializer; PluginError if its `prepare` is not async.
     """
-    if type(deserializer).__module__.startswith("recordpublisher."):
+    if _is_ours(deserializer):
         return await deserializer.prepare(batch)
     with PluginCall(deserializer, "prepare", batch.shard.key):
         preparing: Any = deserializer.prepare(batch)
@@ -183,7 +185,7 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
             raise
         raise replaced from error
     if (result is None and or_none) or (type(result) is list and len(result) == len(batch)):
-        return result
+        return result if result is None or _is_ours(plugin) else _own(result, batch)
     # A set has a length too, but no order: its items would belong to other records.
     has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping, Set))
     if has_length and len(result) == len(batch):
@@ -195,6 +197,18 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
         f"`{type(plugin).__name__}.{method}` returned {returned} for {counted(len(batch), 'record')}: return a sequence with one "
         f"{what} for each record"
     )
+
+
+def _is_ours(plugin: object) -> bool:
+    return type(plugin).__module__.startswith("recordpublisher.")
+
+
+def _own(result: list[Any], batch: RecordBatch) -> Sequence[Any]:
+    """Return a copy of a list that a plugin has made, because it may fill the same list again for its next batch while this one waits for
+    the sink. A column of the batch itself is returned unchanged.
+    """
+    is_column = result is batch.event_times or result is batch.arrival_millis
+    return result if is_column else tuple(result)
 
 
 class StreamDeserializer:

@@ -24,7 +24,7 @@ from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedR
 
 from ..conditional_store import SequenceText, check_document, read_document, unreadable_error
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
-from .sink_errors import close_sink, naming_sink
+from .sink_errors import check_unchanged, close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
@@ -120,7 +120,9 @@ class DeadLetterHandler:
                 "internal error: a dead letter was to be written without a dead-letter sink. Please report it"
             )
         with _as_dead_letter_sink(self._sink, "write"):
-            await self._sink.write(DeadLetter(shard, record, reason).batch())
+            batch = DeadLetter(shard, record, reason).batch()
+            await self._sink.write(batch)
+            check_unchanged(self._sink, batch, 1)
         self._count(shard.key, "dead_letters")
 
 
