@@ -117,9 +117,14 @@ def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
         if is_import:
             reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
             raise ForeignExitError(f"it {called}; {reason}") from end
-        frame, line = [*traceback.walk_tb(end.__traceback__)][-1]
-        place = f"`{frame.f_code.co_qualname}` ({frame.f_code.co_filename}, line {line})"
-        raise ForeignExitError(f"{place} {called}, which would end the process; raise an exception instead") from end
+        raise ForeignExitError(_words_of_exit(end)) from end
+
+
+def _words_of_exit(end: SystemExit) -> str:
+    frame, line = [*traceback.walk_tb(end.__traceback__)][-1]
+    place = f"`{frame.f_code.co_qualname}` ({frame.f_code.co_filename}, line {line})"
+    called = f"called sys.exit({repr_of(end.code, 200)})"
+    return f"{place} {called}, which would end the process; raise an exception instead"
 
 
 # --- checks of a function -----------------------------------------------------------------------------------------------------------
@@ -582,8 +587,8 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
 
     - A CancelledError may pass only if the running task was cancelled.
     - A GeneratorExit may pass only if Python closes the coroutine of the call.
-    - SystemExit may pass, because commands report it, and KeyboardInterrupt, which is logged here. Other exceptions that are not Exceptions
-      may not.
+    - KeyboardInterrupt may pass, and is logged here. Other exceptions that are not Exceptions may not: SystemExit would end the event loop
+      at once, with everything that is still open.
 
     - `name`: what has raised the exception, for the message.
     """
@@ -591,8 +596,10 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
         if _is_being_cancelled():
             return None
         return PluginError(f"{name} raised CancelledError, but nothing has cancelled its task: raise another error")
-    if isinstance(error, (Exception, SystemExit)) or _is_closed(error):
+    if isinstance(error, Exception) or _is_closed(error):
         return None
+    if isinstance(error, SystemExit):
+        return PluginError(_words_of_exit(error))
     frame, line = [*traceback.walk_tb(error.__traceback__)][-1]
     words = f"{name} raised {describe_error(error)} at {frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
     if isinstance(error, KeyboardInterrupt):  # This may be Ctrl-C, so it must pass.
