@@ -50,7 +50,10 @@ def test_a_class_that_cannot_be_imported_is_told(tmp_path):
 
     done = command("plugins", path=tmp_path)
 
-    assert "the publisher 'lines' of mistaken 0.3 cannot be imported from somewhere:Factory: ModuleNotFoundError: No module" in done.stdout
+    assert (
+        "the publisher 'lines' of mistaken 0.3 cannot be imported from somewhere:Factory: ModuleNotFoundError: No module"
+        in done.stdout
+    )
 
 
 def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path):

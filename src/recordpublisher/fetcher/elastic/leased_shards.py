@@ -121,12 +121,18 @@ class LeasedShards:
 
         `is_taken_over`: whether another worker has held the shard, and the shard was not idle there. If that worker was sealed (declared
         dead), it may have read further than it has stored, so records that are read again may be late (E8).
+
+        Raises: the error of the sink's `assigned`. The shard then keeps its position, and nothing of it is read.
         """
-        with naming_sink(self._sink, "assigned"):
-            self._sink.assigned([shard])
         below = self._tracker.current() if is_taken_over else None
         self._leases += 1
         self._begun[shard] = BegunShard(state, self._leases, below)
+        try:
+            with naming_sink(self._sink, "assigned", is_watched=False):
+                self._sink.assigned([shard])
+        except Exception:
+            self._stopped.add(shard)
+            raise
         self._add(shard)
         self._shards.start_readers()
 
