@@ -149,7 +149,8 @@ def show_warnings_in_one_line() -> None:
     """Let Python print warnings without source line, and without file if our own code has caused them."""
 
     def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
-        place = "" if filename.startswith(str(Path(__file__).parents[1])) else f" ({filename}:{lineno})"
+        is_nowhere = filename == "sys"  # Python names this module for a warning at its exit.
+        place = "" if is_nowhere or filename.startswith(str(Path(__file__).parents[1])) else f" ({filename}:{lineno})"
         _print_line(f"warning: {message}{place}", logging.WARNING)
 
     warnings.showwarning = show

@@ -60,15 +60,16 @@ class RecordBatch(Generic[V_co]):
     after_gap: bool = False
 
     def __post_init__(self) -> None:
-        if not hasattr(self.records, "__len__"):
+        if isinstance(self.records, (tuple, RecordColumns)):
+            return
+        if not isinstance(self.records, Sequence):
             raise PluginError(
                 f"the `records` of a RecordBatch are {repr_of(self.records, 60)}, of the type {type(self.records).__name__}: give a "
                 "list of UserRecord"
             )
-        if type(self.records) is list:
-            # Copied, because a publisher may fill its list again while the batch waits for the sink, and a sink may clear it: the position
-            # would move past records that were not written. This takes 3 ns for each record.
-            object.__setattr__(self, "records", tuple(self.records))
+        # Copied, because a publisher may fill its list again while the batch waits for the sink, and a sink may clear it: the position
+        # would move past records that were not written. This takes 3 ns for each record.
+        object.__setattr__(self, "records", tuple(self.records))
 
     def __len__(self) -> int:
         return len(self.records)

@@ -73,6 +73,36 @@ async def test_a_deserializer_may_fill_its_list_again_while_a_batch_waits(monkey
     assert [value for batch in held for value in batch.values] == [*range(40)]
 
 
+async def test_a_deserializer_that_shortens_a_column_is_named_and_not_the_sink(monkeypatch):
+    class Clears:
+        def values(self, batch):
+            values = [int(data) for data in batch.data]
+            batch.data.clear()
+            return values
+
+    with pytest.raises(rp.PluginError, match=r"`Clears\.values` has changed its batch"):
+        await run(monkeypatch, rp.MemorySink(), deserializer=Clears())
+
+
+class ChangesState(rp.Sink):
+    """Removes the shards from the state of each checkpoint."""
+
+    async def write(self, batch):
+        pass
+
+    async def flush(self, checkpoint=None):
+        checkpoint.state["shards"].clear()
+        del checkpoint.state["version"]
+
+
+async def test_a_sink_that_changes_the_state_of_a_checkpoint_loses_no_position(monkeypatch):
+    install(monkeypatch, {"a": [b"%d" % number for number in range(40)]})
+    async with rp.DataFetcher("orders", PROPERTIES, sink=ChangesState()) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True, max_time=30)
+        snapshot = await fetcher.checkpoint()
+    assert list(snapshot["shards"]) == ["orders/a"]
+
+
 async def test_a_publisher_may_fill_its_list_again_after_it_gave_a_batch():
     records = [rp.UserRecord(b"1", "1")]
     batch = rp.RecordBatch(rp.Shard("orders", "a"), records)

@@ -17,7 +17,7 @@ from ..leases.position_documents import StoredPosition
 from ..leases.position_store import ReadPositions
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_errors import naming_sink, states_of_sink, unfinished_of
+from ..pipeline.sink_errors import copied_state, naming_sink, states_of_sink, unfinished_of
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_reading import latest
@@ -220,7 +220,9 @@ class LeasedShards:
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
         with naming_sink(self._sink, "flush"):
-            confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
+            confirmed = await self._sink.flush(
+                Checkpoint(copied_state(state), may_be_partial, frozenset(self._stopped))
+            )
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return ReadPositions(positions)
         (confirmed,) = found_states

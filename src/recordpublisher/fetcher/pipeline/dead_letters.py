@@ -13,7 +13,8 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -84,10 +85,25 @@ class DeadLetterHandler:
 
         Raises: SinkError if this fails the job.
         """
+        for each in rejected:
+            self._check_rejected(each)
         for record, reason in rejected:
             await self._handle(record, reason, is_logged)
         if rejected:
             await self.flush()
+
+    @staticmethod
+    def _check_rejected(given: Any) -> None:
+        """Check what a sink rejects. Raises: PluginError if it is not a batch of one record, with a reason."""
+        is_pair = isinstance(given, tuple) and len(given) == 2
+        record, reason = given if is_pair else (given, None)
+        if not isinstance(record, RecordBatch) or len(record) != 1:
+            raise PluginError(
+                f"a sink has rejected {repr_of(record, 100)}: reject one record as a batch, `batch.slice(index, index + 1)`; `reject_all` "
+                "takes a list of (batch, reason)"
+            )
+        if not isinstance(reason, str):
+            raise PluginError(f"a sink has rejected a record with the reason {repr_of(reason, 60)}: give a text")
 
     async def _handle(self, record: RecordBatch, reason: str, is_logged: bool) -> None:
         is_kept = self._sink is not None

@@ -44,6 +44,25 @@ def check_unchanged(sink: Sink, batch: RecordBatch, count: int) -> None:
         )
 
 
+def copied_state(state: State) -> dict[str, Any]:
+    """Return a copy of a snapshot for a sink, which may change what it stores. The job stores its own."""
+    return {**state, "shards": {key: {**each} for key, each in state["shards"].items()}}
+
+
+def check_returned_state(sink: Sink, stored: Sequence[State] | None) -> None:
+    """Check a sink that stores positions and whose `open` has returned no state.
+
+    - `stored`: what its `stored_positions` returns.
+
+    Raises: PluginError if there are stored positions: the job would read from its beginning again at each start.
+    """
+    if stored:
+        name = type(sink).__name__
+        raise PluginError(
+            f"`{name}.open` returned None although `{name}.stored_positions` returns stored state: return the same state from `open`"
+        )
+
+
 def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
     """Return the snapshots that a sink's `open` or `flush` has returned, as a list.
 

@@ -26,7 +26,7 @@ from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.user_code import describe_error
+from recordpublisher.publishers.user_code import PluginCall, describe_error
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
@@ -173,9 +173,15 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
     async with AsyncExitStack() as opened:
         for exporter in exporters:
             # The callback comes first, so that an exporter whose `open` fails is closed as well.
-            opened.push_async_callback(exporter.close)
-            await exporter.open(source)
+            opened.push_async_callback(_close, exporter)
+            with PluginCall(exporter, "open"):
+                await exporter.open(source)
         yield
+
+
+async def _close(exporter: MetricsExporter) -> None:
+    with PluginCall(exporter, "close"):
+        await exporter.close()
 
 
 class PeriodicExporter(MetricsExporter):
