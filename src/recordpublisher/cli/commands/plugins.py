@@ -83,7 +83,7 @@ def new_plugin(
     ],
 ) -> None:
     """Write a package with a working publisher, queue, sink, store or deserializer and its contract test, as a start for your own.
-    A committing sink writes exactly once, also in a group of workers.
+    A committing sink writes exactly once, and can be used in a group of workers.
 
     Example: recordpublisher new-plugin sink audit-log
     """
