@@ -139,8 +139,8 @@ the rest, and the errors raised. A member without `->` returns nothing. What a c
 
 READ_FIRST = "How to read it: [reading](reading.md)."
 
-PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store|deserializer NAME` writes a package that works: the class, the hook that
-registers it, and a test of its [contract](testing.md)."""
+PLUGIN_WORDS = """`recordpublisher new-plugin publisher|queue|sink|committing-sink|store|deserializer NAME` writes a package that works:
+the class, the hook that registers it, and a test of its [contract](testing.md)."""
 
 
 FIXTURES_WORDS = """## Fixtures

@@ -550,6 +550,41 @@ def test_an_error_in_a_transfer_ends_the_run_with_a_last_checkpoint_if_the_sink_
     assert took < 12  # no lease had to expire
 
 
+class FailsWhenAssigned(RecordingSink):
+    """Raises when it gets a shard, once it is armed."""
+
+    is_armed = False
+
+    def assigned(self, shards):
+        if self.is_armed:
+            raise ValueError("no room")
+
+
+def test_an_error_of_assigned_ends_the_run_with_a_last_checkpoint_of_the_other_shards():
+    async def story():
+        group, sink, far = (
+            ElasticProcesses(shards=2),
+            FailsWhenAssigned(),
+            {"flink.state.checkpoint.interval": 3_600_000},
+        )
+        first, second = await group.join(sink=sink, **far), await group.join(sink=FailsWhenAssigned(), **far)
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
+        group.send(4)
+        await group.wait_until(lambda: len(sink.rows) == len(second.sink.rows) == 4)
+        sink.is_armed = True
+        await second.stop()
+        with pytest.raises(ValueError, match="no room"):
+            await first.running
+        await first.fetcher.close()
+        third = await group.join(sink=FailsWhenAssigned())
+        await group.wait_until(lambda: len(third.shards) == 2)
+        await asyncio.sleep(5)
+        await third.stop()
+        return third.sink.rows
+
+    assert run_virtual(story()) == []
+
+
 @pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
 async def test_rows_that_were_written_are_committed_with_their_positions(workers, tmp_path, monkeypatch):
     install(monkeypatch, {"a": [b"1", b"2", b"3", rp.RecordPublisherError("the shard cannot be read")]})

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from abc import ABC
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.publishers.user_code import (
     MAX_REASON,
-    AsyncPort,
     UserFunction,
     cause_in_user_code,
     check_user_function,
@@ -177,51 +175,3 @@ def test_an_error_of_this_librarys_own_code_is_a_sentence():
     error = raised(refuse_unrun_results, [double(1)])
 
     assert for_log(error.with_traceback(error.__traceback__.tb_next)) is None
-
-
-class Port(AsyncPort, ABC):
-    async def write(self, batch): ...
-
-    def name(self): ...
-
-
-def test_a_method_of_a_port_that_is_not_async_is_refused_with_its_class():
-    with pytest.raises(TypeError, match=r"PlainSink.write must be async: write `async def write`"):
-
-        class PlainSink(Port):
-            def write(self, batch): ...
-
-
-def test_a_method_of_a_port_that_yields_is_refused():
-    with pytest.raises(TypeError, match="without `yield`"):
-
-        class YieldingSink(Port):
-            async def write(self, batch):
-                yield batch
-
-
-def test_a_method_of_a_port_may_be_decorated_and_others_are_plain():
-    def counted(function):
-        return functools.wraps(function)(lambda *given: function(*given))  # noqa: PLW0108 - a plain function
-
-    class DecoratedSink(Port):
-        @counted
-        async def write(self, batch): ...
-
-        def name(self): ...
-
-    assert DecoratedSink().name() is None
-
-
-@pytest.mark.parametrize(
-    "port",
-    [
-        rp.Sink,
-        rp.RecordPublisher,
-        rp.RecordPublisherFactory,
-        rp.ConditionalStore,
-        rp.MetricsExporter,
-    ],
-)
-def test_the_ports_of_plugins_are_checked(port):
-    assert issubclass(port, AsyncPort)

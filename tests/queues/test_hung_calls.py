@@ -94,13 +94,93 @@ def test_a_receive_that_hangs_is_named_with_its_line(caplog):
     async def run():
         job = queue_job(FakeQueue(), rp.MemorySink(), source=Hung(FakeQueue(), 1))
         await job.open()
+        await job.run_bounded(Bounds(max_time=45))
+        await job.close()
+
+    run_virtual(run())
+    (line,) = [each for each in caplog.messages if "has not returned" in each]
+    assert line.startswith("`Hung.receive` has not returned for 30 s: it waits at ")
+    assert line.endswith("(receive)")
+
+
+def test_a_receive_that_waits_20_s_for_records_is_not_logged(caplog):
+    class Polls(FakeSource):
+        async def receive(self, metrics):
+            await asyncio.sleep(20)
+            return []
+
+    async def run():
+        job = queue_job(FakeQueue(), rp.MemorySink(), source=Polls(FakeQueue(), 1))
+        await job.open()
+        await job.run_bounded(Bounds(max_time=95))
+        await job.close()
+
+    run_virtual(run())
+    assert not [each for each in caplog.messages if "has not returned" in each]
+
+
+def test_a_slow_write_is_logged_after_10_s_although_a_receive_waits(caplog):
+    class Polls(FakeSource):
+        calls = 0
+
+        async def receive(self, metrics):
+            self.calls += 1
+            if self.calls > 1:
+                await asyncio.sleep(20)
+            return await super().receive(metrics)
+
+    class Slow(rp.Sink):
+        async def write(self, batch):
+            await asyncio.sleep(13)
+
+    async def run():
+        queue = FakeQueue(visibility=100)
+        queue.put(1)
+        job = queue_job(queue, Slow(), source=Polls(queue, 2))
+        await job.open()
         await job.run_bounded(Bounds(max_time=15))
         await job.close()
 
     run_virtual(run())
     (line,) = [each for each in caplog.messages if "has not returned" in each]
-    assert line.startswith("`Hung.receive` has not returned for 10 s: it waits at ")
-    assert line.endswith("(receive)")
+    assert line.startswith("`Slow.write` for s/receiver-000 has not returned for 10 s")
+
+
+class Away(FakeSource):
+    """Cannot reach its queue for the first `away` calls of receive."""
+
+    away = 0
+
+    async def receive(self, metrics):
+        self.away -= 1
+        if self.away >= 0:
+            raise rp.TransientError("the database is away")
+        return await super().receive(metrics)
+
+
+async def received_while_away(away, **properties):
+    queue = FakeQueue()
+    queue.put(1, 2)
+    source = Away(queue, 1)
+    source.away = away
+    job = queue_job(queue, rp.MemorySink(), source=source, properties=properties)
+    await job.open()
+    try:
+        await job.run_bounded(Bounds(stop_at_tip=True))
+    finally:
+        await job.close()
+    return sorted(queue.acknowledged)
+
+
+def test_a_receive_that_cannot_reach_its_queue_is_retried():
+    assert run_virtual(received_while_away(5)) == ["1", "2"]
+
+
+def test_a_receive_that_cannot_reach_its_queue_for_longer_than_the_outage_ends_the_job():
+    with pytest.raises(
+        rp.RetriesExhaustedError, match=r"Away\.receive failed .*flink\.job\.max\.outage.*the database is away"
+    ):
+        run_virtual(received_while_away(10**6, **{"flink.job.max.outage": "60s"}))
 
 
 async def acknowledged_by(acknowledge):

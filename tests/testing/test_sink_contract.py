@@ -152,9 +152,50 @@ class RefusesRevokedShards(ListSink):
             await super().write(batch)
 
 
+class UnfinishedNumber(ListSink):
+    """Returns a number instead of an Unfinished."""
+
+    def unfinished(self):
+        return 5
+
+
+class FailsToStart(ListSink):
+    def shard_started(self, shard, start, *, follows_parents):
+        raise ValueError("started")
+
+
+class NamesNoDestination(ListSink):
+    def destination(self):
+        raise KeyError("d")
+
+
+class ExportsText(ListSink):
+    def exported_metrics(self):
+        return ["rows"]
+
+
+class SaysMaybe(ListSink):
+    """Returns None from a method that answers yes or no."""
+
+    def has_given_up(self, shard):
+        return None
+
+
+class SortsItsBatch(ListSink):
+    async def write(self, batch):
+        batch.data.reverse()
+        self.waiting += reversed(batch.data)
+
+
 @pytest.mark.parametrize(
     ("broken", "test", "error"),
     [
+        (UnfinishedNumber, "test_what_a_job_asks_of_a_sink_has_the_right_type", rp.PluginError),
+        (FailsToStart, "test_what_a_job_asks_of_a_sink_has_the_right_type", ValueError),
+        (NamesNoDestination, "test_what_a_job_asks_of_a_sink_has_the_right_type", KeyError),
+        (ExportsText, "test_what_a_job_asks_of_a_sink_has_the_right_type", TypeError),
+        (SaysMaybe, "test_what_a_job_asks_of_a_sink_has_the_right_type", AssertionError),
+        (SortsItsBatch, "test_a_write_leaves_its_batch_as_it_was", AssertionError),
         (LosesOnFlush, "test_what_was_flushed_is_in_the_target", AssertionError),
         (CommitsOnWrite, "test_a_restart_loses_nothing", AssertionError),
         (IgnoresNewerStart, "test_a_replaced_start_cannot_store", AssertionError),

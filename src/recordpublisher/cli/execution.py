@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -114,7 +115,7 @@ def one_line(error: BaseException) -> str:
     """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
     text = text_of(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
-    text = _shortened(" ".join("; ".join([text, *notes_of(error)]).split()))
+    text = _shortened(" ".join("; ".join(filter(None, [text, *notes_of(error)])).split()))
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
     return text if of_file else f"{type(error).__name__}: {text}"
@@ -146,10 +147,12 @@ def _print_line(line: str, level: int) -> None:
 
 
 def show_warnings_in_one_line() -> None:
-    """Let Python print warnings without file and source line."""
+    """Let Python print warnings without source line, and without file if our own code has caused them."""
 
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        _print_line(f"warning: {message}", logging.WARNING)
+    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+        is_nowhere = filename == "sys"  # Python names this module for a warning at its exit.
+        place = "" if is_nowhere or filename.startswith(str(Path(__file__).parents[1])) else f" ({filename}:{lineno})"
+        _print_line(f"warning: {message}{place}", logging.WARNING)
 
     warnings.showwarning = show
 

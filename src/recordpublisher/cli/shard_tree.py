@@ -58,7 +58,7 @@ SHOWN_SHARDS = 10
 
 
 def known_shard(shard_id: str, shards: Sequence[Shard], key: str, valid: str) -> Shard:
-    """Return the shard with this id.
+    """Return the shard with this id, or with this `Shard.key`, as other commands show it.
 
     - `key`: the option or argument that names the shard.
     - `valid`: the valid values. Some of `shards` are added as examples.
@@ -66,6 +66,7 @@ def known_shard(shard_id: str, shards: Sequence[Shard], key: str, valid: str) ->
     Raises: ConfigurationError if the shard is not one of `shards`.
     """
     found = {shard.shard_id: shard for shard in shards}
+    shard_id = next((shard.shard_id for shard in shards if shard.key == shard_id), shard_id)
     if shard_id not in found:
         others = ", ".join([*found][:SHOWN_SHARDS]) + ", ..." * (len(found) > SHOWN_SHARDS)
         raise ConfigurationError(key, shard_id, f"{valid}: {others}")

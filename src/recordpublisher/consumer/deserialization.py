@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import types
+from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
@@ -40,6 +42,7 @@ class Deserializer(Protocol[V_co]):
     (`PreparedDeserializer`).
     """
 
+    @abstractmethod
     def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
         """Return one value for each record, in the order of the records, or None if the values are the bytes themselves.
 
@@ -158,7 +161,7 @@ async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch)
 
     Raises: the errors of `prepare`, with a note that names the deserializer of another package; PluginError if `prepare` is not async.
     """
-    if type(deserializer).__module__.startswith("recordpublisher."):
+    if _is_ours(deserializer):
         return await deserializer.prepare(batch)
     with PluginCall(deserializer, "prepare", batch.shard.key):
         preparing: Any = deserializer.prepare(batch)
@@ -168,15 +171,19 @@ async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch)
         await preparing
 
 
-def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
+def items_for_records(
+    plugin: object, method: str, what: str, batch: RecordBatch, given: Any = None, *, or_none: bool = False
+) -> Any:
     """Return what a plugin's method returns for a batch: a sequence with one item for each record, or None if `or_none`.
 
-    `what`: the name of an item, for messages.
+    - `what`: the name of an item, for messages.
+    - `given`: the argument of the method; None for the batch.
 
     Raises: the errors of the method; PluginError if the method returns something else, or raises a BaseException that is not an Exception.
     """
     try:  # A `PluginCall` would do the same, but it took a tenth of the time for a batch with one record.
-        result = getattr(plugin, method)(batch)
+        count = len(batch)
+        result = getattr(plugin, method)(batch if given is None else given)
     except Exception as error:
         if isinstance(error, ConfigurationError) and is_raised_in_user_code(error, or_installed=True):
             add_note(error, f"{PluginCall(plugin, method).name} failed")
@@ -186,18 +193,38 @@ def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch
             raise
         raise replaced from error
     if (result is None and or_none) or (type(result) is list and len(result) == len(batch)):
-        return result
+        return result if _is_ours(plugin) else _checked(plugin, method, what, result, batch, count)
     # A set is refused, because it has no order that says which item belongs to which record.
     has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping, Set))
-    if has_length and len(result) == len(batch):
-        return result
+    if has_length and len(result) == len(batch) and hasattr(result, "__getitem__"):
+        return result if _is_ours(plugin) else _checked(plugin, method, what, result, batch, count)
     if isinstance(result, types.CoroutineType):
         result.close()  # Closed, because Python would also warn of a coroutine that never ran.
-    returned = f"{len(result)} items" if has_length else f"a {type(result).__name__}"
+    is_sequence = has_length and hasattr(result, "__getitem__")
+    returned = f"{len(result)} items" if is_sequence else f"a {type(result).__name__}"
     raise PluginError(
         f"`{type(plugin).__name__}.{method}` returned {returned} for {counted(len(batch), 'record')}: return a sequence with one "
         f"{what} for each record"
     )
+
+
+def _is_ours(plugin: object) -> bool:
+    return type(plugin).__module__.startswith("recordpublisher.")
+
+
+def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordBatch, count: int) -> Any:
+    """Return the items that a plugin has made for a batch. Raises: PluginError if it has changed the batch, or a time is not an int."""
+    name = f"`{type(plugin).__name__}.{method}`"
+    if not batch.has_all(count):
+        raise PluginError(f"{name} has changed its batch: copy a column before you change it, as in `list(batch.data)`")
+    if result is None or result is batch.event_times or result is batch.arrival_millis:
+        return result
+    if what != "value" and (others := set(map(type, result)) - {int}):
+        raise PluginError(
+            f"{name} returned a {what} of the type {others.pop().__name__}: it must be epoch ms as an int"
+        )
+    # A list is copied, because the plugin may fill the same list again for its next batch while this one waits for the sink.
+    return tuple(result) if isinstance(result, (list, deque)) else result
 
 
 class StreamDeserializer:

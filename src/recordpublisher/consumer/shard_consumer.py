@@ -240,6 +240,8 @@ class ShardConsumer:
         if not isinstance(batch, RecordBatch):
             raise PluginError(f"{name} gave {repr_of(batch)}: the consumer must be called with a RecordBatch")
         shard = self._shard
+        if not isinstance(batch.shard, Shard):
+            raise PluginError(f"{name} gave a batch of {repr_of(batch.shard, 60)}: give it the Shard that `create` got")
         if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
             raise PluginError(
                 f"{name} gave a batch of {batch.shard.key}, but was created to read {shard.key}: give the batch the shard that "
@@ -248,6 +250,8 @@ class ShardConsumer:
         check_types(name, batch, self._keyless)
         if len(batch):
             check_arrivals(name, batch)
+            if not batch.raw_bytes:  # Memory is limited by this number (P6), which a plugin may leave out.
+                batch = replace(batch, raw_bytes=sum(map(len, batch.data)))
         # 2. Keep the child shards until the shard ends, because they may come before the publisher's last batch.
         self._children = batch.child_shards or self._children
         position = batch.read_position
@@ -401,7 +405,7 @@ class BatchDecorator:
         strategy_times = batch.watermarks or ()
         times, capped = cap_future_event_times(strategy_times, batch.arrival_millis, self._future_limit_ms)
         self._metrics.add("future_event_times", capped)
-        return batch.with_columns(watermarks=self.strategy.advance(times))
+        return batch.with_columns(watermarks=items_for_records(self.strategy, "advance", "watermark", batch, times))
 
 
 class PoisonPolicy:
@@ -607,13 +611,7 @@ def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> No
 
     Raises: PluginError, which names the publisher, the field and its type, if a field has another type.
     """
-    for field, types in _TYPES_IN_BATCH.items():
-        _check(publisher, batch, f"a batch with `{field}`", getattr(batch, field), types)
-    if batch.read_position is not None:
-        sequence = batch.read_position.sequence
-        _check(publisher, batch, "a batch with `read_position.sequence`", sequence, (str,))
-    for child in batch.child_shards:
-        _check(publisher, batch, "a batch with `child_shards`", child, (Shard,))
+    _check_fields(publisher, batch)
     records: Iterable[Any] = batch.records
     if isinstance(records, RecordColumns):
         records = [records[0], records[-1]] if len(records) else []
@@ -627,6 +625,25 @@ def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> No
             wrong = next(value for value in column if type(value) not in types)
             remedy = KEYLESS_REMEDY if field == "partition_key" and wrong is None else ""
             _check(publisher, batch, f"a record with `{field}`", wrong, types, remedy)
+        if field == "sequence_number" and "" in column:
+            raise PluginError(
+                f"{publisher} gave a record with an empty `sequence_number` of {batch.shard.key}: the shard is resumed from it"
+            )
+
+
+def _check_fields(publisher: str, batch: RecordBatch) -> None:
+    for field, types in _TYPES_IN_BATCH.items():
+        _check(publisher, batch, f"a batch with `{field}`", getattr(batch, field), types)
+    if batch.read_position is not None:
+        sequence = batch.read_position.sequence
+        _check(publisher, batch, "a batch with `read_position.sequence`", sequence, (str,))
+        part = batch.read_position.sub_sequence
+        _check(publisher, batch, "a batch with `read_position.sub_sequence`", part, (int,))
+    for field in ("raw_count", "raw_bytes"):
+        if getattr(batch, field) < 0:
+            raise PluginError(f"{publisher} gave a batch with `{field}` of {batch.shard.key} that is negative")
+    for child in batch.child_shards:
+        _check(publisher, batch, "a batch with `child_shards`", child, (Shard,))
 
 
 def _check(

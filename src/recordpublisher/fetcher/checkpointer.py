@@ -22,7 +22,7 @@ from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
-from .pipeline.sink_errors import naming_sink, states_of_sink, unfinished_of
+from .pipeline.sink_errors import copied_state, naming_sink, states_of_sink, unfinished_of
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint
@@ -205,6 +205,6 @@ class SnapshotCheckpointer(Checkpointer):
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
             with naming_sink(self._job.sink, "flush"):
-                confirmed: Any = await self._job.sink.flush(replace(asked, state=state))
+                confirmed: Any = await self._job.sink.flush(replace(asked, state=copied_state(state)))
             found = states_of_sink(self._job.sink, "flush", confirmed)
             return dict(found[0]) if found else state

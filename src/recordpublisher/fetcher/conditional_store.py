@@ -17,10 +17,11 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from ..publishers import kinesis
+from ..publishers.async_port import AsyncPort
 from ..publishers.errors import PluginError, RetriesExhaustedError, StateError, StoreUnavailableError
 from ..publishers.log_fields import repr_of
 from ..publishers.retry import Failures, RetryPolicy
-from ..publishers.user_code import AsyncPort, PluginCall
+from ..publishers.user_code import PluginCall
 
 T = TypeVar("T")
 

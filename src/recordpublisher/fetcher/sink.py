@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple
 
+from ..publishers.async_port import AsyncPort
 from ..publishers.base import Checks
 from ..publishers.errors import SinkError
 from ..publishers.log_fields import counted
@@ -18,7 +19,6 @@ from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.records import RecordBatch, V
 from ..publishers.shards import Shard
 from ..publishers.skipped_records_log import how_to_continue
-from ..publishers.user_code import AsyncPort
 from .conditional_store import ConditionalStore, write_value
 from .metric_types import SinkMetric
 

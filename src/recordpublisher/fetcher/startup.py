@@ -29,10 +29,10 @@ from .checkpoints.starts import (
 )
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.sink_errors import close_sink, naming_sink, states_of_sink
+from .pipeline.sink_errors import check_returned_state, close_sink, naming_sink, states_of_sink
 from .shards.discovery import MissingShards
 from .shards.shard_state import ShardState
-from .sink import SinkContext, State
+from .sink import CommittingSink, Sink, SinkContext, State
 from .watermarks import lowest_active
 
 log = logging.getLogger("recordpublisher.start")
@@ -84,6 +84,10 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     # 2. Take over the stored positions. From here on an earlier start can store nothing more.
     with naming_sink(job.sink, "open"):
         sink_state = await job.sink.open(context)
+    may_have_positions = type(job.sink).stored_positions is not Sink.stored_positions
+    if sink_state is None and may_have_positions and not isinstance(job.sink, CommittingSink):
+        with naming_sink(job.sink, "stored_positions"):
+            check_returned_state(job.sink, await job.sink.stored_positions())
     generation, stored = 0, list[State]()
     if job.alone is not None:
         generation, stored = await wait_for_store(job.alone.open, job.settings.store_outages)

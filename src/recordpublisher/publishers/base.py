@@ -16,6 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .async_port import AsyncPort
 from .errors import (
     ConfigurationError,
     ConsumerError,
@@ -35,7 +36,7 @@ from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
 from .shards import OldestRecord, Shard, stream_name
-from .user_code import AsyncPort, PluginCall, is_raised_in_user_code
+from .user_code import PluginCall, is_raised_in_user_code
 
 if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase
@@ -293,11 +294,12 @@ class QueueSource(RecordSource):
     `acknowledge`, `prolong` and `release` get each record once, with its newest receipt and without its data. They return the numbers of
     the records that failed, which the job counts. A record that is gone is not a failure.
 
-    Raises: TransientError, RetriesExhaustedError or another library's error if the whole call failed, which is also counted. Any other
-    RecordPublisherError ends the job.
+    These three calls raise TransientError, RetriesExhaustedError or another library's error if the whole call failed, which is also
+    counted. Any other RecordPublisherError ends the job.
     """
 
     visibility_seconds: float = 30.0
+    """How long a received record is hidden from other receivers (seconds). A source sets it to the time of its queue."""
     most_receivers: int = 1
     """How many calls of `receive` may run at a time. A job begins with one, and uses more if many records wait."""
     full_receive: ClassVar[int] = 10
@@ -310,12 +312,13 @@ class QueueSource(RecordSource):
 
     @abstractmethod
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
-        """Wait a few seconds for records, and return them, or nothing if the queue is empty. Count retries in `metrics`. A call that takes
-        10 s is logged.
+        """Wait up to 20 s for records, and return them as soon as there are some, or nothing if the queue is empty. Count retries in
+        `metrics`. A call that takes 30 s is logged.
 
         If this is cancelled while a call is taking records, wait for the call, release its records, and then raise the cancellation.
 
-        Raises: RecordPublisherError if no retry can help.
+        Raises: TransientError if the queue cannot be reached now; the call is then retried for `flink.job.max.outage`. Any other error ends
+        the job.
         """
 
     @abstractmethod
@@ -345,6 +348,34 @@ async def make_publisher(
             f"{type(factory).__name__}.create returned {repr_of(made)} for {shard.key}: return a RecordPublisher"
         )
     return made
+
+
+async def oldest_record_of(factory: RecordPublisherFactory, shard: Shard) -> OldestRecord | None:
+    """Return the oldest record that a shard still has, or None if the factory does not know it.
+
+    Raises: PluginError if the factory's `oldest_record` returns something else.
+    """
+    with PluginCall(factory, "oldest_record", shard.key):
+        found: Any = await factory.oldest_record(shard)
+    if found is not None and not isinstance(found, OldestRecord):
+        raise PluginError(
+            f"{type(factory).__name__}.oldest_record returned {repr_of(found)} for {shard.key}: return an OldestRecord, or None"
+        )
+    return found
+
+
+async def oldest_retained_of(factory: RecordPublisherFactory, stream: str) -> int | None:
+    """Return the arrival time before which a stream has dropped its records (epoch ms), or None if the factory does not know it.
+
+    Raises: PluginError if the factory's `oldest_retained_ms` returns something else.
+    """
+    with PluginCall(factory, "oldest_retained_ms", stream):
+        found: Any = await factory.oldest_retained_ms(stream)
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+        raise PluginError(
+            f"{type(factory).__name__}.oldest_retained_ms returned {repr_of(found)} for {stream}: return epoch ms as an int, or None"
+        )
+    return found
 
 
 async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:

@@ -162,5 +162,8 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def with_notes(error: BaseException) -> str:
-    """Return the message of an error with its notes, which name what has failed."""
-    return "; ".join([text_of(error), *notes_of(error)])
+    """Return the message of an error with its notes, which name what has failed. An error of another package has its class in front."""
+    text, kind = text_of(error), type(error)
+    if not kind.__module__.startswith("recordpublisher."):
+        text = f"{kind.__name__}: {text}" if text else kind.__name__
+    return "; ".join([text, *notes_of(error)])

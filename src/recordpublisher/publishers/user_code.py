@@ -16,11 +16,12 @@ import sysconfig
 import threading
 import traceback
 import types
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TextIO
 
 from .errors import ConfigurationError, PluginError, causes_of
 from .log_fields import about, notes_of, repr_of, text_of
@@ -97,22 +98,6 @@ async def _await_result(result: Any) -> Any:
     return result
 
 
-class AsyncPort:
-    """Base class of a port. It refuses a subclass that implements an async method as a plain one: a plain `def write` would fail only
-    later, with a message about None.
-    """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Check the methods of a subclass. Raises: TypeError if a method is not async although the port's method is."""
-        super().__init_subclass__(**options)
-        for name, method in vars(cls).items():
-            is_plain = isinstance(method, types.FunctionType) and not is_coroutine_function(inspect.unwrap(method))
-            if is_plain and any(
-                is_coroutine_function(vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base)
-            ):
-                raise TypeError(f"{cls.__name__}.{name} must be async: write `async def {name}`, without `yield`")
-
-
 class ForeignExitError(RuntimeError):
     """User code or a plugin called `sys.exit`. That would have ended the process as if its work were finished."""
 
@@ -133,9 +118,14 @@ def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
         if is_import:
             reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
             raise ForeignExitError(f"it {called}; {reason}") from end
-        frame, line = [*traceback.walk_tb(end.__traceback__)][-1]
-        place = f"`{frame.f_code.co_qualname}` ({frame.f_code.co_filename}, line {line})"
-        raise ForeignExitError(f"{place} {called}, which would end the process; raise an exception instead") from end
+        raise ForeignExitError(_words_of_exit(end)) from end
+
+
+def _words_of_exit(end: SystemExit) -> str:
+    frame, line = [*traceback.walk_tb(end.__traceback__)][-1]
+    place = f"`{frame.f_code.co_qualname}` ({frame.f_code.co_filename}, line {line})"
+    called = f"called sys.exit({repr_of(end.code, 200)})"
+    return f"{place} {called}, which would end the process; raise an exception instead"
 
 
 # --- checks of a function -----------------------------------------------------------------------------------------------------------
@@ -307,7 +297,9 @@ def _can_be_shown(error: BaseException) -> bool:
 def raised_line(error: BaseException) -> str:
     """Return the file, line and function that raised an error: in the user's code, else in an installed package, else in this library."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
-    foreign = [each for each in frames if _is_foreign(each[0].co_filename)]
+    foreign = [
+        each for each in frames if _is_foreign(each[0].co_filename) and not each[0].co_filename.startswith("<frozen")
+    ]
     own = [each for each in foreign if "site-packages" not in each[0].co_filename]
     for code, line in [*own, *foreign, *frames]:
         return f"{code.co_filename}:{line} ({code.co_qualname})"
@@ -403,18 +395,29 @@ class PluginCall:
     - `subject`: the stream or the shard of the call.
     - `note`: the note of an error; "" for no note. Default: the name of the method.
     - `is_watched`: whether a call that does not return is logged; False for calls that may be slow, and outside an event loop.
+    - `slow_after`: after how long such a call is logged (seconds).
     """
 
-    __slots__ = ("_due", "_frame", "_is_watched", "_loop", "_note", "_task", "_waited", "method", "plugin", "subject")
+    __slots__ = (
+        "_due", "_frame", "_is_watched", "_loop", "_note", "_slow_after", "_task", "_unawaited", "_waited", "method", "plugin", "subject"
+    )  # fmt: skip
 
     def __init__(
-        self, plugin: object, method: str, subject: str = "", *, note: str | None = None, is_watched: bool = True
+        self,
+        plugin: object,
+        method: str,
+        subject: str = "",
+        *,
+        note: str | None = None,
+        is_watched: bool = True,
+        slow_after: float = SLOW_SECONDS,
     ) -> None:
         self.plugin, self.method, self.subject, self._note = plugin, method, subject, note
-        self._is_watched, self._waited = is_watched, SLOW_SECONDS
+        self._is_watched, self._waited, self._slow_after = is_watched, slow_after, slow_after
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._frame: types.FrameType | None = None
+        self._unawaited = ""
 
     def about(self, subject: str) -> Self:
         """Return this call, to be used again with another subject."""
@@ -426,9 +429,10 @@ class PluginCall:
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
             self._task, self._frame = asyncio.current_task(self._loop), sys._getframe(1)
-            self._waited, self._due = SLOW_SECONDS, self._loop.time() + SLOW_SECONDS
+            self._waited, self._due = self._slow_after, self._loop.time() + self._slow_after
             _RUNNING[self] = None
-            if self._loop not in _TIMERS:
+            timer = _TIMERS.get(self._loop)
+            if timer is None or timer.when() > self._due:
                 _watch(self._loop, self._due)
 
     def __exit__(
@@ -437,12 +441,20 @@ class PluginCall:
         if self._is_watched:
             del _RUNNING[self]
             self._task = self._frame = None
+        if self._unawaited:
+            words, self._unawaited = self._unawaited, ""
+            if error is None:
+                raise PluginError(
+                    f"{self.name} has not awaited a call, so its work was not done: {words}; write `await`"
+                )
         if error is None:
             return
         if (replaced := as_plugin_error(error, self.name)) is not None:
             raise replaced from error
         is_named = self._note == "" or not isinstance(error, Exception)
-        if not is_named and is_raised_in_user_code(error, or_installed=True):
+        # A TypeError of the call itself has no frame of the plugin: the method has other parameters.
+        is_of_call = isinstance(error, TypeError) and trace is not None and trace.tb_next is None
+        if not is_named and (is_of_call or is_raised_in_user_code(error, or_installed=True)):
             add_note(error, self._note or f"{self.name} failed")
 
     @property
@@ -464,8 +476,8 @@ class PluginCall:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the call has not returned for `SLOW_SECONDS`."""
-        return self._waited > SLOW_SECONDS
+        """Whether the call has not returned for so long that it was logged."""
+        return self._waited > self._slow_after
 
     def look(self, now: float) -> tuple[float, str]:
         """Return when the call must be looked at next (seconds of the event loop's clock), and its description if it is due now."""
@@ -475,6 +487,18 @@ class PluginCall:
         self._waited += pause
         self._due += pause
         return self._due, words
+
+    def note_unawaited(self, warning: str, file: str, line: int) -> None:
+        """Note that a coroutine was dropped at this line without being awaited. If code of the plugin did that, the call fails at its
+        end.
+        """
+        modules = [sys.modules.get(cls.__module__) for cls in type(self.plugin).__mro__ if _is_foreign(_file_of(cls))]
+        if any(_is_in(module, file) for module in modules):
+            self._unawaited = self._unawaited or f"{warning} ({file}:{line})"
+
+    def runs_in(self, task: asyncio.Task[Any]) -> bool:
+        """Return whether this task makes the call."""
+        return self._task is task
 
 
 _RUNNING: dict[PluginCall, None] = {}
@@ -486,6 +510,8 @@ _TIMERS: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
 def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:
     for closed in [each for each in _TIMERS if each.is_closed()]:
         _TIMERS.pop(closed, None)
+    if (later := _TIMERS.get(loop)) is not None:
+        later.cancel()
     _TIMERS[loop] = loop.call_at(due, _log_slow_calls, loop)
 
 
@@ -509,6 +535,48 @@ def _log_slow_calls(loop: asyncio.AbstractEventLoop) -> None:
         _watch(loop, min(dues))
 
 
+def notice_unawaited_calls() -> None:
+    """Let a call of a plugin fail if its code drops a coroutine without awaiting it: a `write` whose `await` is missing writes nothing.
+
+    Python only warns of it. The warning is shown as before.
+    """
+    shown = warnings.showwarning
+    if getattr(shown, "notices_unawaited", False):
+        return
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if category is RuntimeWarning and str(message).endswith("was never awaited"):
+            with suppress(RuntimeError):  # There is no event loop in this thread.
+                task = asyncio.current_task()
+                for call in [each for each in list(_RUNNING) if task is not None and each.runs_in(task)]:
+                    call.note_unawaited(str(message), filename, lineno)
+        shown(message, category, filename, lineno, file, line)
+
+    show.notices_unawaited = True  # type: ignore[attr-defined]
+    warnings.showwarning = show
+    # Otherwise Python shows only the first warning of each line, and a job that is started again would continue without a word.
+    warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning, append=True)
+
+
+def _file_of(cls: type) -> str:
+    return getattr(sys.modules.get(cls.__module__), "__file__", None) or _PYTHONS_CODE
+
+
+def _is_in(module: types.ModuleType | None, file: str) -> bool:
+    """Return whether a file is that of a module, or in the folder of the module's package."""
+    found = getattr(module, "__file__", None)
+    if found is None or module is None:
+        return False
+    return file == found or ("." in module.__name__ and Path(found).parent in Path(file).parents)
+
+
 def slow_calls(plugin: object) -> list[str]:
     """Return, as sentences, which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
     oldest = {call.method: call for call in reversed(list(_RUNNING)) if call.plugin is plugin and call.is_slow}
@@ -520,8 +588,8 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
 
     - A CancelledError may pass only if the running task was cancelled.
     - A GeneratorExit may pass only if Python closes the coroutine of the call.
-    - SystemExit may pass, because commands report it, and KeyboardInterrupt, which is logged here. Other exceptions that are not Exceptions
-      may not.
+    - KeyboardInterrupt may pass, and is logged here. Other exceptions that are not Exceptions may not: SystemExit would end the event loop
+      at once, with everything that is still open.
 
     - `name`: what has raised the exception, for the message.
     """
@@ -529,8 +597,10 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
         if _is_being_cancelled():
             return None
         return PluginError(f"{name} raised CancelledError, but nothing has cancelled its task: raise another error")
-    if isinstance(error, (Exception, SystemExit)) or _is_closed(error):
+    if isinstance(error, Exception) or _is_closed(error):
         return None
+    if isinstance(error, SystemExit):
+        return PluginError(_words_of_exit(error))
     frame, line = [*traceback.walk_tb(error.__traceback__)][-1]
     words = f"{name} raised {describe_error(error)} at {frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
     if isinstance(error, KeyboardInterrupt):  # This may be Ctrl-C, so it must pass.

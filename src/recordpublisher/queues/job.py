@@ -140,6 +140,7 @@ class QueueJob:
             if is_often
             else MOST_OPEN_UNTIL_COMMIT,
             most_bytes=self._settings.most_bytes,
+            outages=self._settings.store_outages,
             request_flush=self._request_flush_of_written,
         )
         self._times = CheckpointAge(self._clock)

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -14,6 +16,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals
@@ -21,7 +24,7 @@ from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
-from ..fetcher.pipeline.sink_errors import has_room, naming_writes
+from ..fetcher.pipeline.sink_errors import check_unchanged, has_room, naming_writes
 from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
@@ -31,6 +34,8 @@ from .in_flight import InFlight
 log = logging.getLogger("recordpublisher.queue")
 EMPTY_SECONDS = 0.1
 """Time between two receives (seconds), if the source returns at once when its queue is empty."""
+SLOW_RECEIVE_SECONDS = 30.0
+"""A receive that takes longer than this is logged (seconds). One that waits for records takes 20 s in SQS, the longest that is usual."""
 FULL_RECEIVES = 10
 """After this many full receives in a row, all of them written, one more receiver calls."""
 
@@ -43,6 +48,7 @@ class Receivers:
 
     - `most_open`: the number of records that are not acknowledged, at which a receiver waits.
     - `most_bytes`: the bytes received and not written, over all receivers, at which every receiver waits.
+    - `outages`: how a receive is retried that raises TransientError.
     """
 
     def __init__(
@@ -57,6 +63,7 @@ class Receivers:
         *,
         most_open: int,
         most_bytes: int,
+        outages: RetryPolicy,
         request_flush: Callable[[], None],
     ) -> None:
         self._source = source
@@ -67,6 +74,7 @@ class Receivers:
         self._clock = clock
         self._most_open = most_open
         self._most_bytes = most_bytes
+        self._outages = outages
         self._request_flush = request_flush
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
@@ -167,15 +175,18 @@ class Receivers:
     async def _receive(self, receiver: Receiver) -> Sequence[UserRecord]:
         receiver.receiving_since_ms = self._clock.now_ms()
         try:
-            with PluginCall(self._source, "receive"):
-                records = await self._source.receive(receiver.metrics)
+            name = f"{type(self._source).__name__}.receive"
+            records = await call_with_retries(partial(self._call, receiver.metrics), self._outages, service=name)
         finally:
             receiver.receiving_since_ms = None
-        if not isinstance(records, Sequence) or not all(isinstance(each, UserRecord) for each in records):
-            raise PluginError(
-                f"{type(self._source).__name__}.receive returned {repr_of(records)}: return a list of UserRecord, and [] for none"
-            )
+        found: Any = records
+        if not isinstance(found, Sequence) or not all(isinstance(each, UserRecord) for each in records):
+            raise PluginError(f"{name} returned {repr_of(found)}: return a list of UserRecord, and [] for none")
         return records
+
+    async def _call(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
+        with PluginCall(self._source, "receive", slow_after=SLOW_RECEIVE_SECONDS):
+            return await self._source.receive(metrics)
 
     def _measure(self, receiver: Receiver, records: Sequence[UserRecord]) -> tuple[int, int]:
         """Count a receive. Return its number of records and bytes. The receiver is as far behind as its oldest record is old.
@@ -305,7 +316,9 @@ class Receivers:
                 self._in_flight.gave(batch.sequence_numbers)
             with self._write_call.about(receiver.shard.key):
                 try:
+                    count = len(batch)
                     await self._write_to_sink(batch)
+                    check_unchanged(self._sink, batch, count)
                 except Exception as error:
                     self._in_flight.took_back(batch.sequence_numbers)
                     tell_user_error(error, self._sink, batch)

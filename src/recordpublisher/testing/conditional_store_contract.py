@@ -35,6 +35,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_a_value_is_put_only_where_there_is_none(self, case: ConditionalStoreCase) -> None:
         """Check that the second writer gets a ConflictError with the first writer's value, even through another store object."""
         store, other = case.open(), case.open()
+        assert isinstance(store.place, str), f"`place` is {store.place!r}: it is a text that messages show"
         assert await store.get("a/1") is None
         version = await store.put_if_absent("a/1", b"first")
         assert await _conflict(other.put_if_absent("a/1", b"second")) == VersionedValue(b"first", version)

@@ -6,12 +6,13 @@ import asyncio
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import update_wrapper
 from types import FrameType, TracebackType
 from typing import Any, Generic, TypeVar
 
+from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import end_or_leave, running_line, waiting_line
 
@@ -46,6 +47,20 @@ def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
         arrival = record.arrival
         is_time = isinstance(arrival, (int, float)) and EARLIEST_MS <= arrival * 1000 <= LATEST_MS
         assert is_time, f"the arrival of record {record.sequence_number} is {arrival!r}, not seconds since 1970"
+
+
+async def check_answers_for_doctor(source: RecordSource, stream: str) -> None:
+    """Call what `recordpublisher doctor` calls. Raises: AssertionError if the source returns another type; the errors of its checks."""
+    name = type(source).__name__
+    url: Any = await source.endpoint_url()
+    assert url is None or isinstance(url, str), f"`{name}.endpoint_url` returned {url!r}: return a URL, or None"
+    checks: Any = source.checks(stream)
+    assert isinstance(checks, Mapping), f"`{name}.checks` returned {checks!r}: return a dict of checks by name"
+    for each, check in checks.items():
+        found: Any = await check()
+        assert found is None or isinstance(found, str), (
+            f"the check '{each}' of {name} returned {found!r}: return a sentence, or None"
+        )
 
 
 Test = Callable[[Any, Case], Coroutine[Any, Any, None]]

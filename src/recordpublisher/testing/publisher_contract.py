@@ -26,6 +26,8 @@ from recordpublisher.publishers.base import (
     RecordPublisherFactory,
     RunResult,
     make_publisher,
+    oldest_record_of,
+    oldest_retained_of,
     shards_listed_by,
     with_unlisted,
 )
@@ -36,8 +38,8 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, waiting_line
 
 from ..publishers.shard_metrics import ShardMetrics
-from ..publishers.shards import OldestRecord, Shard
-from .contract import GRACE_SECONDS, Contract, check_arrival_times, on_case
+from ..publishers.shards import Shard
+from .contract import GRACE_SECONDS, Contract, check_answers_for_doctor, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """After how many steps of the event loop a run is cancelled, so that it is interrupted at different places."""
@@ -345,19 +347,18 @@ class PublisherContract(Contract[PublisherCase]):
         )
 
     @on_case
+    async def test_what_doctor_asks_of_a_factory_has_the_right_type(self, case: PublisherCase) -> None:
+        """Check `endpoint_url` and `checks`, which `recordpublisher doctor` calls, and that each check returns a sentence or None."""
+        await check_answers_for_doctor(case.factory, case.shard.stream)
+
+    @on_case
     async def test_the_oldest_record_is_not_behind_the_first_one(self, case: PublisherCase) -> None:
         """Check that the oldest record and the oldest arrival time are not after the first record.
 
         From these two a job finds out whether records are lost.
         """
-        oldest = await case.factory.oldest_record(case.shard)
-        retained_ms = await case.factory.oldest_retained_ms(case.shard.stream)
-        assert oldest is None or isinstance(oldest, OldestRecord), (
-            f"`oldest_record` returned {oldest!r}, and not an OldestRecord"
-        )
-        assert retained_ms is None or isinstance(retained_ms, int), (
-            f"`oldest_retained_ms` returned {retained_ms!r}, and not epoch ms"
-        )
+        oldest = await oldest_record_of(case.factory, case.shard)
+        await oldest_retained_of(case.factory, case.shard.stream)
         if oldest is None or oldest.sequence is None:
             return
         consumer = RecordingConsumer()

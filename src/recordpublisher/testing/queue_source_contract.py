@@ -9,10 +9,11 @@ class TestMessages(QueueSourceContract):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import wraps
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,7 +22,7 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
-from .contract import Contract, Test, check_arrival_times, on_case
+from .contract import Contract, Test, check_answers_for_doctor, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (1, 3, 8, 21)
 """After how many steps of the event loop a receive is cancelled. Each record is then received five times at most, so that by default no
@@ -124,14 +125,20 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         )
 
     @on_queue
+    async def test_what_doctor_asks_of_a_source_has_the_right_type(self, queue: _Queue) -> None:
+        """Check `endpoint_url` and `checks`, which `recordpublisher doctor` calls. A check must not receive a record."""
+        await check_answers_for_doctor(queue.first.source, "queue")
+        assert len(await queue.first.take()) == len(queue.payloads), "a check has received records"
+
+    @on_queue
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
         """Check that acknowledged records are not delivered again.
 
         They are acknowledged twice, because it must not be an error if a record no longer exists.
         """
         records = await queue.first.take()
-        for _ in range(2):
-            await queue.first.source.acknowledge(records)
+        _check_numbers("acknowledge", await queue.first.source.acknowledge(records))
+        await queue.first.source.acknowledge(records)
         await asyncio.sleep(queue.visibility)
         assert await queue.second.take() == [], "acknowledged records were delivered again"
 
@@ -148,7 +155,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     async def test_what_is_released_comes_again_at_once(self, queue: _Queue) -> None:
         """Check that only released records are delivered again, and that the receipt of the newest delivery acknowledges them."""
         records = await queue.first.take()
-        await queue.first.source.release(records[:3])
+        _check_numbers("release", await queue.first.source.release(records[:3]))
         again = await queue.second.take()
         assert _numbers(again) == _numbers(records[:3])
         await queue.second.source.acknowledge(again)
@@ -161,7 +168,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         """Check that the records stay hidden for `visibility_seconds` after the call."""
         records = await queue.first.take()
         await asyncio.sleep(queue.visibility / 2)
-        await queue.first.source.prolong(records[:2])
+        _check_numbers("prolong", await queue.first.source.prolong(records[:2]))
         await asyncio.sleep(queue.visibility * 0.55)
         assert _numbers(await queue.second.take()) == _numbers(records[2:])
 
@@ -175,6 +182,15 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         assert asyncio.get_running_loop().time() - began < queue.visibility, (
             "`visibility_seconds` is too short for this test: raise it"
         )
+
+
+def _check_numbers(method: str, failed: Any) -> None:
+    """Check the result of a call for records that must succeed. Raises: AssertionError if it names records, or is something else."""
+    is_numbers = isinstance(failed, Collection) and not isinstance(failed, (str, bytes))
+    assert failed is None or is_numbers, (
+        f"`{method}` returned {failed!r}: return the numbers of the records that failed, or None"
+    )
+    assert not failed, f"`{method}` has failed for the records {', '.join(map(str, failed))}"
 
 
 def _numbers(records: Sequence[UserRecord]) -> set[str]:

@@ -18,13 +18,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.publishers.errors import FencedError
-from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.user_code import describe_error
 
 from ..fetcher.checkpoints.commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
 from ..fetcher.leases.position_documents import PositionPart
+from ..fetcher.monitoring.metrics_exporter import checked_metrics
+from ..fetcher.pipeline.sink_errors import destination_of, has_room, unfinished_of
 from ..fetcher.sink import Checkpoint, CommitNumber, CommittingSink, Sink, SinkContext, Staged, State, entry_store_of
 from ..publishers.shards import Shard
 from .contract import Contract, on_case
@@ -97,6 +99,42 @@ class SinkContract(Contract[SinkCase]):
             await entries.close()
         await sink.flush(checkpoint_at(1))
         assert list(await case.written()) == [b"1"]
+        await sink.close()
+
+    @on_case
+    async def test_what_a_job_asks_of_a_sink_has_the_right_type(self, case: SinkCase) -> None:
+        """Check the plain methods that a job calls before, between and after writes: none of them raises, and each returns its type."""
+        unopened = case.start()
+        destination_of(unopened)
+        await _close_unopened(unopened)
+        sink, shard = await _opened(case), Shard("orders", "a")
+        sink.shard_listed(shard, 1_700_000_000_000)
+        sink.shard_started(shard, StartingPosition.trim_horizon(), follows_parents=False)
+        has_room(sink)
+        await sink.write(case.batch("a", 1))
+        unfinished_of(sink)
+        destination_of(sink)
+        checked_metrics(sink)
+        answers = {"after_error": sink.after_error(), "has_given_up": sink.has_given_up(shard.key)}
+        wrong = {name: answer for name, answer in answers.items() if not isinstance(answer, bool)}
+        assert not wrong, f"{wrong}: return True or False"
+        sink.shard_passed(shard, SequenceNumber("2"))
+        sink.shard_ended(shard, [Shard("orders", "b", parents=("a",))])
+        await sink.flush(checkpoint_at(2))
+        assert list(await case.written()) == [b"1"]
+        await sink.close()
+
+    @on_case
+    async def test_a_write_leaves_its_batch_as_it_was(self, case: SinkCase) -> None:
+        """Check that a sink changes no column of a batch, which the job still uses after the write."""
+        sink = await _opened(case)
+        batch = case.batch("a", 1, 2)
+        before = [list(column) for column in (batch.data, batch.values, batch.sequence_numbers)]
+        await sink.write(batch)
+        await sink.flush(checkpoint_at(2))
+        assert [list(column) for column in (batch.data, batch.values, batch.sequence_numbers)] == before, (
+            "`write` has changed its batch: copy a column before you change it"
+        )
         await sink.close()
 
     @on_case

@@ -50,7 +50,10 @@ def test_a_class_that_cannot_be_imported_is_told(tmp_path):
 
     done = command("plugins", path=tmp_path)
 
-    assert "the publisher 'lines' of mistaken 0.3 cannot be imported from somewhere:Factory: No module" in done.stdout
+    assert (
+        "the publisher 'lines' of mistaken 0.3 cannot be imported from somewhere:Factory: ModuleNotFoundError: No module"
+        in done.stdout
+    )
 
 
 def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path):
@@ -60,7 +63,7 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path)
 
     assert done.returncode == 0
     reason = "ModuleNotFoundError: No module named 'a_package_that_is_not_there'"
-    assert f"mine, of broken 0.3: failed ({reason})" in done.stdout
+    assert f"mine, of broken 0.3: failed ({reason} at {tmp_path / 'broken.py'}:1 (<module>))" in done.stdout
     assert (
         "publishers: ARCHIVE (recordpublisher), DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), "
         "POLLING (recordpublisher), QUEUE (recordpublisher)" in done.stdout
@@ -96,7 +99,14 @@ def test_a_name_claimed_twice_is_no_error_when_one_plugin_is_blocked(tmp_path):
     assert command("plugins", path=tmp_path, RECORDPUBLISHER_BLOCK_PLUGINS="taker").returncode == 0
 
 
-KINDS = {"publisher": "my-lines", "sink": "my-file", "store": "my-database", "deserializer": "my-pairs"}
+KINDS = {
+    "publisher": "my-lines",
+    "queue": "my-queue",
+    "sink": "my-file",
+    "committing-sink": "my-files",
+    "store": "my-database",
+    "deserializer": "my-pairs",
+}
 JOB = """
 import asyncio, sys
 import recordpublisher as rp
@@ -116,7 +126,7 @@ def packages(tmp_path_factory):
     """A folder with a package of each kind."""
     folder = tmp_path_factory.mktemp("packages")
     given = [["new-plugin", kind, name] for kind, name in KINDS.items()]
-    assert [code for code, *_ in json_results("commands_in_one_process", given, folder)] == [0, 0, 0, 0]
+    assert [code for code, *_ in json_results("commands_in_one_process", given, folder)] == [0] * len(KINDS)
     return folder
 
 
@@ -184,11 +194,38 @@ def test_a_job_uses_all_of_them_by_name_and_resumes(site, tmp_path):
     assert (tmp_path / "written.txt").read_bytes() == b"id=1\nid=2\n"
 
 
+EXACTLY_ONCE = """
+import asyncio, sys
+import recordpublisher as rp
+
+async def main(folder):
+    properties = {"my-queue.file": f"{folder}/messages.db", "my-lines.folder": folder, "flink.sink.my-files.folder": f"{folder}/files"}
+    queue = {"publisher": "my-queue", "sink": "memory"}
+    lines = {"publisher": "my-lines", "sink": "my-files", "state_uri": f"{folder}/state", "start": "TRIM_HORIZON"}
+    for names in (lines, lines, queue):
+        async with rp.DataFetcher("orders", properties, **names) as fetcher:
+            print((await fetcher.run_bounded(stop_at_tip=True)).records)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a_job_commits_with_the_committing_sink_and_another_reads_the_queue(site, tmp_path):
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a").write_bytes(b"id=1\nid=2\n")
+    line = [sys.executable, "-c", EXACTLY_ONCE, str(tmp_path)]
+    done = subprocess.run(line, env=process_environment(site), capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.stdout == "2\n0\n0\n", done.stderr
+    assert [file.read_bytes() for file in (tmp_path / "files").glob("*-*")] == [b"id=1\nid=2\n"]
+
+
 WRONG = {
     ("sink", "Audit"): "Valid: two or more words in lower case with hyphens, such as audit-log",
     ("sink", "../audit-log"): "Valid: two or more words",
     ("sink", "taken-name"): "File exists",
-    ("tracker", "audit-log"): "is not one of 'publisher', 'sink', 'store', 'deserializer'",
+    ("tracker", "audit-log"): "is not one of 'publisher', 'queue', 'sink', 'committing-sink', 'store', 'deserializer'",
 }
 
 

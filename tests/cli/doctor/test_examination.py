@@ -52,7 +52,10 @@ async def test_a_constructor_that_raises_is_a_finding_and_ends_nothing():
     checked = await found(LinesFactory, **{"queue.broken": "yes"})
 
     words = "the publisher 'lines' of package could not be made: KeyError: 'queue.address'"
-    assert checked["publisher"] == ("PROBLEM", words)
+    verdict, found_words = checked["publisher"]
+    assert verdict == "PROBLEM"
+    assert found_words.startswith(f"{words} at ")
+    assert found_words.endswith(" (LinesFactory.__init__)")
     assert checked["sink"][0] == "ok"
     assert not any(name.startswith("orders") for name in checked)
 

@@ -1,8 +1,12 @@
 """What doctor tells of one fault that several checks meet."""
 
+import asyncio
+import re
+
 import pytest
 
-from recordpublisher.cli.doctor.findings import Finding, Verdict, examine_all, without_repeated_problems
+from recordpublisher.cli.doctor.findings import Finding, Verdict, examine, examine_all, without_repeated_problems
+from recordpublisher.testing import run_virtual
 
 MISSING = "no sink of that name is installed"
 
@@ -28,3 +32,15 @@ def test_a_fault_that_several_checks_meet_is_one_problem():
 )
 async def test_checks_of_a_plugin_that_return_something_else_are_a_problem(checks, finding):
     assert await examine_all("sink", checks) == [finding]
+
+
+def test_a_check_that_does_not_return_is_a_problem_with_its_line():
+    async def hang():
+        await asyncio.sleep(1e9)
+
+    finding = run_virtual(examine("sink: reachable", hang))
+
+    assert finding.verdict is Verdict.PROBLEM
+    assert re.fullmatch(
+        r"the check has not returned for 30 s: it waits at \S+test_findings\.py:\d+ \(hang\)", finding.words
+    )

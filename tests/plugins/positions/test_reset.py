@@ -79,12 +79,13 @@ async def test_every_shard_from_the_oldest_record(job, put):
     assert await read(job) == [b"1", b"2"]
 
 
-async def test_one_shard_and_the_other_goes_on_where_it_was(job, put):
+@pytest.mark.parametrize("name", [SECOND, f"{{}}/{SECOND}"], ids=["by its id", "as other commands show it"])
+async def test_one_shard_and_the_other_goes_on_where_it_was(job, put, name):
     put(b"1")
     put(b"2", SECOND)
     await read(job)
 
-    plan = await reset(job, "TRIM_HORIZON", SECOND)
+    plan = await reset(job, "TRIM_HORIZON", name.format(job["flink.streams"]))
 
     assert [each.note for each in plan] == ["", "reset"]
     assert await read(job) == [b"2"]

@@ -15,7 +15,15 @@ from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from ..output import echo
 
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
-CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "Store", "deserializer": "Deserializer"}
+KINDS = {
+    "publisher": ("publishers", "Factory"),
+    "queue": ("publishers", "Queue"),
+    "sink": ("sinks", "Sink"),
+    "committing-sink": ("sinks", "Sink"),
+    "store": ("stores", "Store"),
+    "deserializer": ("deserializers", "Deserializer"),
+}
+"""For each kind of package the hook, and the end of the class's name."""
 
 
 def plugins() -> None:
@@ -55,7 +63,9 @@ class Kind(StrEnum):
     """The kind of class that a new package adds."""
 
     PUBLISHER = "publisher"
+    QUEUE = "queue"
     SINK = "sink"
+    COMMITTING_SINK = "committing-sink"
     STORE = "store"
     DESERIALIZER = "deserializer"
 
@@ -63,7 +73,7 @@ class Kind(StrEnum):
 def new_plugin(
     kind: Annotated[
         Kind,
-        typer.Argument(metavar="publisher|sink|store|deserializer", help="Kind of class that the package adds."),
+        typer.Argument(metavar="|".join(KINDS), help="Kind of class that the package adds."),
     ],
     name: Annotated[
         str,
@@ -72,7 +82,8 @@ def new_plugin(
         ),
     ],
 ) -> None:
-    """Write a package with a working publisher, sink, store or deserializer and its contract test, as a start for your own.
+    """Write a package with a working publisher, queue, sink, store or deserializer and its contract test, as a start for your own.
+    A committing sink writes exactly once, and can be used in a group of workers.
 
     Example: recordpublisher new-plugin sink audit-log
     """
@@ -91,20 +102,22 @@ def new_plugin(
 
 
 def _files(kind: str, name: str) -> dict[Path, str]:
-    folder, module = Path(name), name.replace("-", "_")
+    folder, module, file_name = Path(name), name.replace("-", "_"), kind.replace("-", "_")
+    hook, ending = KINDS[kind]
     values = {
         "name": name,
-        "kind": kind,
+        "kind": kind.replace("-", " "),
+        "file": file_name,
         "module": module,
-        "hook": f"{kind}s",
-        "class_name": name.title().replace("-", "") + CLASSES[kind],
+        "hook": hook,
+        "class_name": name.title().replace("-", "") + ending,
     }
     templates = {
         folder / "pyproject.toml": "pyproject.toml.txt",
         folder / module / "__init__.py": "init.py.txt",
         folder / module / "plugin.py": "plugin.py.txt",
-        folder / module / f"{kind}.py": f"{kind}.py.txt",
-        folder / "tests" / "test_contract.py": f"test_{kind}.py.txt",
+        folder / module / f"{file_name}.py": f"{file_name}.py.txt",
+        folder / "tests" / "test_contract.py": f"test_{file_name}.py.txt",
     }
     return {
         file: Template((TEMPLATES / template).read_text(encoding="utf-8")).substitute(values)

@@ -142,7 +142,8 @@ async def reset_positions(
         ),
     ],
     shards: Annotated[
-        list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this shard; may be repeated.")
+        list[str] | None,
+        typer.Option("--shard", metavar="SHARD", help="Only this shard, by id or as stream/shard; may be repeated."),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply/--dry-run", help="Write; otherwise show what would be written.")

@@ -1,5 +1,6 @@
 """Runs checks and describes their findings. `examine` runs one check, and `examine_all` the checks of a publisher or a sink."""
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -10,10 +11,13 @@ from typing import Any
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.user_code import GRACE_SECONDS, end_or_leave, waiting_line
 
 from ..execution import one_line
 
 log = logging.getLogger("recordpublisher.command")
+CHECK_SECONDS = 30.0
+"""The longest time for which a check may wait (seconds). Each call of a check is made once, without retries."""
 NEEDS_A_CHANGE = "a check would change something"
 
 
@@ -46,7 +50,7 @@ async def examine(name: str, check: Check) -> Finding:
     """Run a check once, without retries, and return its finding. An error, even of a plugin, does not end the other checks."""
     try:
         found = check()
-        words: Any = await found if inspect.isawaitable(found) else found
+        words: Any = await _within_time(found) if inspect.isawaitable(found) else found
     except NotCheckedError as reason:
         return Finding(name, Verdict.NOT_CHECKED, str(reason))
     except Exception as error:
@@ -57,6 +61,21 @@ async def examine(name: str, check: Check) -> Finding:
     if not isinstance(words, str):
         return failed_finding(name, PluginError(f"the check returned {repr_of(words)}: return a sentence, or None"))
     return Finding(name, Verdict.OK, words)
+
+
+async def _within_time(found: Awaitable[Any]) -> Any:
+    """Return the result of a check. Raises: PluginError if it does not return in time, so that the other checks are still made."""
+    asking = asyncio.ensure_future(found)
+    try:
+        await asyncio.wait([asking], timeout=CHECK_SECONDS)
+        if asking.done():
+            return asking.result()
+        place = waiting_line(asking) if isinstance(asking, asyncio.Task) else "an unknown line"
+        raise PluginError(f"the check has not returned for {CHECK_SECONDS:.0f} s: it waits at {place}")
+    finally:
+        asking.cancel()
+        if isinstance(asking, asyncio.Task):
+            await end_or_leave([asking], GRACE_SECONDS)
 
 
 async def examine_all(prefix: str, checks: Checks) -> list[Finding]:

@@ -19,6 +19,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FencedError,
+    PluginError,
     RecordPublisherError,
     StateError,
     StoreUnavailableError,
@@ -299,6 +300,8 @@ class AloneWorker:
             log.info("worker %s runs alone, with the positions in %s", self.name, self.place)
             try:
                 await self._clean(table)
+            except PluginError:  # The store is wrong, and would end the next start.
+                raise
             except RecordPublisherError as error:
                 log.warning(
                     "documents of former workers in %s could not be deleted; the next start tries again: %s",

@@ -17,7 +17,7 @@ from ..leases.position_documents import StoredPosition
 from ..leases.position_store import ReadPositions
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_errors import naming_sink, states_of_sink, unfinished_of
+from ..pipeline.sink_errors import copied_state, naming_sink, states_of_sink, unfinished_of
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_reading import latest
@@ -121,12 +121,18 @@ class LeasedShards:
 
         `is_taken_over`: whether another worker has held the shard, and the shard was not idle there. A worker that was sealed (declared
         dead) may have read further than it has stored, so this worker's first records may be late (E8).
+
+        Raises: the error of the sink's `assigned`. The shard then keeps its position, and nothing of it is read.
         """
-        with naming_sink(self._sink, "assigned"):
-            self._sink.assigned([shard])
         below = self._tracker.current() if is_taken_over else None
         self._leases += 1
         self._begun[shard] = BegunShard(state, self._leases, below)
+        try:
+            with naming_sink(self._sink, "assigned", is_watched=False):
+                self._sink.assigned([shard])
+        except Exception:
+            self._stopped.add(shard)
+            raise
         self._add(shard)
         self._shards.start_readers()
 
@@ -221,7 +227,9 @@ class LeasedShards:
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
         with naming_sink(self._sink, "flush"):
-            confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
+            confirmed = await self._sink.flush(
+                Checkpoint(copied_state(state), may_be_partial, frozenset(self._stopped))
+            )
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return ReadPositions(positions)
         (confirmed,) = found_states

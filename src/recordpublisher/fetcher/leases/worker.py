@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
-from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError, StoreUnavailableError
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from .group_observer import GroupObserver
@@ -42,8 +42,8 @@ class Worker:
 
     - `name`: random, and never used again.
     - `on_drain`: called when a person has asked this worker to leave. Without `on_drain` the worker leaves.
-    - `on_sink_error`: called with an error of the sink while shards are released. The worker stays in the group until `leave`, which may
-      then store what the sink has finished. Without `on_sink_error`, `run` raises the error.
+    - `on_sink_error`: called with an error of the sink while shards are acquired or released. The worker stays in the group until `leave`,
+      which may then store what the sink has finished. Without `on_sink_error`, `run` raises the error.
     - `job`: the job of this process. None is compatible with every job (E10).
     - `is_first`: whether this is the first worker of its process. Only the first one may replace a worker that runs alone.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
@@ -68,6 +68,7 @@ class Worker:
         is_first: bool = True,
         on_advance: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_sink_error = on_sink_error
         self.name = name
         self._group = group
         self._is_first = is_first
@@ -402,7 +403,16 @@ class Worker:
         if not self._giver.is_leaving:
             for shard, stored in changes.begun.items():
                 is_taken_over = shard in changes.taken_over and not stored.is_idle
-                self._readers.begin(shard, stored.state, is_taken_over=is_taken_over)
+                try:
+                    self._readers.begin(shard, stored.state, is_taken_over=is_taken_over)
+                except (FencedError, StateError, ImpossibleStateError):
+                    raise
+                except Exception as error:
+                    if self._on_sink_error is None:
+                        raise
+                    # The worker stays until the positions of its other shards are stored. An error of `revoked` ends it at once: the sink
+                    # may still have rows of a shard that another worker reads.
+                    self._on_sink_error(error)
             if self.name in table.drained:
                 log.info("worker %s was asked to leave its group", self.name)
                 self._on_drain()

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from recordpublisher.publishers.async_port import AsyncPort
 from recordpublisher.publishers.histogram import is_histogram
-from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
+from recordpublisher.publishers.user_code import describe_error, for_log
 
 from ..metric_types import MetricType, SinkMetric, is_number
 from ..sink import Sink
@@ -98,13 +99,18 @@ class SinkMetrics:
     def read(self) -> list[SinkMetric]:
         """Return the metrics of the sink, or an empty list if the sink raises. The first such error is logged as a warning."""
         try:
-            return [_checked(each) for each in self._sink.exported_metrics()]
+            return checked_metrics(self._sink)
         except Exception as error:
             if not self._has_warned:
                 self._has_warned = True
                 line = "the sink %s exports no metrics, because its exported_metrics failed: %s"
                 log.warning(line, type(self._sink).__name__, describe_error(error), exc_info=for_log(error))
             return []
+
+
+def checked_metrics(sink: Sink) -> list[SinkMetric]:
+    """Return the metrics of a sink. Raises: TypeError if one of them is not a metric; the errors of the sink."""
+    return [_checked(each) for each in sink.exported_metrics()]
 
 
 def _checked(given: object) -> SinkMetric:

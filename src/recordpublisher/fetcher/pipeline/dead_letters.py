@@ -13,7 +13,8 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -24,7 +25,7 @@ from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedR
 
 from ..conditional_store import SequenceText, check_document, read_document, unreadable_error
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
-from .sink_errors import close_sink, naming_sink
+from .sink_errors import check_unchanged, close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
@@ -84,10 +85,25 @@ class DeadLetterHandler:
 
         Raises: SinkError if this fails the job.
         """
+        for each in rejected:
+            self._check_rejected(each)
         for record, reason in rejected:
             await self._handle(record, reason, is_logged)
         if rejected:
             await self.flush()
+
+    @staticmethod
+    def _check_rejected(given: Any) -> None:
+        """Check what a sink rejects. Raises: PluginError if it is not a batch of one record, with a reason."""
+        is_pair = isinstance(given, tuple) and len(given) == 2
+        record, reason = given if is_pair else (given, None)
+        if not isinstance(record, RecordBatch) or len(record) != 1:
+            raise PluginError(
+                f"a sink has rejected {repr_of(record, 100)}: reject one record as a batch, `batch.slice(index, index + 1)`; `reject_all` "
+                "takes a list of (batch, reason)"
+            )
+        if not isinstance(reason, str):
+            raise PluginError(f"a sink has rejected a record with the reason {repr_of(reason, 60)}: give a text")
 
     async def _handle(self, record: RecordBatch, reason: str, is_logged: bool) -> None:
         is_kept = self._sink is not None
@@ -120,7 +136,9 @@ class DeadLetterHandler:
                 "internal error: a dead letter was to be written without a dead-letter sink. Please report it"
             )
         with _as_dead_letter_sink(self._sink, "write"):
-            await self._sink.write(DeadLetter(shard, record, reason).batch())
+            batch = DeadLetter(shard, record, reason).batch()
+            await self._sink.write(batch)
+            check_unchanged(self._sink, batch, 1)
         self._count(shard.key, "dead_letters")
 
 

@@ -21,7 +21,7 @@ from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
-from .sink_errors import has_room, naming_sink, naming_writes
+from .sink_errors import check_unchanged, has_room, naming_sink, naming_writes
 from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -270,7 +270,9 @@ class Emitter:
             self.records_in_write = len(batch)
             with self._write_call.about(entry.key):
                 try:
+                    count = len(batch)
                     await self._write_to_sink(batch)
+                    check_unchanged(self._sink, batch, count)
                 except Exception as error:
                     tell_user_error(error, self._sink, batch)
                     raise

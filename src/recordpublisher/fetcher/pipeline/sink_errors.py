@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recordpublisher.publishers.errors import PluginError, StateError
-from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.log_fields import counted, repr_of
+from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave
 
 from ..checkpoints.snapshot import checked_snapshot
@@ -29,6 +30,38 @@ def naming_writes(sink: Sink) -> PluginCall:
     Other errors get no name here, because `tell_user_error` logs them with their record.
     """
     return PluginCall(sink, "write", note="")
+
+
+def check_unchanged(sink: Sink, batch: RecordBatch, count: int) -> None:
+    """Check that a `write` has left the batch of `count` records as it was.
+
+    Raises: PluginError if a column is shorter or longer. The batch may have been emptied before its records were written, and the position
+    would move past them.
+    """
+    if not batch.has_all(count):
+        raise PluginError(
+            f"`{type(sink).__name__}.write` has changed its batch of {counted(count, 'record')} of {batch.shard.key}: copy a column "
+            "before you change it, as in `list(batch.values)`"
+        )
+
+
+def copied_state(state: State) -> dict[str, Any]:
+    """Return a copy of a snapshot for a sink, which may change what it stores. The job stores its own."""
+    return {**state, "shards": {key: {**each} for key, each in state["shards"].items()}}
+
+
+def check_returned_state(sink: Sink, stored: Sequence[State] | None) -> None:
+    """Check a sink that stores positions and whose `open` has returned no state.
+
+    - `stored`: what its `stored_positions` returns.
+
+    Raises: PluginError if there are stored positions: the job would read from its beginning again at each start.
+    """
+    if stored:
+        name = type(sink).__name__
+        raise PluginError(
+            f"`{name}.open` returned None although `{name}.stored_positions` returns stored state: return the same state from `open`"
+        )
 
 
 def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
@@ -72,9 +105,9 @@ def has_room(sink: Sink) -> bool:
     except Exception as error:
         add_note(error, _note(sink, "has_room", "sink"))
         raise
-    if found is None:
-        raise PluginError(f"`{type(sink).__name__}.has_room` returned None: return True or False")
-    return bool(found)
+    if not isinstance(found, bool):
+        raise PluginError(f"`{type(sink).__name__}.has_room` returned {repr_of(found)}: return True or False")
+    return found
 
 
 def unfinished_of(sink: Sink) -> Unfinished | None:

@@ -14,7 +14,8 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, dead_letter_sink_error
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.config_fields import imported_object
 from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER,
@@ -31,6 +32,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
+from recordpublisher.publishers.user_code import can_take
 
 from ..deserializers.schemas import ConvertedValues, InferColumns, InferredJson, schema_type
 from ..stores.by_location import conditional_store_of
@@ -241,7 +243,19 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
             if error.key == DESERIALIZER.key:
                 raise
             raise ConfigurationError(DESERIALIZER.key, name, valid, reason=error.reason) from error
-    return registry.deserializers.make(name, DESERIALIZER.key, properties)
+    made: Deserializer = registry.deserializers.make(name, DESERIALIZER.key, properties)
+    _check_deserializer(name, made)
+    return made
+
+
+def _check_deserializer(name: str, made: Any) -> None:
+    """Check the methods of a deserialiser that a plugin has registered. Raises: PluginError if one is missing or has other parameters."""
+    for method, define in (("values", "def values(self, batch)"), ("prepare", "async def prepare(self, batch)")):
+        found = getattr(made, method, None)
+        if method == "values" and not callable(found):
+            raise PluginError(f"the deserializer '{name}', {repr_of(made)}, has no method `values`: write `{define}`")
+        if callable(found) and not can_take(found, 1):
+            raise PluginError(f"`{type(made).__name__}.{method}` cannot be called with a batch: write `{define}`")
 
 
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:

@@ -19,10 +19,10 @@ import pluggy
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.user_code import describe_error, exits_as_errors
+from recordpublisher.publishers.user_code import exits_as_errors
 
 from . import built_ins, hookspecs
-from .registry import NameClaim, NameOwner, NameTable, PluginStatus, Registry, hidden_by_folder
+from .registry import NameClaim, NameOwner, NameTable, PluginStatus, Registry, described_with_line, hidden_by_folder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -81,7 +81,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
         with exits_as_errors():
             claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
-        reason = f"{describe_error(error)}{hidden_by_folder(error)}"
+        reason = f"{described_with_line(error)}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
     for table, claim in claims:  # Registered only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)

@@ -17,8 +17,8 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-from recordpublisher.publishers.log_fields import repr_of, text_of
-from recordpublisher.publishers.user_code import describe_error, exits_as_errors
+from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.user_code import describe_error, exits_as_errors, is_raised_in_user_code, raised_line
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -130,7 +130,7 @@ class NameTable(Generic[T]):
             raise
         except Exception as error:
             raise PluginError(
-                f"the {self.kind} '{claim.name}' of {claim.owner} could not be made: {describe_error(error)}"
+                f"the {self.kind} '{claim.name}' of {claim.owner} could not be made: {described_with_line(error)}"
             ) from error
 
     def names(self) -> list[str]:
@@ -224,8 +224,14 @@ def _import_class(claim: NameClaim[T], kind: str) -> Any:
     except Exception as error:
         raise PluginError(
             f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: "
-            f"{text_of(error)}{hidden_by_folder(error)}"
+            f"{described_with_line(error)}{hidden_by_folder(error)}"
         ) from error
+
+
+def described_with_line(error: BaseException) -> str:
+    """Return the class and message of an error, and the line of the plugin's code that has raised it, if such code has."""
+    place = f" at {raised_line(error)}" if is_raised_in_user_code(error, or_installed=True) else ""
+    return f"{describe_error(error)}{place}"
 
 
 def hidden_by_folder(error: BaseException) -> str:

@@ -29,7 +29,7 @@ from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.user_code import describe_error
+from recordpublisher.publishers.user_code import PluginCall, describe_error
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
@@ -200,9 +200,15 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
     async with AsyncExitStack() as opened:
         for exporter in exporters:
             # The callback comes first, so that an exporter whose `open` fails is closed as well.
-            opened.push_async_callback(exporter.close)
-            await exporter.open(source)
+            opened.push_async_callback(_close, exporter)
+            with PluginCall(exporter, "open"):
+                await exporter.open(source)
         yield
+
+
+async def _close(exporter: MetricsExporter) -> None:
+    with PluginCall(exporter, "close"):
+        await exporter.close()
 
 
 class PeriodicExporter(MetricsExporter):

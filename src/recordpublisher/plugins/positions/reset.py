@@ -43,7 +43,7 @@ class PositionsReset:
     """Makes a job continue from another position.
 
     - `lister`: lists the shards of the job's streams.
-    - `shard_ids`: the shards to reset, of all streams; empty for every shard.
+    - `shard_ids`: the shards to reset, by id in all streams, or as `stream/shard`; empty for every shard.
     """
 
     job: JobPositions
@@ -73,11 +73,14 @@ class PositionsReset:
                 f"{INITIAL_POSITION.key} says"
             )
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
-        listed_ids: set[str] = set()
+        listed_names: set[str] = set()
         for stream in self.streams:
             listed = await self._list(stream, stored.merged)
-            listed_ids |= {shard.shard_id for shard in listed}
-            chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
+            names = {shard: (shard.shard_id, f"{stream_name(stream)}/{shard.shard_id}") for shard in listed}
+            listed_names |= {name for both in names.values() for name in both}
+            chosen = [
+                shard for shard in listed if not self.shard_ids or not set(names[shard]).isdisjoint(self.shard_ids)
+            ]
             start = await self._start_of(stream)
             fresh = initial_states(chosen, RestoredState({}), Starts(start))
             # With a start at the tip, only records after the tip are wanted. So a gap counts as a loss only from the time of the tip on
@@ -89,8 +92,12 @@ class PositionsReset:
                 known[key] = ImportedPosition(key, "", replace(state, seen_ms=seen_ms), note)
             if not self.shard_ids:
                 known |= _expired(known, listed, stored.merged, stream_name(stream))
-        if unknown := sorted(set(self.shard_ids) - listed_ids):
-            raise ConfigurationError("--shard", unknown[0], f"a shard of {', '.join(map(stream_name, self.streams))}")
+        if unknown := sorted(set(self.shard_ids) - listed_names):
+            raise ConfigurationError(
+                "--shard",
+                unknown[0],
+                f"a shard of {', '.join(map(stream_name, self.streams))}, by its id or as stream/shard",
+            )
         return sorted(known.values(), key=lambda position: position.shard)
 
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
@@ -169,7 +176,7 @@ async def reset_positions(
     - `properties`: the job's properties, as `recordpublisher run` takes them.
     - `to`: `"TRIM_HORIZON"`, `"LATEST"`, an age (`"1h"` or a timedelta), or a time: a datetime or ISO-8601 with a zone, epoch seconds or
       milliseconds.
-    - `shard_ids`: reset only these shards, of all streams. Default: every shard.
+    - `shard_ids`: reset only these shards, by id in all streams, or as `stream/shard`. Default: every shard.
     - `dry_run`: write nothing.
 
     Return a dict from each `stream/shard` to the sequence number after which, or the start from which, the shard will be read; None if

@@ -41,7 +41,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.start_from_properties import passed_initial_position
-from recordpublisher.publishers.user_code import PluginCall
+from recordpublisher.publishers.user_code import PluginCall, notice_unawaited_calls
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import (
@@ -92,6 +92,7 @@ def build_job(
 
     Raises: ConfigurationError if a setting is invalid; StateError if a snapshot cannot be read.
     """
+    notice_unawaited_calls()
     snapshots = checked_snapshots(restore)
     if sink is not None:
         check_sink(sink)

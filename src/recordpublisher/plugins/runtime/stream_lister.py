@@ -17,7 +17,14 @@ from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers import kinesis
-from recordpublisher.publishers.base import DELETED_SECONDS, RecordPublisherFactory, shards_listed_by, with_unlisted
+from recordpublisher.publishers.base import (
+    DELETED_SECONDS,
+    RecordPublisherFactory,
+    oldest_record_of,
+    oldest_retained_of,
+    shards_listed_by,
+    with_unlisted,
+)
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -225,7 +232,7 @@ class StreamLister:
         Raises: KinesisError if a call fails.
         """
         if await self._has_own_source(stream):
-            return await self._factory.oldest_retained_ms(stream)
+            return await oldest_retained_of(self._factory, stream)
         retention_ms = await self._fetch_retention_ms(stream)
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
@@ -235,7 +242,7 @@ class StreamLister:
         Raises: KinesisError if a call fails.
         """
         if await self._has_own_source(shard.stream):
-            return await self._factory.oldest_record(shard)
+            return await oldest_record_of(self._factory, shard)
         client = self._kinesis_client()
         return await self._call(lambda: read_oldest_record(client, shard))
 
