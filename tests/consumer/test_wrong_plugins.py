@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.consumer.deserialization import items_for_records
+from recordpublisher.consumer.deserialization import call_for_items
 from recordpublisher.consumer.shard_consumer import check_types
 
 from fakes.batches import batch
@@ -66,11 +66,11 @@ class Strategy:
 )
 def test_items_that_fit_no_records_are_refused(method, what, result, words):
     with pytest.raises(rp.PluginError, match=rf"`Strategy\.{method}` {words}"):
-        items_for_records(Strategy(result), method, what, batch(b"1", b"2"), [7, 8])
+        call_for_items(Strategy(result), method, what, batch(b"1", b"2"), [7, 8])
 
 
 @pytest.mark.parametrize("result", [[1, 2], deque([1, 2])])
 def test_items_are_copied_so_that_the_plugin_may_change_its_list(result):
-    items = items_for_records(Strategy(result), "values", "value", batch(b"1", b"2"))
+    items = call_for_items(Strategy(result), "values", "value", batch(b"1", b"2"))
     result.clear()
     assert items == (1, 2)

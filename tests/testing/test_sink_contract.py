@@ -177,7 +177,7 @@ class ExportsText(ListSink):
 class SaysMaybe(ListSink):
     """Returns None from a method that answers yes or no."""
 
-    def has_given_up(self, shard):
+    def has_stopped(self, shard):
         return None
 
 

@@ -152,7 +152,7 @@ def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] 
 
     Raises: the errors of the deserializer; PluginError if the deserializer returns something other than one value for each record.
     """
-    values: Sequence[V] | None = items_for_records(deserializer, "values", "value", batch, or_none=True)
+    values: Sequence[V] | None = call_for_items(deserializer, "values", "value", batch, or_none=True)
     return values
 
 
@@ -171,7 +171,7 @@ async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch)
         await preparing
 
 
-def items_for_records(
+def call_for_items(
     plugin: object, method: str, what: str, batch: RecordBatch, given: Any = None, *, or_none: bool = False
 ) -> Any:
     """Return what a plugin's method returns for a batch: a sequence with one item for each record, or None if `or_none`.

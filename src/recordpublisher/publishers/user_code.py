@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TextIO
 
 from .errors import ConfigurationError, PluginError, causes_of
-from .log_fields import about, notes_of, repr_of, text_of
+from .log_fields import log_extra, notes_of, repr_of, text_of
 
 
 class UserFunction:
@@ -226,8 +226,8 @@ def log_user_error(
     - `sequence_number`: the sequence number of the record, or of the first one.
     - `is_told`: whether an earlier line has the traceback, so that this one need not have it.
     """
-    trace = None if is_told else for_log(error)
-    log.error("%s", message, exc_info=trace, extra=about(shard, sequence_number, error))
+    trace = None if is_told else exc_info_for_log(error)
+    log.error("%s", message, exc_info=trace, extra=log_extra(shard, sequence_number, error))
     # A user's error class may forbid changes, as a frozen dataclass does, so its own `__setattr__` is not called.
     object.__setattr__(error, _LOGGED, True)
 
@@ -239,7 +239,7 @@ def was_logged(error: BaseException) -> bool:
     return False
 
 
-def for_log(error: BaseException) -> BaseException | None:
+def exc_info_for_log(error: BaseException) -> BaseException | None:
     """Return the error as `exc_info` of a log line. Return None if its traceback has only code of this library and of Python.
 
     An error whose message is too long, or that cannot be shown, is replaced by another error with the same traceback.
@@ -390,7 +390,7 @@ class PluginCall:
     - An error that the plugin's code has raised or passed on gets a note, whatever its class.
     - An exception that would end the task without a log line becomes a PluginError (`as_plugin_error`).
 
-    It may be used again for the next call of the method, in the same event loop (`about`).
+    It may be used again for the next call of the method, in the same event loop (`with_subject`).
 
     - `subject`: the stream or the shard of the call.
     - `note`: the note of an error; "" for no note. Default: the name of the method.
@@ -419,7 +419,7 @@ class PluginCall:
         self._frame: types.FrameType | None = None
         self._unawaited = ""
 
-    def about(self, subject: str) -> Self:
+    def with_subject(self, subject: str) -> Self:
         """Return this call, to be used again with another subject."""
         self.subject = subject
         return self

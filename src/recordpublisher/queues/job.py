@@ -175,7 +175,7 @@ class QueueJob:
             resume_writing=self._receivers.wake,
             traced=parts.traced,
             value_type=parts.value_type,
-            done=lambda key, number: self._in_flight.told(number),
+            done=lambda key, number: self._in_flight.on_report(number),
         )
         context = await self._dead_letters.open(context)
         with naming_sink(self._sink, "open"):
@@ -384,7 +384,7 @@ class QueueJob:
             outages = replace(outages, max_outage_ms=drain_ms, decided_by=DRAIN_TIMEOUT.key)
         hung = await self._unless_hung(wait_for_store(flush, outages), reason)
         if hung is None:
-            self._in_flight.told_all()
+            self._in_flight.expect_no_more_reports()
         elif self._sink.tells_done:
             await wait_for_store(partial(self._flush, may_be_partial=True), outages)
 

@@ -115,7 +115,7 @@ class Receivers:
 
         Nothing that the sink may have lost counts as written now, so the next run may flush the sink even after an error.
         """
-        self.turn.trust()
+        self.turn.allow_flush()
         self._queue.clear()
         self._written.clear()
         for receiver in self._receivers:
@@ -217,7 +217,7 @@ class Receivers:
         receiver.held_bytes = batch.held_bytes
         skipped = Counter(batch.sequence_numbers)
         await receiver.decorator.prepare(batch)
-        parts = receiver.decorator.parts(batch)
+        parts = receiver.decorator.decorated_parts(batch)
         del batch, records  # Written records must be freed while the next part waits.
         while (part := next(parts, None)) is not None:
             skipped.subtract(part.sequence_numbers)
@@ -313,14 +313,14 @@ class Receivers:
         if len(batch):
             if self._sink.tells_done:
                 # Noted before the write, because the sink may report the records during it.
-                self._in_flight.gave(batch.sequence_numbers)
-            with self._write_call.about(receiver.shard.key):
+                self._in_flight.expect_reports(batch.sequence_numbers)
+            with self._write_call.with_subject(receiver.shard.key):
                 try:
                     count = len(batch)
                     await self._write_to_sink(batch)
                     check_unchanged(self._sink, batch, count)
                 except Exception as error:
-                    self._in_flight.took_back(batch.sequence_numbers)
+                    self._in_flight.cancel_reports(batch.sequence_numbers)
                     tell_user_error(error, self._sink, batch)
                     raise
         self._written += undeserialized if self._sink.tells_done else numbers

@@ -115,7 +115,7 @@ class SinkContract(Contract[SinkCase]):
         unfinished_of(sink)
         destination_of(sink)
         checked_metrics(sink)
-        answers = {"after_error": sink.after_error(), "has_given_up": sink.has_given_up(shard.key)}
+        answers = {"may_flush_after_error": sink.may_flush_after_error(), "has_stopped": sink.has_stopped(shard.key)}
         wrong = {name: answer for name, answer in answers.items() if not isinstance(answer, bool)}
         assert not wrong, f"{wrong}: return True or False"
         sink.shard_passed(shard, SequenceNumber("2"))
@@ -226,7 +226,7 @@ class SinkContract(Contract[SinkCase]):
         """Check that a checkpoint that waits only for a part of the records confirms no position from before a shard was moved away and
         came back.
 
-        In the end the sink confirms the newest position, or `has_given_up` returns True.
+        In the end the sink confirms the newest position, or `has_stopped` returns True.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -242,14 +242,14 @@ class SinkContract(Contract[SinkCase]):
         )
         for _ in range(MAX_FLUSHES):
             confirmed = _entry_of(await sink.flush(replace(last, stopped=("orders/a",))), last)
-            if confirmed == _entry_of(None, last) or sink.has_given_up("orders/a"):
+            if confirmed == _entry_of(None, last) or sink.has_stopped("orders/a"):
                 break
             await asyncio.sleep(PAUSE_SECONDS)
         if confirmed == _entry_of(None, last):
             assert {b"4", b"5"} <= set(await case.written())
         else:
-            assert sink.has_given_up("orders/a"), (
-                "`flush` must return the newest position of a stopped shard in the end, or `has_given_up` True"
+            assert sink.has_stopped("orders/a"), (
+                "`flush` must return the newest position of a stopped shard in the end, or `has_stopped` True"
             )
         await sink.close()
 

@@ -23,8 +23,8 @@ from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.start_from_properties import from_the_oldest, time_ms
-from recordpublisher.publishers.user_code import for_log, was_logged
+from recordpublisher.publishers.start_from_properties import time_ms, with_oldest_start
+from recordpublisher.publishers.user_code import exc_info_for_log, was_logged
 
 from ..execution import errors_naming_options, one_line
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
@@ -81,7 +81,7 @@ class RunBounds:
             raise ConfigurationError.conflict(
                 "--until", f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}", reason=reason
             )
-        return from_the_oldest(properties) if any(self._given.values()) else properties
+        return with_oldest_start(properties) if any(self._given.values()) else properties
 
     def _refuse(self, other: str, reason: str) -> None:
         """Raise the error for the first bound that was given, because it cannot be combined with `other`.
@@ -217,14 +217,14 @@ async def _run_program(
     from recordpublisher.plugins.runtime.job_of_program import run_python_job
 
     meter = JobProgressMeter(time.monotonic())
-    with progress_shown(meter, console):
+    with show_progress(meter, console):
         await run_python_job(job, given, change, meter.update, exporters, bounds)
 
 
 def log_traceback(error: Exception) -> None:
     """Log the traceback of an error of user code, unless it was logged when the code failed."""
-    if for_log(error) is not None and not was_logged(error):
-        log.error("the job failed", exc_info=for_log(error))
+    if exc_info_for_log(error) is not None and not was_logged(error):
+        log.error("the job failed", exc_info=exc_info_for_log(error))
 
 
 def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) -> None:
@@ -257,7 +257,7 @@ async def _run(
 
     streams_of(properties)
     meter = JobProgressMeter(time.monotonic())
-    with progress_shown(meter, console), errors_naming_options(port="--dashboard-port"):
+    with show_progress(meter, console), errors_naming_options(port="--dashboard-port"):
         if parallelism == 1:
             await run_process(properties, meter.update, more_exporters=exporters, bounds=bounds)
         else:
@@ -301,7 +301,7 @@ def configure_logging(verbose: bool) -> Any:
 
 
 @contextmanager
-def progress_shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
+def show_progress(meter: JobProgressMeter, console: Any) -> Iterator[None]:
     """Show the meter while the block runs. Needs a running event loop."""
     showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
     try:

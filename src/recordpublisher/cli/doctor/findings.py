@@ -18,7 +18,7 @@ from ..execution import one_line
 log = logging.getLogger("recordpublisher.command")
 CHECK_SECONDS = 30.0
 """The longest time for which a check may wait (seconds). Each call of a check is made once, without retries."""
-NEEDS_A_CHANGE = "a check would change something"
+CHECK_WOULD_CHANGE_SOMETHING = "a check would change something"
 
 
 class Verdict(StrEnum):
@@ -57,7 +57,7 @@ async def examine(name: str, check: Check) -> Finding:
         log.debug("the check '%s' failed", name, exc_info=True)
         return failed_finding(name, error)
     if words is None:
-        return Finding(name, Verdict.NOT_CHECKED, NEEDS_A_CHANGE)
+        return Finding(name, Verdict.NOT_CHECKED, CHECK_WOULD_CHANGE_SOMETHING)
     if not isinstance(words, str):
         return failed_finding(name, PluginError(f"the check returned {repr_of(words)}: return a sentence, or None"))
     return Finding(name, Verdict.OK, words)

@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import about, with_notes
+from recordpublisher.publishers.log_fields import log_extra, with_notes
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
@@ -36,7 +36,7 @@ from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, WatermarkTracker
 from .group_place import ElasticGroup, refuse_positions_in_sink
 from .leased_shards import LeasedShards
-from .worker_lives import WorkerLives, begin_job
+from .worker_lives import WorkerLives, replace_group_job
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_PAUSE_SECONDS = 1.0
@@ -122,7 +122,7 @@ class LeasedOwnership(ShardOwnership):
         """Add child shards to the table of known shards. They are read when this process acquires their leases."""
         self._table.add_listed(children)
 
-    async def on_look(self) -> None:
+    async def on_streams_read(self) -> None:
         """Handle a change of the list of streams.
 
         The shards of a new stream get leases. The shards of a removed stream keep theirs, but no process reads them (E12).
@@ -136,7 +136,7 @@ class LeasedOwnership(ShardOwnership):
         self._job.discovery.deleted.intersection_update(streams)
         await self.leased.on_streams()
         for stream in sorted(removed):
-            log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
+            log.info("%s left the list of streams: it is no longer read", stream, extra=log_extra(stream))
 
     def reasons_not_ready(self) -> list[str]:
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
@@ -190,7 +190,7 @@ class LeasedOwnership(ShardOwnership):
                 await refuse_positions_in_sink(GroupStore(entries), store.place)
             if isinstance(self._job.sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._job.sink, store.place)
-        await begin_job(store, self._group_job, self._group.settings, self._job.clock)
+        await replace_group_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
         """Mark shards as ended that no listing shows and that are past retention. Each is a gap in the records (S2, S5).

@@ -44,11 +44,11 @@ class LeaseCounts(msgspec.Struct):
         self.taken += taken
         self.given += given
 
-    def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
+    def set_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
         """Set `withheld` to the result of the last read of the group."""
         self.withheld = withheld
 
-    def observe_unowned(self, seconds: Iterable[float]) -> None:
+    def set_unowned(self, seconds: Iterable[float]) -> None:
         """Set `unowned` and `unowned_seconds` to the result of the last read of the group.
 
         `seconds`: how long this process has seen each unowned shard without a reader.

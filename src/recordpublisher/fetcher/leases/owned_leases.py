@@ -11,7 +11,7 @@ from recordpublisher.publishers.log_fields import counted
 
 from .lease_table import LeaseTable, ShardEnd
 from .position_documents import PositionKey, Positions, StoredPosition
-from .position_store import ReadPositions
+from .position_store import CheckpointPositions
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
@@ -80,7 +80,7 @@ class OwnedLeases:
         """Return the leases that a checkpoint covers. Call this before the positions of the checkpoint are read."""
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
-    def positions(self, scope: CheckpointScope, current: ReadPositions) -> Positions:
+    def positions(self, scope: CheckpointScope, current: CheckpointPositions) -> Positions:
         """Return the positions that a checkpoint stores: current ones for the leases in `scope`, and the last known ones for all others."""
         found = self.positions_with_prepared()
         self._unfinished = self.covered(scope, current.unfinished) & set(scope.stopped)
@@ -140,7 +140,7 @@ class OwnedLeases:
         for shard, _ in leases.items() & self._epochs.items():
             self._stopped.setdefault(shard, None)
 
-    def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
+    def prepare_take(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
         """Keep the position of a shard that this worker is about to acquire, so that the next commit stores it.
 
         - `version`: the version of the lease table that the worker will replace to acquire the shard.

@@ -188,7 +188,7 @@ class _OwnPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPositions:
+class CheckpointPositions:
     """The positions that a checkpoint may store.
 
     - `stored`: the position of each shard.
@@ -223,7 +223,7 @@ class ShardReaders(Protocol):
     def drop_all(self) -> None:
         """Forget every shard, because the worker has ended."""
 
-    def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[ReadPositions]:
+    def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[CheckpointPositions]:
         """Flush the sink, and provide for each shard the position up to which everything is flushed (S6).
 
         Shards that were begun and not dropped are included. With `may_be_partial` the sink need not finish everything, so a position may be

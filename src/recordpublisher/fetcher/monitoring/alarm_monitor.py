@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
@@ -22,7 +22,7 @@ from ..shards.retention_check import CACHE_SECONDS
 from ..shards.shard_table import ShardTable
 from ..sink import Sink, Unfinished
 from ..watermarks import Alignment
-from .status_log import blocked_by
+from .status_and_warnings import what_blocks
 from .stuck_shards import (
     CHECKS_PER_INTERVAL,
     StuckShardDetector,
@@ -115,7 +115,7 @@ class AlarmMonitor:
         return [Alarm(AlarmKind.HANGING, "sink", lasting_ms, unfinished.reason)] if is_long else []
 
     def _blocked_by(self) -> str:
-        return blocked_by(self._alignment)
+        return what_blocks(self._alignment)
 
 
 async def cancel_if_hung(
@@ -201,5 +201,5 @@ class RetentionPeriods:
             fetcher_log.exception(
                 "the retention of %s cannot be read, so it is not known when its unread records will be lost; the job continues",
                 stream,
-                extra=about(stream),
+                extra=log_extra(stream),
             )

@@ -12,7 +12,7 @@ from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
+from recordpublisher.publishers.user_code import add_note, exc_info_for_log, log_user_error, was_logged
 
 from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry
@@ -268,7 +268,7 @@ class Emitter:
                 return False
         if len(batch):
             self.records_in_write = len(batch)
-            with self._write_call.about(entry.key):
+            with self._write_call.with_subject(entry.key):
                 try:
                     count = len(batch)
                     await self._write_to_sink(batch)
@@ -313,7 +313,7 @@ def tell_user_error(error: Exception, sink: Sink, batch: RecordBatch) -> None:
 
     Errors of built-in sinks are not logged here. `MapSink` has already logged the error of its handler.
     """
-    if for_log(error) is not None and not was_logged(error):
+    if exc_info_for_log(error) is not None and not was_logged(error):
         first = batch.sequence_numbers[0]
         where = f"the sink {type(sink).__name__} failed in `write` at a batch of {batch.shard.key} that begins at record {first}"
         add_note(error, where)

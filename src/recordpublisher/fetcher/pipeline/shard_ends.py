@@ -14,7 +14,7 @@ from recordpublisher.publishers.base import (
 )
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, StreamNotFoundError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import (
     describe_error,
@@ -23,7 +23,7 @@ from recordpublisher.publishers.user_code import (
 from ..shards.lineage import parent_keys
 
 discovery_log = logging.getLogger("recordpublisher.discovery")
-LISTINGS_OF_AN_END = 5
+MAX_LISTINGS_AS_OPEN = 5
 """How many listings, about one a second, may show an ended shard as open before that is an error. A source may report an end before its
 listing shows it.
 """
@@ -76,8 +76,8 @@ class ShardEnds:
                     if now - missing_since >= DELETED_SECONDS:
                         raise ListedAsGoneError(error.stream) from error
                 line = "%s was read to its end, and the listing that must confirm this failed; it is repeated: %s"
-                discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
-            if shown == LISTINGS_OF_AN_END:
+                discovery_log.warning(line, shard.key, describe_error(error), extra=log_extra(shard.key))
+            if shown == MAX_LISTINGS_AS_OPEN:
                 name = type(factory).__name__
                 raise PluginError(
                     f"the publisher of {name} for {shard.key} returned COMPLETE, and {name}.discover still lists the shard as open and "

@@ -57,7 +57,7 @@ class SinkTurn:
         if times_trusted == self.times_trusted:
             self.fail(error)
 
-    def trust(self) -> None:
+    def allow_flush(self) -> None:
         """Let the sink be flushed again although a call has raised.
 
         Called when the sink reports that nothing was lost, or when no position covers what may have been lost.

@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
@@ -38,7 +38,7 @@ UNKNOWN_MS = 0
 """Arrival time that stands for an unknown one, for example in a position from the KCL. The shard's oldest record is then always
 requested.
 """
-DATE_STEP_MS = 1_000
+SERVICE_TIME_STEP_MS = 1_000
 """Resolution of the service's times, which are cut to whole seconds (ms)."""
 
 
@@ -82,7 +82,7 @@ class RetentionCheck:
                     "the retention of %s cannot be read; it is requested again later: %s",
                     stream,
                     error,
-                    extra=about(stream),
+                    extra=log_extra(stream),
                 )
                 cached = _CachedTime(None, now_ms)
             self._retained[stream] = cached
@@ -109,7 +109,7 @@ class RetentionCheck:
                     "the oldest record of %s cannot be read, so a loss of records may not be noticed: %s",
                     shard.key,
                     error,
-                    extra=about(shard.key),
+                    extra=log_extra(shard.key),
                 )
                 return RetentionGap.NOT_CHECKED
         if oldest is None:
@@ -126,7 +126,7 @@ class RetentionCheck:
         has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
         cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)
-        sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + DATE_STEP_MS
+        sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + SERVICE_TIME_STEP_MS
         if seen_ms >= sure_ms:
             return True
         # A record of that age still existed a moment ago. This saves a call for each read of a reader that is just ahead of the

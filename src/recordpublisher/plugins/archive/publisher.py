@@ -12,7 +12,7 @@ from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Retention
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition, next_position
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNPROVEN
@@ -22,16 +22,16 @@ from recordpublisher.publishers.shards import OldestRecord, Shard
 
 from .archive import Archive
 from .next_step import (
-    Place,
+    OrderKey,
     RangeFile,
     Seam,
     Step,
     is_complete,
     next_step,
-    place_before,
-    place_of,
+    order_key_before,
+    order_key_of,
     position_from,
-    starting_place,
+    starting_order_key,
 )
 from .rows import ArchivedRows, DecodedRows, first_row_after
 
@@ -51,7 +51,7 @@ class ArchivePublisher(RecordPublisher):
     def __init__(self, archive: Archive, shard: Shard, start: StartingPosition, metrics: ShardMetrics) -> None:
         self._archive, self._shard, self._metrics = archive, shard, metrics
         self._position = start
-        self._place = starting_place(start, archive.order_of)
+        self._place = starting_order_key(start, archive.order_of)
         self._since_ms = start.timestamp_ms if start.type is PositionType.AT_TIMESTAMP else None
         self._seen_ms = UNKNOWN_MS if self._place is not None else None
         self._is_owed = self._place is not None
@@ -112,7 +112,7 @@ class ArchivePublisher(RecordPublisher):
         """Return the next step and the next file. Before a file counts as missing, the files are listed again."""
         archive, shard = self._archive, self._shard
         if self._files is None:
-            await archive.catch_up(shard.stream)
+            await archive.list_once(shard.stream)
             self._is_owed = self._is_owed or await self._follows_open_parents()
             if await self._starts_live():
                 return (Step.LIVE, None) if await archive.is_live_now(shard) else (Step.END, None)
@@ -170,7 +170,7 @@ class ArchivePublisher(RecordPublisher):
         """Return whether the shard was never read and has archived parents, so that each missing record of the shard counts as lost."""
         if self._position.type is not PositionType.TRIM_HORIZON or not self._shard.parents:
             return False
-        open_ms = await self._archive.parents_open_ms(self._shard)
+        open_ms = await self._archive.parents_last_open_ms(self._shard)
         self._seen_ms = latest(self._seen_ms, open_ms)
         return open_ms is not None
 
@@ -209,13 +209,13 @@ class ArchivePublisher(RecordPublisher):
     def _begin_at(self, file: RangeFile) -> None:
         """Start at the shard's first file. Once in a job, warn if an older file must have existed."""
         self._place = file.after
-        if file.is_continuation and self._archive.is_first_late_beginning():
+        if file.is_continuation and self._archive.may_warn_of_late_beginning():
             text = (
                 "no file of %s has the records of %s up to %s, so it is read from there on. Other shards may begin at other times: "
                 "`recordpublisher doctor` says from when all shards are there"
             )
             place, upto = self._archive.catalogue.place, _shown(file.after_text)
-            log.warning(text, place, self._shard.key, upto, extra=about(self._shard.key))
+            log.warning(text, place, self._shard.key, upto, extra=log_extra(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
         """Return whether the stream still has the records between the place and a file.
@@ -233,7 +233,7 @@ class ArchivePublisher(RecordPublisher):
         oldest = await archive.oldest_record(self._shard)
         if oldest is None or oldest.sequence is None or file.after is None:
             return False
-        return place_before(SequenceNumber(oldest.sequence), archive.order_of) < file.after
+        return order_key_before(SequenceNumber(oldest.sequence), archive.order_of) < file.after
 
     async def _has_archived_children(self) -> bool:
         children = [
@@ -253,7 +253,7 @@ class ArchivePublisher(RecordPublisher):
             log.info(
                 "a file of %s has disappeared, so the archive is listed again",
                 self._shard.key,
-                extra=about(self._shard.key),
+                extra=log_extra(self._shard.key),
             )
             self._use(await self._listed(again=True))
             return
@@ -343,7 +343,7 @@ class ArchivePublisher(RecordPublisher):
             return
         before = self._place
         self._position = next_position(self._position, returned)
-        self._place = place_of(returned, self._archive.order_of)
+        self._place = order_key_of(returned, self._archive.order_of)
         self._is_owed = True
         if before is not None and self._place < before:
             self._files = None
@@ -364,7 +364,7 @@ class ArchivePublisher(RecordPublisher):
             "%s is read live %s",
             self._shard.key,
             f"after {self._last_position or 'its start'}",
-            extra=about(self._shard.key),
+            extra=log_extra(self._shard.key),
         )
 
     async def _run_live(self, live: RecordPublisher, consumer: BatchConsumer) -> RunResult | None:
@@ -375,7 +375,7 @@ class ArchivePublisher(RecordPublisher):
             log.info(
                 "%s is read from the archive again, because records have expired in the stream that the archive has",
                 self._shard.key,
-                extra=about(self._shard.key),
+                extra=log_extra(self._shard.key),
             )
             self._live = None
             return None
@@ -448,7 +448,7 @@ class ArchivePublisher(RecordPublisher):
                 "the stream shows no record of %s behind %s, which is older than the stream's retention: it is "
                 "not known whether records in between were lost"
             )
-            log.warning(text, shard.key, await self._last(), extra=about(shard.key))
+            log.warning(text, shard.key, await self._last(), extra=log_extra(shard.key))
         if gap is not RetentionGap.NONE:
             self._told_ms = archive.clock.now_ms()
 
@@ -486,8 +486,10 @@ class ArchivePublisher(RecordPublisher):
             self._use(files)
             raise _BackToFilesError
 
-    def _before(self, record: UserRecord) -> Place:
-        return place_before(SequenceNumber(record.sequence_number, record.sub_sequence_number), self._archive.order_of)
+    def _before(self, record: UserRecord) -> OrderKey:
+        return order_key_before(
+            SequenceNumber(record.sequence_number, record.sub_sequence_number), self._archive.order_of
+        )
 
     # --- ends and losses --------------------------------------------------------------------------------------------------------
 
@@ -513,7 +515,7 @@ class ArchivePublisher(RecordPublisher):
         if not self._archive.accepts_loss:
             raise (cause if isinstance(cause, DataLossError) else DataLossError(f"{text}. {_HOW_TO_CONTINUE}"))
         self._metrics.add("retention_gaps")
-        log.error("%s; the job continues because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=about(self._shard.key))
+        log.error("%s; the job continues because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=log_extra(self._shard.key))
 
     async def _hole(self, file: RangeFile) -> str:
         place, upto = self._archive.catalogue.place, _shown(file.after_text)

@@ -20,7 +20,7 @@ from ..sinks.sql.rows import IDENTITY
 from ..sinks.sql.target_table import find_table
 from .letters import CHUNK, StoredLetters
 
-UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
+CONVERSION_ERRORS = (ValueError, TypeError, OverflowError, RecursionError, DataError)
 """Errors while a column is converted, for example a time that SQLite stores as text."""
 
 
@@ -70,7 +70,7 @@ class TableLetters(StoredLetters):
         try:
             rows = connection.execute(page(columns)).mappings()
             return [(tuple(row[name] for name in IDENTITY), row) for row in rows]
-        except UNREADABLE:  # One row cannot be converted, so the rows are read one by one to keep the others.
+        except CONVERSION_ERRORS:  # One row cannot be converted, so the rows are read one by one to keep the others.
             places = [tuple(row) for row in connection.execute(page(select(*keys)))]
             return [(each, _row_or_error(connection, columns.where(tuple_(*keys) == each))) for each in places]
 
@@ -98,5 +98,5 @@ class TableLetters(StoredLetters):
 def _row_or_error(connection: Connection, query: Select[Any]) -> Any:
     try:
         return connection.execute(query).mappings().one()
-    except UNREADABLE as error:
+    except CONVERSION_ERRORS as error:
         return error

@@ -80,8 +80,8 @@ class _Export(OnlyAsyncWith, AbstractAsyncContextManager[None]):
 
     async def __aenter__(self) -> None:
         exporters = build_metrics_exporters(load_registry(), Properties(self._properties))
-        source = FetchersOfProcess(as_fetchers(self._sources))
-        await self._opened.enter_async_context(exporters_opened(exporters, source))
+        source = FetchersOfProcess(as_measured_fetchers(self._sources))
+        await self._opened.enter_async_context(open_exporters(exporters, source))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -118,7 +118,7 @@ class MeasuredProducer(Protocol):
         """Return why the producer accepts no records; an empty list if it does."""
 
 
-def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
+def as_measured_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
     """Return all sources as fetchers: the fetchers first, then the producers and sinks.
 
     Raises: TypeError if a source has no metrics.
@@ -195,7 +195,7 @@ class FetchersOfProcess:
 
 
 @asynccontextmanager
-async def exporters_opened(exporters: Iterable[MetricsExporter], source: MetricsSource) -> AsyncIterator[None]:
+async def open_exporters(exporters: Iterable[MetricsExporter], source: MetricsSource) -> AsyncIterator[None]:
     """Keep exporters open while the block runs."""
     async with AsyncExitStack() as opened:
         for exporter in exporters:

@@ -23,14 +23,14 @@ from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, SinkError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.job_properties import ON_BAD_RECORD
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, stream_name
 
-from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, made_type
+from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import BackgroundLoop
 from .stop_signals import SHORT_ERRORS
 
@@ -78,7 +78,7 @@ def lambda_handler(
             reason = "the event source mapping has an on-failure destination"
             raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
         values = chosen_deserializer(registry, given, deserializer)
-        MapSink(handler, **options).check(SinkContext(value_type=made_type(values)))
+        MapSink(handler, **options).check(SinkContext(value_type=value_type_made_by(values)))
         decorator_for = batch_decorator_factory(registry, given, values)
         traced = traced_calls(given, SystemClock())
     loops: list[BackgroundLoop] = []
@@ -132,7 +132,7 @@ class _Invocation:
         else:
             log.warning(
                 "a handler still runs after its cancellation, and the function returns without it",
-                extra=about(self._shard.key),
+                extra=log_extra(self._shard.key),
             )
         return self._number_after(self._handled())
 
@@ -147,10 +147,10 @@ class _Invocation:
                 await self._sink.flush()
         except TimeoutError:
             text = "the function's time is almost up: %s"
-            log.warning(text, self._sink.unfinished().reason, extra=about(self._shard.key))
+            log.warning(text, self._sink.unfinished().reason, extra=log_extra(self._shard.key))
         except SinkError as error:
             log.warning(
-                "the function failed, so Lambda sends the records again: %s", error, extra=about(self._shard.key)
+                "the function failed, so Lambda sends the records again: %s", error, extra=log_extra(self._shard.key)
             )
         finally:
             with contextlib.suppress(SinkError):
@@ -163,7 +163,7 @@ class _Invocation:
         batches = Deaggregator(self._shard, ShardMetrics()).batches(response, last, StartingPosition.trim_horizon())
         async for batch in batches:
             await self._decorator.prepare(batch)
-            done, parts = 0, self._decorator.parts(batch)
+            done, parts = 0, self._decorator.decorated_parts(batch)
             try:
                 while (part := next(parts, None)) is not None:
                     done += len(part)
@@ -172,7 +172,7 @@ class _Invocation:
             # The error is raised only with the policy FAIL, so no earlier record was skipped.
             except DeserializationError as error:
                 before = batch.sequence_numbers.index(error.sequence_number)
-                for part in self._decorator.parts(batch.slice(done, before)) if before > done else ():
+                for part in self._decorator.decorated_parts(batch.slice(done, before)) if before > done else ():
                     yield part
                 return
 

@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 from ..clock import Clock
 from ..errors import KinesisError, RetriesExhaustedError
 from ..kinesis.ports import ReadResponse, RecordDistribution
-from ..log_fields import about
+from ..log_fields import log_extra
 from ..positions import SequenceNumber, StartingPosition
 from ..records import (
     COLUMNS,
@@ -26,8 +26,8 @@ from ..records import (
     RecordBatch,
     RecordColumns,
     UserRecord,
-    behind_after,
     columns_of,
+    millis_behind_at,
     to_millis,
 )
 from ..retry import RetryPolicy, call_with_retries
@@ -305,7 +305,7 @@ class ResponseBatches:
         return RecordBatch(
             self._deaggregator.shard,
             expanded.records(),
-            millis_behind_latest=behind_after(
+            millis_behind_latest=millis_behind_at(
                 self._millis_behind_latest, self._last_arrival_ms, to_millis(self._record.arrival)
             ),
             read_position=position,
@@ -528,7 +528,7 @@ class RecordDistributionCheck:
                 "key of another shard are kept, and some records may be read twice: %s",
                 self._stream,
                 error,
-                extra=about(self._stream),
+                extra=log_extra(self._stream),
             )
 
 

@@ -41,8 +41,8 @@ from ..archived_shards import (
     WaitingBatch,
     batches_by_file,
     check_partitions,
+    joined_range,
     no_archive_of_fields,
-    range_together,
     store_documents,
 )
 from ..unfinished_uploads import UnfinishedUploads
@@ -129,7 +129,7 @@ class TableSink(ArchivingSink):
         Raises: ConfigurationError if the table cannot accept the rows; StoreUnavailableError if it cannot be reached.
         """
         self._context = context
-        columns = await self._prepared(context, may_change=True)
+        columns = await self._prepare_columns(context, may_change=True)
         self._files = OpenFiles(
             self._table.folder,
             columns,
@@ -140,7 +140,7 @@ class TableSink(ArchivingSink):
             without=() if self._table.keeps_partition_columns else self._partitions.names,
         )
         if self.keeps_archive:
-            location = await self._called(self._table.location)
+            location = await self._with_table(self._table.location)
             self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
             # This read finds missing permissions before the first commit. The store uses the job's credentials, which may differ from those
             # that a catalogue gives for the table's files.
@@ -152,10 +152,10 @@ class TableSink(ArchivingSink):
 
         Raises: ConfigurationError if the table cannot accept the rows; StoreUnavailableError if it cannot be reached.
         """
-        columns = await self._prepared(context, may_change=False)
+        columns = await self._prepare_columns(context, may_change=False)
         return f"{self._place} has, or gets, {counted(len(columns.schema), 'column')}"
 
-    async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
+    async def _prepare_columns(self, context: SinkContext, *, may_change: bool) -> FileColumns:
         check = partial(self._table.check_rows, partitions=self._partitions)
         columns = await self._first_columns(context, check)
         complete = columns
@@ -167,7 +167,7 @@ class TableSink(ArchivingSink):
         has_all = self._table.keeps_partition_columns
         self._options.check(complete.schema if has_all else self._partitions.columns_of_files(complete.schema))
         prepare = partial(self._table.prepare, complete.schema, self._partitions, may_change=may_change)
-        self._schema, self._types = columns.schema, await self._called(prepare)
+        self._schema, self._types = columns.schema, await self._with_table(prepare)
         return columns
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
@@ -178,8 +178,8 @@ class TableSink(ArchivingSink):
             return columns
         if self.keeps_archive:
             raise no_archive_of_fields()
-        there = await self._called(self._table.columns)
-        kinds = self._options.kinds() | self._partitions.kinds()
+        there = await self._with_table(self._table.columns)
+        kinds = self._options.types_by_path() | self._partitions.types_by_path()
         self._inferred = InferredColumns(there, self._partitions.derived_names, check, kinds=kinds)
         return self._inferred
 
@@ -211,12 +211,12 @@ class TableSink(ArchivingSink):
         documents = self._archived.changes()  # Documents of shards that end from here on belong to a later snapshot.
         await self._write_waiting()
         if self._opened.has_rows:
-            await self._called(lambda: self._table.look_again(self._schema, self._partitions))
-        await self._written(self._opened.end_files)
+            await self._with_table(lambda: self._table.prepare_if_changed(self._schema, self._partitions))
+        await self._on_file_thread(self._opened.end_files)
         if self._rejected:
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
-        taken = await self._written(self._opened.taken, self._types)
+        taken = await self._on_file_thread(self._opened.take_staged, self._types)
         # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so the stage
         # begins before any later write.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
@@ -246,17 +246,17 @@ class TableSink(ArchivingSink):
         if documents := [document for content in contents for document in content.shards]:
             assert self._documents is not None
             await store_documents(self._documents, documents)
-        await self._mark([name for content in contents for name in content.proofs()])
+        await self._mark([name for content in contents for name in content.proof_paths()])
 
     async def _mark(self, names: Sequence[str]) -> None:
         def mark() -> None:
             folder = self._table.folder()
             for name in names:
                 with suppress(FileExistsError):  # An earlier call, or another process, has written it.
-                    folder.mark(name)
+                    folder.write_empty(name)
 
         if names:
-            await self._called(mark)
+            await self._with_table(mark)
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
         """Return the commits that are not published, as the numbers of the writers in the table show."""
@@ -270,7 +270,7 @@ class TableSink(ArchivingSink):
                 each for writer, commits in _by_writer(staged) for each in self._unpublished(loaded, writer, commits)
             ]
 
-        return await self._called(found)
+        return await self._with_table(found)
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
         """Store in the table that these writers must not publish any further commit, and return the commits that were not published.
@@ -280,14 +280,14 @@ class TableSink(ArchivingSink):
         taken = [
             each
             for writer, commits in _by_writer(staged)
-            for each in await self._retried_after_conflict(partial(self._take_back_once, writer, commits))
+            for each in await self._retry_after_conflict(partial(self._take_back_once, writer, commits))
         ]
         # The other commits are published, so the stored positions will no longer name them. Their marks (empty files which say that a
         # stage's files are not published) are deleted, because a clean-up deletes the files of each stage that has a mark and is not
         # named.
         await self._delete_marks([each for each in staged if each not in taken])
-        if proofs := [name for each in taken for name in staged_data_files(each).proofs()]:
-            await self._called(lambda: self._table.folder().delete(proofs))
+        if proofs := [name for each in taken for name in staged_data_files(each).proof_paths()]:
+            await self._with_table(lambda: self._table.folder().delete(proofs))
         return taken
 
     async def writers(self) -> Sequence[str]:
@@ -296,22 +296,22 @@ class TableSink(ArchivingSink):
 
     async def _numbered(self) -> Collection[str]:
         try:
-            return await self._called(lambda: self._table.writers(self._table.load()))
+            return await self._with_table(lambda: self._table.writers(self._table.load()))
         except NoTableError:
             return ()
 
     async def _delete_marks(self, published: Sequence[Staged]) -> None:
-        if marks := [staged_data_files(each).mark for each in published]:
-            await self._called(lambda: self._table.folder().delete(marks))
+        if marks := [staged_data_files(each).mark_path for each in published]:
+            await self._with_table(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete the unpublished files of runs that have ended, except those in `kept`.
 
         Raises: StoreUnavailableError if the table cannot be reached.
         """
-        await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
+        await self.remove([left for left in await self._list_staged(kept) if has_ended(left.life)])
 
-    async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
+    async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
 
         Return whether none of these numbers is left. A suspended process of such a run that continues still publishes nothing, because its
@@ -331,19 +331,19 @@ class TableSink(ArchivingSink):
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
         """Return the unpublished files of each `stage` that is not in `kept`, and in S3 the unfinished uploads."""
-        uploads = () if self._uploads is None else await self._uploads.found(f"{DATA}/")
-        return [*await self._staged(kept), *uploads]
+        uploads = () if self._uploads is None else await self._uploads.find(f"{DATA}/")
+        return [*await self._list_staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
         """Delete the files of these leftovers, then their marks (see the class)."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
         if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
-            await self._called(lambda: self._remove(stages))
+            await self._with_table(lambda: self._remove(stages))
 
-    async def _staged(self, kept: Sequence[Staged]) -> list[Leftover]:
+    async def _list_staged(self, kept: Sequence[Staged]) -> list[Leftover]:
         try:
-            return await self._called(lambda: self._leftovers(kept))
+            return await self._with_table(lambda: self._leftovers(kept))
         except NoTableError:
             return []
 
@@ -383,7 +383,7 @@ class TableSink(ArchivingSink):
             waiting = [part for part in waiting if id(part) in left]
             self._waiting = self._waiting[len(waiting) :]
             self._waiting_bytes = sum(part.held_bytes for part in self._waiting)
-            await self._written(self._write_all, waiting, self._rejected)
+            await self._on_file_thread(self._write_all, waiting, self._rejected)
 
     async def _learn(self, columns: InferredColumns, waiting: Sequence[RecordBatch]) -> None:
         """Add columns for fields of waiting records that have none.
@@ -395,16 +395,16 @@ class TableSink(ArchivingSink):
         seen = await asyncio.to_thread(columns.unknown, waiting)
         for attempt in range(_MOST_LEARNINGS if seen is not None else 0):
             assert seen is not None
-            grown = columns.grown_by(seen, await self._called(self._table.columns))
+            grown = columns.grown_by(seen, await self._with_table(self._table.columns))
             try:
-                types = await self._called(partial(self._table.prepare, grown.schema, self._partitions))
+                types = await self._with_table(partial(self._table.prepare, grown.schema, self._partitions))
             except ConfigurationError:
                 if attempt + 1 == _MOST_LEARNINGS:
                     raise
                 continue
             self._schema, self._types, self._inferred = grown.schema, types, grown
-            await self._written(self._opened.use, grown)
-            grown.tell_change(self._place, columns)
+            await self._on_file_thread(self._opened.use, grown)
+            grown.log_change(self._place, columns)
             break
 
     def _write_all(self, waiting: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> None:
@@ -414,9 +414,9 @@ class TableSink(ArchivingSink):
             return
         for parts in batches_by_file(waiting):
             batches = [part.content for part in parts if part.content is not None]
-            rejected += self._opened.write(batches, parts[0].shard, range_together(parts))
+            rejected += self._opened.write(batches, parts[0].shard, joined_range(parts))
 
-    async def _written(self, call: Callable[..., T], *arguments: Any) -> T:
+    async def _on_file_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Make a call in the thread that writes files, after earlier calls, and return the result. A cancelled call is still carried out.
 
         Raises: SinkError if a file cannot be written.
@@ -444,7 +444,7 @@ class TableSink(ArchivingSink):
         self._error = None
         self._opened.begin(life)
 
-    async def _called(self, call: Callable[[], T]) -> T:
+    async def _with_table(self, call: Callable[[], T]) -> T:
         """Call the table in another thread and return the result. Calls run one at a time, even after one was cancelled.
 
         Raises: StoreUnavailableError if the table cannot be reached; StateError if the table does not accept the call.
@@ -462,7 +462,7 @@ class TableSink(ArchivingSink):
 
     async def _publish(self, writer: str, commits: list[Staged]) -> None:
         try:
-            await self._retried_after_conflict(partial(self._publish_once, writer, commits))
+            await self._retry_after_conflict(partial(self._publish_once, writer, commits))
         except (StateError, NoTableError) as error:
             if isinstance(error, StoreUnavailableError):
                 raise
@@ -472,10 +472,10 @@ class TableSink(ArchivingSink):
                 "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` sets the positions back to before it"
             ) from error
 
-    async def _retried_after_conflict(self, call: Callable[[], T]) -> T:
+    async def _retry_after_conflict(self, call: Callable[[], T]) -> T:
         for attempt in range(_MOST_ATTEMPTS):
             try:
-                return await self._called(call)
+                return await self._with_table(call)
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
             await pause_after_conflict(attempt)
@@ -496,10 +496,10 @@ class TableSink(ArchivingSink):
         if not last:
             new = [each for each in new if not self._is_known_as_published(folder, each)]
         for files in map(staged_data_files, new):
-            if not last and folder.size(files.mark) is None:
+            if not last and folder.size(files.mark_path) is None:
                 raise StateError(
-                    f"it is not known whether the table has the rows already: {files.mark} is missing, which is deleted when a commit was "
-                    "published, or by a removal of orphan files"
+                    f"it is not known whether the table has the rows already: {files.mark_path} is missing, which is "
+                    "deleted when a commit was published, or by a removal of orphan files"
                 )
             missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
             if missing:
@@ -520,7 +520,7 @@ class TableSink(ArchivingSink):
         files may have deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
-        return self._table.numbers_expire and bool(content.files) and folder.size(content.mark) is None
+        return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
         """Return the commits that were taken back. The table has the number of the first one."""
@@ -553,7 +553,7 @@ class TableSink(ArchivingSink):
         return found
 
     def _leftovers(self, kept: Sequence[Staged]) -> list[Leftover]:
-        folder, named = self._table.folder(), {staged_data_files(each).mark for each in kept}
+        folder, named = self._table.folder(), {staged_data_files(each).mark_path for each in kept}
         found: list[Leftover] = []
         for life in folder.names(STAGED):
             marks = f"{STAGED}/{life}"
