@@ -328,14 +328,20 @@ def _codes() -> str:
 
 def _classification() -> str:
     """What helps against which error, from the tables that the code decides by."""
-    exact = sorted(error_mapping.EXACT, key=lambda code: list(errors.Remedy).index(error_mapping.EXACT[code].remedy))
+    exact = sorted(
+        error_mapping.ERRORS_BY_CODE,
+        key=lambda code: list(errors.Remedy).index(error_mapping.ERRORS_BY_CODE[code].remedy),
+    )
     retry = errors.Remedy.RETRY
     network = "the network: time-outs, resets, lost connections, truncated or malformed responses"
     own = "errors of the service itself, and every status from 500"
     rows = [
         ("throttling", error_mapping.THROTTLED, "`ThrottledError`", retry),
         (f"{network}; {own}", error_mapping.TRANSIENT, "`TransientError`", retry),
-        *(("", [code], f"`{error_mapping.EXACT[code].__name__}`", error_mapping.EXACT[code].remedy) for code in exact),
+        *(
+            ("", [code], f"`{error_mapping.ERRORS_BY_CODE[code].__name__}`", error_mapping.ERRORS_BY_CODE[code].remedy)
+            for code in exact
+        ),
         ("every other code", [], "`FatalKinesisError`", errors.Remedy.ACT),
     ]
     lines = [

@@ -81,7 +81,7 @@ def network_errors_are_recognised() -> Patches:
 
 
 def broken_responses_are_recognised() -> Patches:
-    return [replace_attribute(error_mapping, "BROKEN", ())]
+    return [replace_attribute(error_mapping, "BROKEN_RESPONSE", ())]
 
 
 def frames_are_checked() -> Patches:

@@ -8,10 +8,10 @@ PACKAGE = "recordpublisher"
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra, for an error message that says which extra is missing."""
-    return install_command_of(_direct_url(), extra)
+    return install_command_from_url(_direct_url(), extra)
 
 
-def install_command_of(direct_url: str | None, extra: str) -> str:
+def install_command_from_url(direct_url: str | None, extra: str) -> str:
     """Return the command for an installation with this `direct_url.json`.
 
     The command installs from the package index if there is no such file, or if its URL is not a local file.

@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher.cli.commands.tail import json_line
 from recordpublisher.cli.execution import print_error
-from recordpublisher.cli.output import TextLines, aligned, json_text, printable, printable_json, styled, table
+from recordpublisher.cli.output import TextLines, aligned, escape_controls_in_json, json_text, printable, styled, table
 
 from fakes.batches import batch
 
@@ -46,7 +46,7 @@ def test_json_has_the_same_meaning_without_control_characters():
 
     assert controls_in(line) == []
     assert json.loads(line) == {"maxBytes": HOSTILE}
-    assert printable_json('"ü漢😀"'.encode()).decode() == '"ü漢😀"'
+    assert escape_controls_in_json('"ü漢😀"'.encode()).decode() == '"ü漢😀"'
 
 
 def test_a_record_is_printed_without_control_characters():

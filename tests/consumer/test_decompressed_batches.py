@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.consumer.deserialization import TextDeserializer
-from recordpublisher.consumer.event_time import ArrivalTime, ArrivalTimestamps
+from recordpublisher.consumer.event_time import ArrivalTimestamps, ArrivalWatermarks
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -28,7 +28,7 @@ def decorator():
     return BatchDecorator(
         TextDeserializer(),
         ArrivalTimestamps(),
-        ArrivalTime(Properties({})),
+        ArrivalWatermarks(Properties({})),
         ShardMetrics(),
         on_poison=OnBadRecord.SKIP,
         future_limit_ms=-1,
@@ -53,7 +53,7 @@ def test_so_does_a_batch_from_which_a_record_was_removed():
 def test_a_small_response_is_decompressed_in_parts(monkeypatch):
     monkeypatch.setattr(shard_consumer, "PART_BYTES", 50)
     whole = replace(batch(*[b"abc"] * 6), read_position=SequenceNumber("6"), millis_behind_latest=0)
-    parts = list(decorator().parts(whole))
+    parts = list(decorator().decorated_parts(whole))
     assert [(len(part), part.raw_bytes) for part in parts] == [(2, 60), (2, 60), (2, 60)]
     assert [part.read_position for part in parts] == [SequenceNumber(number) for number in "246"]
     assert [part.millis_behind_latest for part in parts] == [None, None, 0]  # only the last is the end of what was read
@@ -62,7 +62,7 @@ def test_a_small_response_is_decompressed_in_parts(monkeypatch):
 def test_a_part_of_a_response_is_as_far_behind_as_its_last_record(monkeypatch):
     monkeypatch.setattr(shard_consumer, "PART_BYTES", 50)
     records = [UserRecord(b"abc", str(number), float(number)) for number in range(1, 5)]
-    parts = list(decorator().parts(replace(batch(b"a"), records=records, millis_behind_latest=0)))
+    parts = list(decorator().decorated_parts(replace(batch(b"a"), records=records, millis_behind_latest=0)))
     assert [part.millis_behind_latest for part in parts] == [2000, 0]
 
 
@@ -78,13 +78,13 @@ def test_a_part_is_decompressed_when_it_is_asked_for(monkeypatch):
     decorating = BatchDecorator(
         TextDeserializer(),
         ArrivalTimestamps(),
-        ArrivalTime(Properties({})),
+        ArrivalWatermarks(Properties({})),
         ShardMetrics(),
         on_poison=OnBadRecord.SKIP,
         future_limit_ms=-1,
         decompressor=Counting(),
     )
-    parts = decorating.parts(batch(b"a", b"b", b"c"))
+    parts = decorating.decorated_parts(batch(b"a", b"b", b"c"))
     next(parts)
     assert asked == [b"a"]
 
@@ -99,12 +99,12 @@ def test_a_payload_that_cannot_be_decompressed_is_one_poisoned_record_in_its_pla
     decorating = BatchDecorator(
         TextDeserializer(),
         ArrivalTimestamps(),
-        ArrivalTime(Properties({})),
+        ArrivalWatermarks(Properties({})),
         ShardMetrics(),
         on_poison=OnBadRecord.DEAD_LETTER,
         future_limit_ms=-1,
         decompressor=Refusing(),
     )
-    parts = list(decorating.parts(batch(b"a", b"bad", b"c")))
+    parts = list(decorating.decorated_parts(batch(b"a", b"bad", b"c")))
     assert [part.data for part in parts] == [[b"a" * 10], [], [b"c" * 10]]
     assert [poisoned.record.data for part in parts for poisoned in part.poisoned] == [b"bad"]

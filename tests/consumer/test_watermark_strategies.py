@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.consumer.event_time import (
-    ArrivalTime,
+    ArrivalWatermarks,
     AssignedWatermarks,
     BoundedOutOfOrderness,
     Monotonous,
@@ -87,7 +87,7 @@ def test_monotonous_ignores_the_bound():
 
 
 def test_arrival_ignores_the_event_times():
-    made = ArrivalTime(Properties({"flink.watermark.outoforderness.millis": 5}))
+    made = ArrivalWatermarks(Properties({"flink.watermark.outoforderness.millis": 5}))
 
     assert list(made.times(batch_of([100, 200], [9_000, 1]))) == [100, 200]
     assert list(made.advance([100, 200])) == [95, 195]

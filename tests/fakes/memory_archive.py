@@ -94,7 +94,7 @@ class MemoryArchiveSink(Sink):
         self.archived.on_started(shard, start, follows_parents)
 
     def shard_passed(self, shard, position):
-        if (covered := self.archived.passed(shard, position)) is not None:
+        if (covered := self.archived.left_out_range(shard, position)) is not None:
             self.waiting.append((shard.key, covered, RecordColumns(records=[])))
 
     def shard_ended(self, shard, children):

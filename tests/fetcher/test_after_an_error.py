@@ -485,7 +485,7 @@ class SinkOfATransfer(RecordingSink):
         if checkpoint is not None and checkpoint.stopped and not self.is_told:
             raise SinkError("not in order")
 
-    def after_error(self):
+    def may_flush_after_error(self):
         self.is_told = self.is_sound
         return self.is_sound
 
@@ -505,7 +505,7 @@ def test_an_error_in_a_transfer_ends_the_run_with_a_last_checkpoint_if_the_sink_
         began = asyncio.get_running_loop().time()
         await group.wait_until(lambda: second.shards == {"shard-0", "shard-1"})
         await asyncio.sleep(5)
-        second.sink.after_error()
+        second.sink.may_flush_after_error()
         await second.stop()
         return len(second.sink.rows), asyncio.get_running_loop().time() - began
 

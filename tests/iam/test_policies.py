@@ -8,7 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.cli.commands.doctor import stream_use_of
-from recordpublisher.cli.doctor.examination import examined
+from recordpublisher.cli.doctor.examination import all_findings
 
 from fakes.archives import PAYLOADS, write_archive
 from iam.jobs import JOBS, Run
@@ -48,7 +48,7 @@ def actions_of(features):
 async def problems_of(properties):
     """What doctor finds wrong with the job. A quarter of a lease is the time for an answer of a group's store."""
     job = rp.Properties({"flink.sink": "memory", "flink.lease.duration": "120000", **properties})
-    findings = await examined(job, {"orders": stream_use_of(job, "orders", writes=False)}, has_job=True)
+    findings = await all_findings(job, {"orders": stream_use_of(job, "orders", writes=False)}, has_job=True)
     return [each for each in findings if each.verdict.value == "PROBLEM"]
 
 

@@ -10,7 +10,7 @@ from msgspec import inspect
 from recordpublisher.local import dispatcher as table
 from recordpublisher.local.dispatcher import OPERATIONS
 from recordpublisher.local.errors import ApiError
-from recordpublisher.local.http_requests import KNOWN
+from recordpublisher.local.http_requests import KNOWN_OPERATIONS
 from recordpublisher.local.requests import SubscribeToShard
 
 from processes.command_line import ROOT
@@ -54,7 +54,7 @@ TYPES = "[AFTER_SEQUENCE_NUMBER, LATEST, AT_TIMESTAMP, AT_SEQUENCE_NUMBER, TRIM_
 
 
 def test_every_other_operation_of_the_model_is_answered():
-    assert set(KNOWN) == set(SERVED)
+    assert set(KNOWN_OPERATIONS) == set(SERVED)
 
 
 @pytest.mark.parametrize("operation", SERVED)

@@ -89,13 +89,13 @@ def test_a_read_is_limited_in_bytes_but_has_at_least_one_record(log: ShardLog):
 
 def test_a_mark_is_between_earlier_and_later_records(log: ShardLog):
     append(log, "before", 7)
-    mark = log.mark(7)
+    mark = log.use_counter(7)
     append(log, "after", 7)
     assert keys(log.read(mark + 1, 10, 1000)) == ["after"]
 
 
 def test_marks_grow_with_the_clock(log: ShardLog):
-    assert log.mark(1) < log.mark(2) < log.mark(2)
+    assert log.use_counter(1) < log.use_counter(2) < log.use_counter(2)
 
 
 def test_a_timestamp_gives_the_first_record_at_or_after_it(log: ShardLog):

@@ -223,7 +223,7 @@ class Stored:
 
     def call(self, operation, **fields):
         response = msgspec.json.decode(OPERATIONS[operation](self.account, msgspec.json.encode(fields)) or b"{}")
-        self.account.changed()
+        self.account.report_change()
         return response
 
     def receive(self, queue, **options):

@@ -11,7 +11,7 @@ from recordpublisher.local.account import Account
 from recordpublisher.local.errors import ApiError
 from recordpublisher.local.shard import start_counter
 from recordpublisher.local.stream import Stream, split
-from recordpublisher.local.subscriptions import Send, Subscription, Wait
+from recordpublisher.local.subscriptions import SendStep, Subscription, WaitStep
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def subscribe(account: Account, stream: Stream, name: str = "c", kind: str = "TR
 def step(subscription: Subscription, clock: ManualClock) -> tuple[str, dict[str, Any], bool]:
     """Return kind and payload of the next event, and whether it is the last one."""
     sent = subscription.next_step(clock.now_ms())
-    assert isinstance(sent, Send), sent
+    assert isinstance(sent, SendStep), sent
     buffer = EventStreamBuffer()
     buffer.add_data(sent.frame)
     message = next(iter(buffer))
@@ -50,7 +50,7 @@ def test_the_continuation_of_records_is_the_last_sequence_number(account, stream
 
 def test_without_new_records_a_subscription_waits_for_the_heartbeat(account, stream, clock):
     subscription = subscribe(account, stream)
-    assert subscription.next_step(clock.now_ms()) == Wait(clock.now_ms() + 5000)
+    assert subscription.next_step(clock.now_ms()) == WaitStep(clock.now_ms() + 5000)
 
 
 def test_a_heartbeat_is_empty_and_its_continuation_advances_without_loss(account, stream, clock):

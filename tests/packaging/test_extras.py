@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from recordpublisher.install_commands import install_command, install_command_of
+from recordpublisher.install_commands import install_command, install_command_from_url
 
 from processes.command_line import process_environment
 
@@ -24,7 +24,7 @@ WHEEL = '{"url": "file:///tmp/recordpublisher-0.1.0-py3-none-any.whl", "archive_
     ],
 )
 def test_an_extra_is_installed_from_where_the_package_came(direct_url, command):
-    assert install_command_of(direct_url, "sql") == command
+    assert install_command_from_url(direct_url, "sql") == command
 
 
 def test_metadata_that_a_build_left_beside_the_source_hide_nothing(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import yaml
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.metrics.export import FetchersOfProcess
-from recordpublisher.plugins.metrics.prometheus.exporter import page_of
+from recordpublisher.plugins.metrics.prometheus.exporter import metrics_page
 
 from processes.command_line import ROOT
 
@@ -33,7 +33,7 @@ async def page(tmp_path):
         async with rp.DataFetcher("orders", {**served.properties(), **group}, sink=rp.MemorySink()) as fetcher:
             await fetcher.run_bounded(max_time=0.1)
             here = FetchersOfProcess([fetcher])
-            return page_of(await here.metrics(), await here.health())
+            return metrics_page(await here.metrics(), await here.health())
 
 
 def labels_of(page, metric):
@@ -63,6 +63,6 @@ def test_the_deployment_that_is_scaled_is_that_of_the_group(example):
 async def test_without_a_group_there_is_no_such_metric():
     with serve_in_thread(streams={"orders": 1}) as served:
         async with rp.DataFetcher("orders", served.properties(), sink=rp.MemorySink()) as fetcher:
-            page = page_of(await FetchersOfProcess([fetcher]).metrics(), [])
+            page = metrics_page(await FetchersOfProcess([fetcher]).metrics(), [])
 
     assert not labels_of(page, "recordpublisher_worker_workers_wanted")

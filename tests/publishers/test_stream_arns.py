@@ -7,7 +7,7 @@ from recordpublisher.publishers.shards import (
     ConsumerArn,
     account_of_arn,
     arn_of,
-    has_own_name,
+    is_named_arn,
     region_of_arn,
     stream_name,
 )
@@ -24,8 +24,8 @@ def test_a_stream_given_by_name_or_arn_has_the_same_name():
 def test_a_stream_given_with_a_name_of_its_own_has_that_name():
     given = f"china={STREAM}"
     assert (stream_name(given), arn_of(given)) == ("china", STREAM)
-    assert has_own_name(given)
-    assert not has_own_name(STREAM)
+    assert is_named_arn(given)
+    assert not is_named_arn(STREAM)
 
 
 def test_a_stream_given_by_name_has_no_arn():

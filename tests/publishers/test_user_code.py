@@ -15,7 +15,7 @@ from recordpublisher.publishers.user_code import (
     cause_in_user_code,
     check_user_function,
     describe_error,
-    for_log,
+    exc_info_for_log,
     refuse_unrun_results,
 )
 
@@ -57,14 +57,14 @@ def test_an_error_that_python_cannot_show_is_logged_by_its_words():
 
     with pytest.raises(UnshowableError) as raised:
         fail()
-    assert repr(for_log(raised.value)) == "RuntimeError('UnshowableError: x')"
+    assert repr(exc_info_for_log(raised.value)) == "RuntimeError('UnshowableError: x')"
 
 
 def test_an_error_that_is_its_own_cause_has_an_end():
     first, second = ValueError("a"), ValueError("b")
     first.__cause__, second.__cause__ = second, first
 
-    assert for_log(first) is None
+    assert exc_info_for_log(first) is None
     assert cause_in_user_code(first) is None
 
 
@@ -101,7 +101,7 @@ async def test_an_error_that_stands_for_another_is_logged_with_the_traceback_of_
     with pytest.raises(RuntimeError) as raised:
         await UserFunction("function", leave, "a function")()
     error = raised.value.with_traceback(None)
-    assert for_log(error) is error
+    assert exc_info_for_log(error) is error
 
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b: None, functools.partial(double, 1)])
@@ -151,7 +151,7 @@ def test_an_error_without_text_and_one_without_an_end_can_be_told():
     def broken():
         raise ValueError("x" * 10**6)
 
-    assert len(str(for_log(raised(broken)))) < MAX_REASON + 100
+    assert len(str(exc_info_for_log(raised(broken)))) < MAX_REASON + 100
 
 
 def raised(function, *arguments):
@@ -168,13 +168,13 @@ def test_an_error_of_user_code_is_logged_with_its_traceback():
 
     error = raised(broken)
 
-    assert for_log(error) is error
+    assert exc_info_for_log(error) is error
 
 
 def test_an_error_of_this_librarys_own_code_is_a_sentence():
     error = raised(refuse_unrun_results, [double(1)])
 
-    assert for_log(error.with_traceback(error.__traceback__.tb_next)) is None
+    assert exc_info_for_log(error.with_traceback(error.__traceback__.tb_next)) is None
 
 
 class Port(AsyncPort, ABC):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.queues.in_flight import REMEMBERED, InFlight
+from recordpublisher.queues.in_flight import MAX_REMEMBERED, InFlight
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 
@@ -122,18 +122,18 @@ async def test_a_record_that_comes_twice_in_a_receive_is_passed_on_once(queue, d
 
 @on_queue([True])
 async def test_the_window_is_bounded(queue, drops):
-    for number in range(REMEMBERED + 1):
+    for number in range(MAX_REMEMBERED + 1):
         queue.take(str(number))
         queue.in_flight.finish([str(number)])
     await queue.settle()
 
     assert queue.take("0")
-    assert not queue.take(str(REMEMBERED))
+    assert not queue.take(str(MAX_REMEMBERED))
 
 
 @on_queue([True])
 async def test_of_what_was_handled_and_not_acknowledged_more_is_remembered(queue, drops):
-    numbers = [str(number) for number in range(REMEMBERED + 1)]
+    numbers = [str(number) for number in range(MAX_REMEMBERED + 1)]
     queue.refuses = set(numbers)
     for number in numbers:
         queue.take(number)

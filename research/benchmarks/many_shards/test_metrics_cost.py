@@ -9,7 +9,7 @@ import pytest
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersOfProcess
-from recordpublisher.plugins.metrics.prometheus.exporter import page_of
+from recordpublisher.plugins.metrics.prometheus.exporter import metrics_page
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -64,7 +64,7 @@ def test_metrics_cost(table):
     snapshots = LiveSnapshots(read, SystemClock(), 60_000)
 
     async def scrape():
-        return page_of(await read.metrics(), await read.health())
+        return metrics_page(await read.metrics(), await read.health())
 
     async def look():
         return msgspec.json.encode(await snapshots._make())

@@ -266,10 +266,10 @@ def _refuse_streams_of_plugins(properties: Properties) -> None:
     if not properties.is_set(RECORD_PUBLISHER):
         return
     from ..plugins.host.build_from_properties import (
-        why_kinesis_cannot_be_asked,  # Imported here because it loads pluggy.
+        why_not_in_kinesis,  # Imported here because it loads pluggy.
     )
 
-    if why := why_kinesis_cannot_be_asked(properties, "this command asks Kinesis for its own streams"):
+    if why := why_not_in_kinesis(properties, "this command asks Kinesis for its own streams"):
         raise ConfigurationError(
             RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), "POLLING or EFO", reason=why
         )

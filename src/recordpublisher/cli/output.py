@@ -156,7 +156,7 @@ def printable_line(text: str) -> SafeText:
     return SafeText(printable(text).replace("\n", "\\n"))
 
 
-def printable_json(line: bytes) -> bytes:
+def escape_controls_in_json(line: bytes) -> bytes:
     """Return JSON with control characters as JSON's own escapes, which does not change its meaning."""
     return _IN_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), line)
 
@@ -228,7 +228,7 @@ def yes_no(flag: bool | None) -> str:
 def json_text(fields: Mapping[str, Any] | msgspec.Struct) -> SafeText:
     """Return a JSON object in one line. A name such as `max_record_bytes` becomes `maxRecordBytes`."""
     named = {_camel(name): value for name, value in fields.items()} if isinstance(fields, Mapping) else fields
-    return SafeText(printable_json(msgspec.json.encode(named)).decode())
+    return SafeText(escape_controls_in_json(msgspec.json.encode(named)).decode())
 
 
 def _camel(name: str) -> str:

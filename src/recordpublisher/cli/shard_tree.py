@@ -18,7 +18,7 @@ def shard_tree(shards: Sequence[Shard]) -> list[str]:
     ]
 
 
-def families(parents: Mapping[str, Sequence[str]]) -> list[str]:
+def reshard_lines(parents: Mapping[str, Sequence[str]]) -> list[str]:
     """Return one line for each shard that was split or merged, or that is the child of a split or merge.
 
     - `parents`: the parents of each shard, by name.

@@ -146,7 +146,7 @@ def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] 
 
     Raises: the errors of the deserializer; PluginError if the deserializer itself is wrong, whatever the record.
     """
-    values: Sequence[V] | None = items_for_records(deserializer, "values", "value", batch, or_none=True)
+    values: Sequence[V] | None = call_for_items(deserializer, "values", "value", batch, or_none=True)
     return values
 
 
@@ -165,7 +165,7 @@ async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch)
         await preparing
 
 
-def items_for_records(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
+def call_for_items(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
     """Return what a plugin's method returns for a batch: a sequence with one item for each record; also None if `or_none`.
 
     `what` names an item, for messages.

@@ -233,7 +233,7 @@ class Monotonous(BoundedOutOfOrderness):
         return 0
 
 
-class ArrivalTime(BoundedOutOfOrderness):
+class ArrivalWatermarks(BoundedOutOfOrderness):
     """The watermark is the latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. Event times are
     not used.
     """

@@ -27,7 +27,7 @@ from .deserialization import (
     Decompressor,
     Deserializer,
     PreparedDeserializer,
-    items_for_records,
+    call_for_items,
     prepare_values,
     values_of,
 )
@@ -256,7 +256,7 @@ class ShardConsumer:
         self._positions.check(batch)
         # 3. Add values, event times and watermarks, and queue the batch in parts. The output returns how much the next read may bring.
         await self._decorator.prepare(batch)
-        parts = self._decorator.parts(batch)
+        parts = self._decorator.decorated_parts(batch)
         del batch  # While the next read waits for memory, records that were emitted must be freed (P6).
         while (part := next(parts, None)) is not None:
             putting = self._output.put(part)
@@ -280,7 +280,7 @@ class ShardOutput(Protocol):
         """Mark the shard as read to its end. Batches that were put before may not be emitted yet (S2)."""
 
 
-def naming_publisher(error: Exception, what: str) -> None:
+def add_publisher_note(error: Exception, what: str) -> None:
     """Add a note to an error of a plugin's code, which says what has failed.
 
     Errors that ShardConsumer has raised get none, because they say it already.
@@ -328,7 +328,7 @@ class BatchDecorator:
         if self._prepared is not None:
             await prepare_values(self._prepared, batch)
 
-    def parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+    def decorated_parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
         """Yield the batch with values, event times and watermarks. If its payloads are compressed, yield it in parts, so that a small
         response cannot fill the memory (P6).
 
@@ -386,9 +386,9 @@ class BatchDecorator:
         values = values_of(self._deserializer, expanded)
         if values is not None:
             batch = batch.with_columns(values=values)
-        event_times = items_for_records(self._timestamp_assigner, "timestamps", "event time", batch)
+        event_times = call_for_items(self._timestamp_assigner, "timestamps", "event time", batch)
         batch = batch.with_columns(event_times=event_times)
-        strategy_times = items_for_records(self.strategy, "times", "time", batch)
+        strategy_times = call_for_items(self.strategy, "times", "time", batch)
         arrivals = batch.arrival_millis
         if event_times is not arrivals:
             check_times(event_times)

@@ -284,7 +284,7 @@ def type_name(into: Any) -> str:
     return into.__name__ if isinstance(into, type) else str(into)
 
 
-COLUMN = "column"
+COLUMN_TYPE_KEY = "column"
 """The key of the column type in `msgspec.Meta.extra`."""
 MOST_DIGITS = 38
 """The most digits that a decimal can have in Spark, Arrow, Delta Lake and Iceberg."""
@@ -298,7 +298,7 @@ def column_type(info: Any) -> str | None:
         return column_type(kinds[0]) if len(kinds) == 1 else None
     if not isinstance(info, inspect.Metadata):
         return None
-    named = (info.extra or {}).get(COLUMN)
+    named = (info.extra or {}).get(COLUMN_TYPE_KEY)
     return column_type(info.type) if named is None else str(named).upper()
 
 

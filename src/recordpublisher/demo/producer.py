@@ -134,7 +134,7 @@ class ProductionSchedule:
         return self.event_time_at(elapsed) - math.floor(lag)
 
     @property
-    def half_way(self) -> int:
+    def silence_starts_at(self) -> int:
         """The event time at which one shard falls silent."""
         return (self.first + self.last) // 2
 
@@ -228,7 +228,7 @@ class FlightProducer:
         return entries
 
     def _entry(self, flight: Flight) -> dict[str, Any]:
-        chosen = route(flight.partition_key, flight.scheduled >= self._schedule.half_way)
+        chosen = route(flight.partition_key, flight.scheduled >= self._schedule.silence_starts_at)
         self._sent[chosen.quarter] += 1
         self._sent_up_to[chosen.quarter] = flight.scheduled
         entry = {"Data": flight.data, "PartitionKey": flight.partition_key}

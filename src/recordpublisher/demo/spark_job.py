@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DOCUMENT = "id LONG, scheduled LONG, carrier STRING, flight INT, origin STRING, dest STRING, dep_delay INT"
+FLIGHT_SCHEMA = "id LONG, scheduled LONG, carrier STRING, flight INT, origin STRING, dest STRING, dep_delay INT"
 LOOKAHEAD_DAYS = 40
 OUT_OF_ORDERNESS_MS = 3_600_000
 DAY_MS = 86_400_000
@@ -77,7 +77,7 @@ def _read(session: Any, arguments: argparse.Namespace, name: str) -> Any:
             "flink.shard.idle.interval": "4000",
         }
     )
-    document = f.from_json(f.col("data").cast("string"), DOCUMENT).alias("document")
+    document = f.from_json(f.col("data").cast("string"), FLIGHT_SCHEMA).alias("document")
     return source.load().select("shardId", "sequenceNumber", "eventTime", document).select("*", "document.*")
 
 

@@ -15,7 +15,7 @@ from recordpublisher.publishers.retry import duration_words
 from .checkpoints.checkpoint_schedule import CheckpointAge
 from .checkpoints.commits import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
-from .checkpoints.starts import AloneJob
+from .checkpoints.starts import AloneWorkerPort
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
@@ -111,7 +111,7 @@ class SnapshotCheckpointer(Checkpointer):
         self._dead_letters = dead_letters
         self._lock = asyncio.Lock()
         self.times = CheckpointAge(job.clock)
-        self.commit_counts = None if job.committing is None else job.committing.counts
+        self.commit_counts = None if job.committing_worker is None else job.committing_worker.counts
 
     async def checkpoint(self) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot."""
@@ -143,7 +143,7 @@ class SnapshotCheckpointer(Checkpointer):
         Without a state store, the user keeps `snapshot()`, which covers every write (S1). Then no record may be left to the next start.
         """
         before = self._snapshotter.snapshot()["shards"]
-        stopped = before.keys() if is_stopped and self._job.stores is not None else ()
+        stopped = before.keys() if is_stopped and self._job.storing_worker is not None else ()
         last, monotonic = Checkpoint({}, stopped=stopped, is_last=True), self._job.clock.monotonic
         stored, since = None, monotonic()
         while (done := (await self._checkpoint(replace(last, may_be_partial=True)))["shards"]) != before:
@@ -169,12 +169,14 @@ class SnapshotCheckpointer(Checkpointer):
         return state
 
     async def _flush_and_store(self, asked: Checkpoint) -> dict[str, Any]:
-        state = await (self._flush(asked) if self._job.committing is None else self._commit(self._job.committing))
-        if self._job.stores is not None:
-            await self._job.stores.store(state)
+        state = await (
+            self._flush(asked) if self._job.committing_worker is None else self._commit(self._job.committing_worker)
+        )
+        if self._job.storing_worker is not None:
+            await self._job.storing_worker.store(state)
         return state
 
-    async def _commit(self, commits: AloneJob) -> dict[str, Any]:
+    async def _commit(self, commits: AloneWorkerPort) -> dict[str, Any]:
         """Let the sink stage its rows (make them durable), commit them together with a snapshot, and publish them (make them visible).
 
         No write may run between the snapshot and the end of the commit. Writes may run while the rows are published.

@@ -174,7 +174,7 @@ class VersionedValue:
     version: str
 
 
-class Stored(msgspec.Struct, Generic[T], frozen=True):
+class StoredDocument(msgspec.Struct, Generic[T], frozen=True):
     """A document, and the version under which it is stored."""
 
     document: T

@@ -13,7 +13,7 @@ from ..publishers.polling.publisher import TipDistance
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from .alarms import AlarmListener
-from .checkpoints.starts import AloneJob, Starts
+from .checkpoints.starts import AloneWorkerPort, Starts
 from .settings import FetcherSettings
 from .shards.discovery import ShardDiscovery, ShardExists, StreamList
 from .shards.retention_check import RetentionCheck
@@ -61,7 +61,7 @@ class FetcherDependencies:
     shard_exists: ShardExists | None = None
     is_endless: Callable[[str], bool] = lambda stream: False
     on_alarm: AlarmListener | None = None
-    alone: AloneJob | None = None
+    alone: AloneWorkerPort | None = None
     check_owner: Callable[[], Awaitable[None]] | None = None
     dead_letters: Sink | None = None
     traced: Traced = untraced
@@ -71,14 +71,14 @@ class FetcherDependencies:
     value_type: Any = None
 
     @property
-    def stores(self) -> AloneJob | None:
+    def storing_worker(self) -> AloneWorkerPort | None:
         """The worker that stores a snapshot at each checkpoint. None if nothing is stored, or if the positions are committed with the
         rows.
         """
         return self.alone if self.alone is not None and self.alone.counts is None else None
 
     @property
-    def committing(self) -> AloneJob | None:
+    def committing_worker(self) -> AloneWorkerPort | None:
         """The worker that commits the rows of a `CommittingSink` with the positions; None for other sinks."""
         return self.alone if self.alone is not None and self.alone.counts is not None else None
 

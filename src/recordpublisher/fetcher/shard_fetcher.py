@@ -25,7 +25,7 @@ from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung
 from .monitoring.metrics_exporter import SinkMetrics
 from .monitoring.readiness import reasons_not_ready
-from .monitoring.status_log import StatusLogger
+from .monitoring.status_and_warnings import StatusLogger
 from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
 from .pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion, TerminationCondition, shard_outcome
@@ -262,7 +262,7 @@ class ShardFetcher:
         has_store = job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
         if not has_store:
-            self._emitter.turn.trust()  # No checkpoint stores positions, so another run may follow.
+            self._emitter.turn.allow_flush()  # No checkpoint stores positions, so another run may follow.
             return False
         if is_in_doubt and not isinstance(error, DataLossError):
             return False
@@ -284,10 +284,10 @@ class ShardFetcher:
         return False
 
     async def _take_if_sound(self) -> bool:
-        with naming_sink(self._dependencies.sink, "after_error", is_watched=False):
-            is_safe = self._dependencies.sink.after_error()
+        with naming_sink(self._dependencies.sink, "may_flush_after_error", is_watched=False):
+            is_safe = self._dependencies.sink.may_flush_after_error()
         if is_safe:
-            self._emitter.turn.trust()
+            self._emitter.turn.allow_flush()
         elif self._emitter.turn.error is not None:
             return False
         await self._checkpointer.take_last(is_stopped=True)
@@ -320,7 +320,7 @@ class ShardFetcher:
                 await check_owner()
 
     async def _on_look(self) -> None:
-        await self._ownership.on_look()
+        await self._ownership.on_streams_read()
         await self._view.retention.request_missing()
 
     async def _end_run(
@@ -424,7 +424,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         ended_parents=EndedParentHold(table, tracker.has_others, settings.tracker_timeout_ms, clock, job.is_endless),
         stragglers=StragglerDetector(table, tracker, settings.max_lag_ms),
     )
-    table.tell(shards)
+    table.set_listener(shards)
 
     ownership: ShardOwnership
     checkpointer: Checkpointer

@@ -53,7 +53,7 @@ class ShardOwnership(ABC):
         """Find shards that are created while the job runs, until cancelled (S3)."""
 
     @abstractmethod
-    async def on_look(self) -> None:
+    async def on_streams_read(self) -> None:
         """Called when the list of streams was read again (S10)."""
 
     @abstractmethod
@@ -127,7 +127,7 @@ class FixedOwnership(ShardOwnership):
         """Add those child shards that this process reads."""
         self._owned.add_new(children)
 
-    async def on_look(self) -> None:
+    async def on_streams_read(self) -> None:
         """Stop the streams that were removed from the list, and begin the streams that were added.
 
         A step that failed is tried again after the next read of the list.

@@ -161,7 +161,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 
-        Not called after a call of this sink has raised an error, unless `after_error` returns True. Only a `flush` that raises
+        Not called after a call of this sink has raised an error, unless `may_flush_after_error` returns True. Only a `flush` that raises
         StoreUnavailableError is repeated.
 
         Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
@@ -175,7 +175,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
         return None
 
-    def after_error(self) -> bool:
+    def may_flush_after_error(self) -> bool:
         """Return whether a last `flush` is safe after an error has ended the run, even if the error came from this sink.
 
         That `flush` returns a state of only what is durable, and does not raise the same error again. Default: True only if `flush` is not
@@ -183,7 +183,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
         return type(self).flush is Sink.flush
 
-    def has_given_up(self, shard: str) -> bool:
+    def has_stopped(self, shard: str) -> bool:
         """Return whether the sink will finish no more records of a shard that `Checkpoint.stopped` has named.
 
         Then the older state of that shard which the last `flush` returned is final, and the shard can be released. Default: False.
@@ -273,7 +273,7 @@ class Checkpoint:
     - `may_be_partial`: whether the sink may return an older state from `flush`, instead of waiting for everything written. It is False for
       a checkpoint that the user takes, and for the last one of a job that runs alone.
     - `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
-      follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
+      follows. Each is released when `flush` has returned its newest state, or when `Sink.has_stopped` returns True for it.
     - `is_last`: whether the run has ended and no write follows, so that a sink need not wait for more records.
     """
 
@@ -469,7 +469,7 @@ class CommittingSink(Sink[V]):
         the next call. Raises: StoreUnavailableError if the destination cannot be reached now.
         """
 
-    async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
+    async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to
         delete.
 

@@ -96,7 +96,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     # 4. Decide where each shard begins.
     await check_for_data_loss(listed, restored, opened, job, missing)
     pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
-    starts = job.starts.begun_at(pinned_ms)
+    starts = job.starts.with_stored_start(pinned_ms)
     states = initial_states(listed, restored, starts)
     ours = [shard for shard in listed if job.is_ours(shard)]
     unlisted = unlisted_states(listed, restored)

@@ -45,12 +45,12 @@ class Account:
         self._on_change: Callable[[], None] | None = None
         self._streams: dict[str, Stream] = {}
 
-    def call_on_change(self, on_change: Callable[[], None] | None) -> None:
+    def set_change_listener(self, on_change: Callable[[], None] | None) -> None:
         """Set the function that is called at each change, except when only records have changed."""
         self._on_change = on_change
 
-    def changed(self) -> None:
-        """Report a change of anything other than records to the function of `call_on_change`."""
+    def report_change(self) -> None:
+        """Report a change of anything other than records to the function of `set_change_listener`."""
         if self._on_change is not None:
             self._on_change()
 
@@ -124,7 +124,7 @@ class Tokens:
     def __init__(self) -> None:
         self.seed = randbits(32)
 
-    def seal(self, content: msgspec.Struct) -> str:
+    def make(self, content: msgspec.Struct) -> str:
         """Return the content as one text that clients cannot read."""
         body = msgspec.msgpack.encode(content)
         return urlsafe_b64encode(zlib.crc32(body, self.seed).to_bytes(4, "big") + body).decode()

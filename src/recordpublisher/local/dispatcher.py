@@ -20,11 +20,11 @@ from .operations.queues import LONG_POLLS, NOTHING_VISIBLE
 from .operations.records import subscribe_to_shard
 from .requests import ReceiveRequest, Request, SubscribeToShard, violations
 from .shard import ShardIterator
-from .subscriptions import INITIAL_RESPONSE, Send, Subscription
+from .subscriptions import INITIAL_RESPONSE, SendStep, Subscription
 
 # A shard that was throttled refuses reads for the rest of a second (API reference of GetRecords).
 THROTTLE_MS = 1_000
-UNCHANGING = ("Get", "List", "Describe", "PutRecord")
+UNCHANGING_PREFIXES = ("Get", "List", "Describe", "PutRecord")
 """The beginnings of the names of operations that change nothing except records."""
 HTML_PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
 
@@ -53,8 +53,8 @@ class RequestDispatcher:
         response = OPERATIONS[operation](self._account, body)
         if response == NOTHING_VISIBLE and operation in LONG_POLLS:
             response = await self._poll(operation, body)
-        if not operation.startswith(UNCHANGING):
-            self._account.changed()
+        if not operation.startswith(UNCHANGING_PREFIXES):
+            self._account.report_change()
         if drawn is None:
             self._faults.on_success(operation, lambda: self._target(body))
         await self._apply_fault_after(operation, drawn)
@@ -235,7 +235,7 @@ class EventWriter:
             step = self._subscription.next_step(now)
             if step is None:
                 return await self._stream.end()
-            if not isinstance(step, Send):
+            if not isinstance(step, SendStep):
                 await self._wait((step.until_ms - now) / 1000)
                 continue
             drawn = self._faults.for_frame(*names)
@@ -288,7 +288,7 @@ class EventWriter:
 
     def _error_frame(self) -> bytes:
         step = self._subscription.next_step(self._clock.now_ms())
-        return step.frame if isinstance(step, Send) else b""
+        return step.frame if isinstance(step, SendStep) else b""
 
 
 def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Operation:

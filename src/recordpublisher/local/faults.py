@@ -21,7 +21,7 @@ READS = frozenset(
         "ListStreamConsumers", "ListStreams",
     }
 )  # fmt: skip
-CHANGES = frozenset({"DeregisterStreamConsumer", "RegisterStreamConsumer", "SubscribeToShard"})
+CONSUMER_CALLS = frozenset({"DeregisterStreamConsumer", "RegisterStreamConsumer", "SubscribeToShard"})
 QUEUES = frozenset(
     {
         "AcknowledgeDeadLetterQueueRecords", "AcknowledgeQueueRecords", "ReceiveDeadLetterQueueRecords", "ReceiveQueueRecords",
@@ -29,9 +29,9 @@ QUEUES = frozenset(
     }
 )  # fmt: skip
 QUEUE_SETTINGS = frozenset({"CreateQueue", "DeleteQueue", "DescribeQueue", "ListQueues", "UpdateQueue"})
-CALLS = READS | CHANGES | WRITES | QUEUES | QUEUE_SETTINGS
+FAULT_TARGETS = READS | CONSUMER_CALLS | WRITES | QUEUES | QUEUE_SETTINGS
 """All operations to which faults apply."""
-ANSWERS = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
+WITH_RESPONSE_BODY = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
 """The operations whose response has a body."""
 LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
 ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
@@ -209,14 +209,14 @@ class FaultKind(StrEnum):
         return kind
 
     # fmt: off
-    THROTTLE = "throttle", "a call is throttled; after GetRecords, reads of the shard are refused for a second", CALLS
-    ERROR = "error", "a call fails with InternalFailure and status 500", CALLS
-    RESET = "reset", "the connection breaks before a call is carried out", CALLS
-    SLOW = "slow", "a call is carried out late, by up to the rule's seconds (default 4)", CALLS, 4.0
-    LATE = "late", "a call is carried out at once and its response is late, after those of later calls (default 4 s)", CALLS, 4.0
-    LOST = "lost", "a call is carried out, but its response is lost", CALLS
-    HALF = "half", "half a response, ended cleanly", ANSWERS
-    PAGE = "page", "an HTML page of a proxy, with status 503", CALLS
+    THROTTLE = "throttle", "a call is throttled; after GetRecords, reads of the shard are refused for a second", FAULT_TARGETS
+    ERROR = "error", "a call fails with InternalFailure and status 500", FAULT_TARGETS
+    RESET = "reset", "the connection breaks before a call is carried out", FAULT_TARGETS
+    SLOW = "slow", "a call is carried out late, by up to the rule's seconds (default 4)", FAULT_TARGETS, 4.0
+    LATE = "late", "a call is carried out at once and its response is late, after those of later calls (default 4 s)", FAULT_TARGETS, 4.0
+    LOST = "lost", "a call is carried out, but its response is lost", FAULT_TARGETS
+    HALF = "half", "half a response, ended cleanly", WITH_RESPONSE_BODY
+    PAGE = "page", "an HTML page of a proxy, with status 503", FAULT_TARGETS
     MISSING = "missing", "a shard that exists is not found", frozenset({"GetShardIterator", "SubscribeToShard"})
     EXPIRE = "expire", "a shard iterator is refused as expired", READING
     EMPTY = "empty", "a read far behind the tip returns no records, as the service does on sparse shards", READING
@@ -331,7 +331,7 @@ class RandomFaults:
         self._take_overs: Counter[Hashable] = Counter()
         numbered = list(enumerate(rules))
         self._left = {number: rule.count for number, rule in numbered}
-        self._call_rules = {operation: _for_operation(numbered, operation) for operation in CALLS}
+        self._call_rules = {operation: _for_operation(numbered, operation) for operation in FAULT_TARGETS}
         self._frame_rules = [(number, rule) for number, rule in numbered if rule.kind.targets == FRAMES]
         self._entry_rules = [(number, rule) for number, rule in numbered if rule.kind.targets == ENTRIES]
 
@@ -389,5 +389,5 @@ def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
     return [
         (number, rule)
         for number, rule in numbered
-        if operation in rule.kind.targets and (rule.where not in CALLS or rule.where == operation)
+        if operation in rule.kind.targets and (rule.where not in FAULT_TARGETS or rule.where == operation)
     ]

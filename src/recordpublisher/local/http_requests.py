@@ -29,7 +29,7 @@ from .errors import ApiError
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, and keys and JSON come in addition.
 
-KNOWN = frozenset((*OPERATIONS, "SubscribeToShard"))
+KNOWN_OPERATIONS = frozenset((*OPERATIONS, "SubscribeToShard"))
 
 OpenStream = Callable[[dict[str, str]], ResponseStream]
 
@@ -61,7 +61,7 @@ TIMESTAMPS = frozenset(
     )
 )  # fmt: skip
 BLOBS = frozenset(("Data",))
-MISSING = f"CBOR needs the extra local: {install_command('local')}. Or turn it off: aws.cborEnabled=false in Java"
+CBOR_MISSING = f"CBOR needs the extra local: {install_command('local')}. Or turn it off: aws.cborEnabled=false in Java"
 
 
 class ApiRequests:
@@ -87,7 +87,7 @@ class ApiRequests:
         try:
             wire = format_of(request.headers.get("Content-Type", ""))
             check_names(request.headers, self._is_remote)
-            operation = checked_operation(request, KNOWN, self._secrets)
+            operation = checked_operation(request, KNOWN_OPERATIONS, self._secrets)
             body = wire.to_json(request.body)
             if operation == "SubscribeToShard":
                 subscription = await self._dispatcher.subscribe(body)
@@ -109,7 +109,7 @@ class ApiRequests:
         return {"x-amzn-RequestId": str(uuid4()), "x-amz-id-2": b64encode(urandom(72)).decode(), "Date": date}
 
 
-OLD_JSON = "application/json"
+OLD_JSON_TYPE = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +197,12 @@ def checked_operation(request: Request, operations: Container[str], secrets: Map
         raise _in_xml(request, service, operation, secrets)
     if not request.body:
         raise _without_body(media_type, is_known)
-    error = _error(request, operation, is_known and media_type != OLD_JSON, secrets)
+    error = _error(request, operation, is_known and media_type != OLD_JSON_TYPE, secrets)
     if error is None:
         return operation
     if not _is_object(request.body, format_of(media_type)):  # The service checks this before it looks for other errors.
         error = ApiError("SerializationException", "The body is not an object.")
-    raise _in_old_json(error) if media_type == OLD_JSON else error
+    raise _in_old_json(error) if media_type == OLD_JSON_TYPE else error
 
 
 def _error(request: Request, operation: str, is_known: bool, secrets: Mapping[str, str] | None) -> ApiError | None:
@@ -237,7 +237,7 @@ def _without_body(media_type: str, is_known: bool) -> RefusedRequestError:
 def _in_old_json(error: ApiError) -> RefusedRequestError:
     content = {"Output": {"__type": f"com.amazon.coral.service#{error.code}"}, "Version": "1.0"}
     return RefusedRequestError(
-        404 if error.code == "UnknownOperationException" else 400, OLD_JSON, msgspec.json.encode(content)
+        404 if error.code == "UnknownOperationException" else 400, OLD_JSON_TYPE, msgspec.json.encode(content)
     )
 
 
@@ -395,7 +395,7 @@ JSON = WireFormat("application/x-amz-json-1.1", _same, _same, _same)
 
 
 CBOR = WireFormat(CBOR_TYPE, _json_of_cbor, _cbor_of_json, _cbor_frame)
-MEDIA_TYPES = (JSON.content_type, CBOR.content_type, OLD_JSON)
+MEDIA_TYPES = (JSON.content_type, CBOR.content_type, OLD_JSON_TYPE)
 
 
 def format_of(content_type: str) -> WireFormat:
@@ -403,5 +403,5 @@ def format_of(content_type: str) -> WireFormat:
     if content_type.partition(";")[0].strip().lower() != CBOR_TYPE:
         return JSON
     if not is_cbor_installed():
-        raise ApiError("SerializationException", MISSING)
+        raise ApiError("SerializationException", CBOR_MISSING)
     return CBOR

@@ -347,11 +347,11 @@ class UpdateStreamMode(Request, frozen=True, kw_only=True):
     stream_mode_details: StreamModeDetails
 
 
-MOST = 10
+MAX_VIOLATIONS = 10
 """The most violations that the service names in one message."""
 ENUM_ORDER = ("AFTER_SEQUENCE_NUMBER", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON")
 """The order in which the service shows the values of ShardIteratorType. Values of other fields are sorted by name."""
-ENTRY = "com.amazonaws.kinesis.v20131202.PutRecordsRequestEntry"
+PUT_ENTRY_CLASS = "com.amazonaws.kinesis.v20131202.PutRecordsRequestEntry"
 """The text by which the service shows a record, followed by a hash.
 
 Structures in other lists are shown in the same way, because it is not known how the service shows them.
@@ -368,7 +368,7 @@ TYPES: tuple[tuple[type, type], ...] = (
 
 def violations(kind: type[msgspec.Struct], body: bytes) -> str | None:
     """Return the service's message for an input that is not valid, or None if it violates no constraint of the model."""
-    found = list(_of_fields(kind, msgspec.json.decode(body or b"{}"), ""))[:MOST]
+    found = list(_of_fields(kind, msgspec.json.decode(body or b"{}"), ""))[:MAX_VIOLATIONS]
     if not found:
         return None
     return f"{len(found)} validation error{'s' * (len(found) > 1)} detected: {'; '.join(found)}"
@@ -467,7 +467,7 @@ def _without_none(kind: inspect.Type) -> inspect.Type:
 def _shown(value: Any) -> str:
     """Return a value as the service shows it. The service is written in Java."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return f"[{', '.join(f'{ENTRY}@{crc32(msgspec.json.encode(each)):x}' for each in value)}]"
+        return f"[{', '.join(f'{PUT_ENTRY_CLASS}@{crc32(msgspec.json.encode(each)):x}' for each in value)}]"
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, dict):

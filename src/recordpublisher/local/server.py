@@ -132,7 +132,7 @@ class LocalKinesis:
             stream = self.account.create_stream(name, shard_count)
         except (msgspec.ValidationError, ApiError) as error:
             raise ConfigurationError("stream", f"{name}:{shard_count}", "NAME:SHARDS", reason=str(error)) from error
-        self.account.changed()
+        self.account.report_change()
         return stream
 
     def properties(self) -> dict[str, str]:

@@ -69,7 +69,7 @@ class Shard:
 
     def close(self, epoch: int) -> None:
         """Stop accepting records; stored records stay readable."""
-        self.ending_counter = self.log.mark(epoch)
+        self.ending_counter = self.log.use_counter(epoch)
         self.closed_epoch = epoch
 
     def describe(self, as_of: float = inf) -> dict[str, object]:
@@ -183,7 +183,7 @@ class ShardLog:
     def __len__(self) -> int:
         return len(self._fragments)
 
-    def mark(self, now_ms: int) -> int:
+    def use_counter(self, now_ms: int) -> int:
         """Use up the next counter without a record, and return it.
 
         An event without records needs a counter from which the client continues, and a closed shard needs one for its end.

@@ -16,7 +16,7 @@ from .account import Account
 from .errors import ApiError
 from .queues import Delivery, Queue
 from .shard import TICKS_PER_MS, HashRange, Shard, shard_id
-from .stream import Busy, Consumer, Stream, TagSet
+from .stream import BusyStatus, Consumer, Stream, TagSet
 
 VERSION = 1
 FILE = "kinesis.sqlite"
@@ -68,7 +68,7 @@ class AccountStorage:
         except ConfigurationError:
             self._database.close()
             raise
-        account.call_on_change(self.save)
+        account.set_change_listener(self.save)
         self.save()
 
     def save(self) -> None:
@@ -89,7 +89,7 @@ class AccountStorage:
     def close(self) -> None:
         """Store the current state, and close the file."""
         self.save()
-        self._account.call_on_change(None)
+        self._account.set_change_listener(None)
         for unlisten in self._unlisten.values():
             unlisten()
         self._database.close()
@@ -259,7 +259,7 @@ class StoredStream(msgspec.Struct, frozen=True):
 
     name: str
     created_ms: int
-    busy: Busy
+    busy: BusyStatus
     settings: dict[str, str | int | list[str] | None]
     tags: TagSet
     shards: list[StoredShard]

@@ -18,7 +18,7 @@ from .clock import Clock
 from .errors import ApiError, in_use, invalid_argument, limit_exceeded, not_found
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 
-Busy = tuple[str, int, int | None]
+BusyStatus = tuple[str, int, int | None]
 """A status, the time until which the stream has it, and the time from which on the stream shows its shards, or None if it never does
 (epoch ms).
 """
@@ -87,11 +87,11 @@ class Stream:
         self._busy_status, self._busy_until = status, self.clock.now_ms() + duration_ms
 
     @property
-    def busy(self) -> Busy:
+    def busy(self) -> BusyStatus:
         """The stored form of the state that `status` follows."""
         return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
 
-    def restore(self, created_ms: int, busy: Busy, shards: dict[str, Shard]) -> None:
+    def restore(self, created_ms: int, busy: BusyStatus, shards: dict[str, Shard]) -> None:
         """Replace the shards that the constructor has created by stored ones."""
         self.created_ms, self.shards = created_ms, shards
         self._busy_status, self._busy_until, shards_from = busy

@@ -72,7 +72,7 @@ class Subscriptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendStep:
     """The next step is to send a frame now. `last`: whether the response ends after it."""
 
     frame: bytes
@@ -80,7 +80,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitStep:
     """The next step is to wait until `until_ms`, unless something wakes the subscription."""
 
     until_ms: int
@@ -107,11 +107,11 @@ class Subscription:
         """When the response ends by itself, after five minutes (epoch ms)."""
         return self.opened_ms + LIFETIME_MS
 
-    def next_step(self, now_ms: int) -> Send | Wait | None:
+    def next_step(self, now_ms: int) -> SendStep | WaitStep | None:
         """Return the next step: to send a frame, or to wait. Return None if the five minutes are over."""
         error = self._error_frame()
         if error is not None:
-            return Send(error, last=True)
+            return SendStep(error, last=True)
         if now_ms >= self.expires_ms:
             return None
         self.shard.log.trim(self.stream.horizon_ms)
@@ -126,17 +126,17 @@ class Subscription:
             return event_stream.exception("ResourceNotFoundException", f"Stream {self.stream.name} not found.")
         return None
 
-    def _next_event(self, now_ms: int) -> Send | Wait:
+    def _next_event(self, now_ms: int) -> SendStep | WaitStep:
         log = self.shard.log
         found = log.read(self.counter, MAX_EVENT_RECORDS, MAX_EVENT_BYTES)
         at_end = not self.shard.is_open and found.unread_arrival_ms is None
         heartbeat_ms = self.last_event_ms + HEARTBEAT_MS
         if not found.fragments and not at_end and now_ms < heartbeat_ms:
-            return Wait(min(heartbeat_ms, self.expires_ms))
-        continuation = found.last_counter if found.fragments else log.mark(now_ms)
+            return WaitStep(min(heartbeat_ms, self.expires_ms))
+        continuation = found.last_counter if found.fragments else log.use_counter(now_ms)
         self.counter, self.last_event_ms = continuation + 1, now_ms
         behind = millis_behind(found.unread_arrival_ms, now_ms)
-        return Send(self._event(found.fragments, None if at_end else continuation, behind), last=at_end)
+        return SendStep(self._event(found.fragments, None if at_end else continuation, behind), last=at_end)
 
     def _event(self, fragments: list[bytes], continuation: int | None, millis_behind_latest: int) -> bytes:
         """Return one encoded event. The last event of a shard has the shard's children instead of a continuation."""

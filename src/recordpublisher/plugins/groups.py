@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..fetcher.conditional_store import ConflictError, Stored, pause_after_conflict
+from ..fetcher.conditional_store import ConflictError, StoredDocument, pause_after_conflict
 from ..fetcher.leases.group_store import MAX_ATTEMPTS, GroupStore
 from ..fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, GroupView, weight
 from ..fetcher.leases.worker_record import WorkerRecord
@@ -32,7 +32,7 @@ async def drain(group: GroupStore, worker: str) -> None:
             raise StateError("the group of workers no longer exists")
         if worker in table.document.drained:
             return
-        asked = table.document.after(writer, drained=[worker])
+        asked = table.document.with_changes(writer, drained=[worker])
         try:
             await group.write_table(asked, table.version)
         except ConflictError:
@@ -108,7 +108,7 @@ async def _announce(group: GroupStore, writer: str, version: int) -> None:
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
 
-async def _unsealed(group: GroupStore, worker: str) -> Stored[WorkerRecord]:
+async def _unsealed(group: GroupStore, worker: str) -> StoredDocument[WorkerRecord]:
     records = await group.read_records()
     if worker not in records or records[worker].document.is_sealed:
         living = sorted(name for name, record in records.items() if not record.document.is_sealed)

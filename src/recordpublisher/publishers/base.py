@@ -52,7 +52,7 @@ It returns in a few words what it found, or None if the check is impossible with
 """
 Checks = Mapping[str, Check]
 """Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
-Numbers = Collection[str] | None
+SequenceNumbers = Collection[str] | None
 """The sequence numbers of records, or None for no record."""
 
 
@@ -319,15 +319,15 @@ class QueueSource(RecordSource):
         """
 
     @abstractmethod
-    async def acknowledge(self, records: Sequence[UserRecord]) -> Numbers:
+    async def acknowledge(self, records: Sequence[UserRecord]) -> SequenceNumbers:
         """Acknowledge these records: they are safe and finished."""
 
     @abstractmethod
-    async def prolong(self, records: Sequence[UserRecord]) -> Numbers:
+    async def prolong(self, records: Sequence[UserRecord]) -> SequenceNumbers:
         """Hide these records from other receivers for `visibility_seconds` from now, because they are still being handled."""
 
     @abstractmethod
-    async def release(self, records: Sequence[UserRecord]) -> Numbers:
+    async def release(self, records: Sequence[UserRecord]) -> SequenceNumbers:
         """Make these records visible to other receivers now, because this process will not handle them.
 
         If that fails, they become visible when their time is over.

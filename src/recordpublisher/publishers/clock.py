@@ -54,7 +54,7 @@ MAX_LATENESS_SECONDS = 1.0
 ROUNDING_SECONDS = 1e-6
 
 
-async def wait_at_most(event: asyncio.Event, seconds: float | None) -> bool:
+async def wait_until_set(event: asyncio.Event, seconds: float | None) -> bool:
     """Wait until the event is set, but no longer than `seconds` (None is without limit). Return whether it is set."""
     try:
         async with asyncio.timeout(seconds):

@@ -112,9 +112,9 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     def renamed(self, key: str) -> ConfigurationError:
         """Return the same error for another name of its key, such as the option of a command instead of the argument of a function."""
-        return self.changed(key, self.valid, self.reason, self.statement)
+        return self.reworded(key, self.valid, self.reason, self.statement)
 
-    def changed(self, key: str, valid: str, reason: str, statement: str) -> ConfigurationError:
+    def reworded(self, key: str, valid: str, reason: str, statement: str) -> ConfigurationError:
         """Return the same error in other words, with the same notes."""
         made = ConfigurationError(key, self.value, valid, reason=reason, statement=statement)
         for note in notes_of(self):

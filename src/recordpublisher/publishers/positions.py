@@ -76,7 +76,7 @@ class StartingPosition:
         """Return LATEST, or a start at an age, as a time of the service's clock; any other position unchanged."""
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
-    def begun_at(self, start_ms: int) -> Self:
+    def with_stored_start(self, start_ms: int) -> Self:
         """Return LATEST, or a start at an age, as the time by which it was replaced at the job's first start; any other position
         unchanged.
         """

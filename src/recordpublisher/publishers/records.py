@@ -200,7 +200,7 @@ class RecordBatch(Generic[V_co]):
 
     def _behind_after(self, count: int) -> int | None:
         arrivals = self.arrival_millis
-        return behind_after(self.millis_behind_latest, arrivals[-1], arrivals[max(count, 1) - 1])
+        return millis_behind_at(self.millis_behind_latest, arrivals[-1], arrivals[max(count, 1) - 1])
 
     def slice(self, start: int, stop: int) -> RecordBatch[V_co]:
         """Return the records from `start` up to, not including, `stop`.
@@ -240,7 +240,7 @@ def _proportion(whole: int, start: int, stop: int, length: int) -> int:
     return whole * min(stop, length) // length - whole * start // length
 
 
-def behind_after(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
+def millis_behind_at(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
     """Return how far a reader is behind the tip (ms) at a record that arrived at `done_ms`, or None if that is unknown.
 
     - `millis_behind_latest`: how far the read was behind.
@@ -392,7 +392,7 @@ class RecordColumns(Sequence[UserRecord]):
     def has_aggregates(self) -> bool:
         """Whether any payload begins with the magic bytes of a KPL aggregate."""
         # The comparison saves time: it is three times as fast as `startswith`, and few payloads are greater than the magic bytes.
-        return any([record.data.startswith(MAGIC) for record in self.records if record.data >= MAGIC])  # noqa: C419 - a list is faster
+        return any([record.data.startswith(KPL_MAGIC) for record in self.records if record.data >= KPL_MAGIC])  # noqa: C419 - a list is faster
 
     def __getattr__(self, name: str) -> Sequence[Any]:
         """Build a column at its first access, and keep it. Raises: AttributeError if `name` is not a column."""
@@ -424,5 +424,5 @@ def columns_of(records: Sequence[UserRecord]) -> RecordColumns:
     return records if isinstance(records, RecordColumns) else RecordColumns(records=records)
 
 
-MAGIC = b"\xf3\x89\x9a\xc2"
+KPL_MAGIC = b"\xf3\x89\x9a\xc2"
 """The first bytes of a KPL aggregate."""

@@ -26,7 +26,7 @@ CREATION_TRIES = 150
 """How often a call is tried while its stream is being created: for five minutes. The service takes seconds to minutes (CreateStream)."""
 FEW_RETRIES = 3
 """How often a call is retried for an error that is probably caused by a mistyped name, and not by an outage."""
-RISING_TRIES = 100
+MAX_RISING_TRIES = 100
 """After this many attempts the exponent of the backoff rises no further, so that a long outage cannot overflow a float."""
 _SUSPENDED_SECONDS = 5.0
 """If a pause ends later than planned by more than this, the process was suspended (seconds)."""
@@ -118,15 +118,15 @@ class RetryPolicy:
 
     def longest_seconds(self, attempt: int) -> float:
         """Return the longest time that all pauses from attempt number `attempt` on can take (seconds), if retries are counted."""
-        rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, RISING_TRIES))))
+        rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, MAX_RISING_TRIES))))
         rest = max(
-            0, self.max_retries - max(attempt, RISING_TRIES)
+            0, self.max_retries - max(attempt, MAX_RISING_TRIES)
         )  # There is a limit, because a task of Spark has two thousand million retries.
-        return rising + rest * self._longest_delay_seconds(RISING_TRIES)
+        return rising + rest * self._longest_delay_seconds(MAX_RISING_TRIES)
 
     def _longest_delay_seconds(self, attempt: int) -> float:
         try:
-            return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, RISING_TRIES)) / 1000
+            return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, MAX_RISING_TRIES)) / 1000
         except OverflowError:  # The exponent itself is a large number.
             return self.max_ms / 1000
 
@@ -224,9 +224,9 @@ def suspended_seconds(late: float) -> float:
 
 # --- the log of outages -------------------------------------------------------------------------------------------------------------
 
-GRACE_SECONDS = 2.0
+UNLOGGED_SECONDS = 2.0
 """A call that fails for less than this is not logged, because it was only throttled or has lost a connection (seconds)."""
-LINE_SECONDS = 60.0
+LOG_INTERVAL_SECONDS = 60.0
 """Seconds between two lines about an outage. They are fewer if the caller waits only for a short time."""
 DAY_SECONDS = 86_400.0
 """If a call is retried for longer than this, as in a task of Spark, the log does not say for how long (seconds)."""
@@ -262,9 +262,9 @@ class OutageLog:
             outage.began = min(outage.began, now - lasted)
             has_failed = now - outage.began
             # An outage may last much longer than each call is retried.
-            pause = min(LINE_SECONDS, max(lasted + left, has_failed) / 3)
+            pause = min(LOG_INTERVAL_SECONDS, max(lasted + left, has_failed) / 3)
             is_due = outage.logged_at is None or now - outage.logged_at >= pause
-            if has_failed < GRACE_SECONDS or not is_due:
+            if has_failed < UNLOGGED_SECONDS or not is_due:
                 return
             outage.logged_at, calls = now, len(outage.calls)
         log.warning(

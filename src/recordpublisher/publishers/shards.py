@@ -158,7 +158,7 @@ def hash_key_from(text: str) -> int | None:
     return hash_key if hash_key <= MAX_HASH_KEY else None
 
 
-def written_hash_key(text: str | None) -> str | None:
+def canonical_hash_key(text: str | None) -> str | None:
     """Return an explicit hash key from an aggregate in the form that the service uses. Return None if it is not a hash key."""
     # A producer can write any text into an aggregate. If it is not a number below 2^128, it has not decided the shard.
     number = None if text is None else hash_key_from(text)
@@ -185,7 +185,7 @@ def arn_of(stream: str) -> str | None:
     return stream if stream.startswith("arn:") else None
 
 
-def has_own_name(stream: str) -> bool:
+def is_named_arn(stream: str) -> bool:
     """Return whether a stream was given as NAME=ARN, so that it has a name of its own."""
     return _OWN_NAME.fullmatch(stream) is not None
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from .clock import Clock, SystemClock
 from .log_fields import about
-from .user_code import for_log
+from .user_code import exc_info_for_log
 
 INTERVAL_SECONDS = 60.0
 DEAD_LETTER = "dead letter for"
@@ -59,7 +59,7 @@ class SkippedRecordsLog:
     def _write(self, what: str, where: Mapping[str, object] | None, error: BaseException | None = None) -> None:
         others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""
         self._log.log(
-            self._level, "%s%s", what, others, exc_info=None if error is None else for_log(error), extra=where
+            self._level, "%s%s", what, others, exc_info=None if error is None else exc_info_for_log(error), extra=where
         )
         self._next_at, self._unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from .base import MAX_CLOCK_OFFSET_MS
 from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
-from .properties.declaration import A_TIME, datetime_ms, epoch_ms, iso_time, parse_with_unit, why_no_time
+from .properties.declaration import TIME_FORMS, datetime_ms, epoch_ms, iso_time, parse_with_unit, why_no_time
 from .properties.properties import Properties
 from .properties.reading_properties import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 
@@ -43,11 +43,11 @@ def initial_position(properties: Properties) -> StartingPosition:
     return StartingPosition.at_timestamp(initial_timestamp_ms(properties) if is_apart else epoch_ms(position))
 
 
-A_START = f"TRIM_HORIZON (or earliest), LATEST, an age such as 1h, or a time: {A_TIME}"
+START_FORMS = f"TRIM_HORIZON (or earliest), LATEST, an age such as 1h, or a time: {TIME_FORMS}"
 """The values that `named_start` accepts, for messages."""
 
 
-def named_start(name: str, given: datetime | timedelta | str | float, valid: str = A_START) -> StartingPosition:
+def named_start(name: str, given: datetime | timedelta | str | float, valid: str = START_FORMS) -> StartingPosition:
     """Return the start that is given by the argument or option `name`, in the words of `flink.stream.initpos`.
 
     Raises: ConfigurationError that names `name`, if the start is invalid.
@@ -79,7 +79,7 @@ def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CL
         raise ConfigurationError(name, iso_time(at_ms), f"a time that has passed: it is {iso_time(now_ms)} now")
 
 
-def check_end(
+def check_end_time(
     name: str, given: object, end_ms: int, *, start_ms: int | None = None, now_ms: int | None = None, clock: str = ""
 ) -> None:
     """Check that the end of a read is not before its start, if `start_ms` is given, and not in the future, if `now_ms` is given.
@@ -95,7 +95,7 @@ def check_end(
         raise ConfigurationError(name, given, "NOW, or a time that has passed", reason=reason)
 
 
-def from_the_oldest(properties: Properties) -> Properties:
+def with_oldest_start(properties: Properties) -> Properties:
     """Return the properties. If no start is given, add TRIM_HORIZON."""
     # Without this, a read with an end would start at the tip, which is the default, and would be empty.
     is_given = properties.is_set(INITIAL_POSITION)
@@ -119,7 +119,7 @@ def initial_timestamp_ms(properties: Properties) -> int:
         raise ConfigurationError(INITIAL_TIMESTAMP.key, given, valid, reason=why_no_time(given)) from error
 
 
-def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> int:
+def time_ms(name: str, given: datetime | str | float, valid: str = TIME_FORMS) -> int:
     """Return a time that was given as a keyword argument, as epoch ms.
 
     Raises: ConfigurationError that names the setting `name`, if the time cannot be read.

@@ -235,7 +235,7 @@ def log_user_error(
     - `sequence_number`: the sequence number of the record, or of the first one.
     - `is_told`: whether an earlier line has the traceback, so that this one need not have it.
     """
-    trace = None if is_told else for_log(error)
+    trace = None if is_told else exc_info_for_log(error)
     log.error("%s", message, exc_info=trace, extra=about(shard, sequence_number, error))
     # Set in this way because a user's error class may forbid changes, as a frozen dataclass does.
     object.__setattr__(error, _LOGGED, True)
@@ -248,7 +248,7 @@ def was_logged(error: BaseException) -> bool:
     return False
 
 
-def for_log(error: BaseException) -> BaseException | None:
+def exc_info_for_log(error: BaseException) -> BaseException | None:
     """Return the error as `exc_info` of a log line. Return None if its traceback has only code of this library and of Python.
 
     An error whose message is too long, or that cannot be shown, is replaced by another error with the same traceback.

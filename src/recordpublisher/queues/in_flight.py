@@ -30,11 +30,11 @@ from ..publishers.shard_metrics import ShardMetrics
 log = logging.getLogger("recordpublisher.queue")
 LINGER_SECONDS = 0.02
 """For how long finished records are collected before one call acknowledges them (seconds)."""
-REMEMBERED = 20_000
+MAX_REMEMBERED = 20_000
 """How many handled records are remembered, so that duplicates are recognised. They take about 4 MB."""
-MOST_HANDLED = 10 * REMEMBERED
+MOST_HANDLED = 10 * MAX_REMEMBERED
 """The most handled records that are remembered before their acknowledgement has succeeded. One commit can finish this many."""
-COUNTED = (TransientError, RetriesExhaustedError)
+TOLERATED_ERRORS = (TransientError, RetriesExhaustedError)
 """Errors after which the job continues, because records that could not be acknowledged are received again."""
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -134,25 +134,25 @@ class InFlight:
                 self._remember(number, is_acknowledged=False)
             self._wake.set()
 
-    def gave(self, numbers: Iterable[str]) -> None:
+    def expect_reports(self, numbers: Iterable[str]) -> None:
         """Note that these parts were given to a sink that reports each part when it is finished, even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
-    def took_back(self, numbers: Iterable[str]) -> None:
+    def cancel_reports(self, numbers: Iterable[str]) -> None:
         """Note that the write of these parts to the sink has failed, so that the sink will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)
 
-    def told(self, number: str) -> None:
+    def on_report(self, number: str) -> None:
         """Count one part of the record with this number as finished, because the sink has reported it."""
         if (delivery := self._open.get(number)) is not None:
             delivery.with_sink = max(0, delivery.with_sink - 1)
             self.finish((number,))
 
-    def told_all(self) -> None:
+    def expect_no_more_reports(self) -> None:
         """Expect no more reports, because the sink was flushed to the end. It has dropped the parts that are still open."""
         for delivery in self._open.values():
             delivery.with_sink = 0
@@ -194,7 +194,7 @@ class InFlight:
     def _remember(self, number: str, *, is_acknowledged: bool) -> None:
         self._handled.pop(number, None)
         self._acknowledged.pop(number, None)
-        remembered, most = (self._acknowledged, REMEMBERED) if is_acknowledged else (self._handled, MOST_HANDLED)
+        remembered, most = (self._acknowledged, MAX_REMEMBERED) if is_acknowledged else (self._handled, MOST_HANDLED)
         remembered[number] = None
         if len(remembered) > most:
             del remembered[next(iter(remembered))]
@@ -267,7 +267,7 @@ class InFlight:
     async def _call(self, name: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Make the call `name` of the source (acknowledge, prolong or release) for these records. Return those for which it succeeded.
 
-        The others are counted as failed. Raises: a RecordPublisherError that is not one of `COUNTED`.
+        The others are counted as failed. Raises: a RecordPublisherError that is not one of `TOLERATED_ERRORS`.
         """
         if not deliveries:
             return []
@@ -279,7 +279,7 @@ class InFlight:
                     failed = await getattr(self._source, name)([each.record for each in deliveries])
                 failed = self._checked_numbers(name, failed)
         except Exception as error:
-            if isinstance(error, RecordPublisherError) and not isinstance(error, COUNTED):
+            if isinstance(error, RecordPublisherError) and not isinstance(error, TOLERATED_ERRORS):
                 raise
             reason = describe_error(error)
             raised = error if is_raised_in_user_code(error) else cause_in_user_code(error)

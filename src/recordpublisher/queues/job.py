@@ -174,7 +174,7 @@ class QueueJob:
             resume_writing=self._receivers.wake,
             traced=parts.traced,
             value_type=parts.value_type,
-            done=lambda key, number: self._in_flight.told(number),
+            done=lambda key, number: self._in_flight.on_report(number),
         )
         context = await self._dead_letters.open(context)
         with naming_sink(self._sink, "open"):
@@ -374,7 +374,7 @@ class QueueJob:
             return  # It is not known that any of its records is finished, so all of them are received again.
         hung = await self._unless_hung(wait_for_store(flush, self._settings.store_outages), reason)
         if hung is None:
-            self._in_flight.told_all()
+            self._in_flight.expect_no_more_reports()
         elif self._sink.tells_done:
             await self._flush_periodically()
 

@@ -107,7 +107,7 @@ class Receivers:
 
         So the next run may flush the sink even if a call of it has raised.
         """
-        self.turn.trust()
+        self.turn.allow_flush()
         self._queue.clear()
         self._written.clear()
         for receiver in self._receivers:
@@ -205,7 +205,7 @@ class Receivers:
         receiver.held_bytes = batch.held_bytes
         skipped = Counter(batch.sequence_numbers)
         await receiver.decorator.prepare(batch)
-        parts = receiver.decorator.parts(batch)
+        parts = receiver.decorator.decorated_parts(batch)
         del batch, records  # Written records must be freed while the next part waits.
         while (part := next(parts, None)) is not None:
             skipped.subtract(part.sequence_numbers)
@@ -302,12 +302,12 @@ class Receivers:
         if len(batch):
             if self._sink.tells_done:
                 # Noted before the write, because the sink may report the records during it.
-                self._in_flight.gave(batch.sequence_numbers)
+                self._in_flight.expect_reports(batch.sequence_numbers)
             with self._write_call.about(receiver.shard.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:
-                    self._in_flight.took_back(batch.sequence_numbers)
+                    self._in_flight.cancel_reports(batch.sequence_numbers)
                     tell_user_error(error, self._sink, batch)
                     raise
         self._written += undeserialized if self._sink.tells_done else numbers

@@ -187,7 +187,7 @@ class SinkContract(Contract[SinkCase]):
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
         """Check that a partial checkpoint confirms no position from before a shard was moved away and came back.
 
-        In the end the sink confirms the newest position, or `has_given_up` returns True.
+        In the end the sink confirms the newest position, or `has_stopped` returns True.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -203,14 +203,14 @@ class SinkContract(Contract[SinkCase]):
         )
         for _ in range(MAX_FLUSHES):
             confirmed = _entry_of(await sink.flush(replace(last, stopped=("orders/a",))), last)
-            if confirmed == _entry_of(None, last) or sink.has_given_up("orders/a"):
+            if confirmed == _entry_of(None, last) or sink.has_stopped("orders/a"):
                 break
             await asyncio.sleep(PAUSE_SECONDS)
         if confirmed == _entry_of(None, last):
             assert {b"4", b"5"} <= set(await case.written())
         else:
-            assert sink.has_given_up("orders/a"), (
-                "`flush` must return the newest position of a stopped shard in the end, or `has_given_up` True"
+            assert sink.has_stopped("orders/a"), (
+                "`flush` must return the newest position of a stopped shard in the end, or `has_stopped` True"
             )
         await sink.close()
 

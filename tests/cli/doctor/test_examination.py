@@ -44,7 +44,7 @@ async def found(made, stream="orders", **properties):
     registry.publishers.claim(NameClaim("lines", made, NameOwner("lines", "package")))
     async with AsyncExitStack() as opened:
         job = rp.Properties({**JOB, **properties})
-        findings = await Examination(registry, job, {stream: StreamUse()}, opened, []).of_job()
+        findings = await Examination(registry, job, {stream: StreamUse()}, opened, []).job_findings()
     return {each.name: (each.verdict.value, each.words) for each in findings}
 
 

@@ -4,7 +4,7 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.doctor.job import own_source_of, wrapper_of
+from recordpublisher.cli.doctor.job import source_with_checks_of, wrapper_of
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
@@ -25,7 +25,7 @@ def moto():
 async def found(moto, table, publisher="DYNAMODB_STREAMS"):
     """The verdict and words of each check by its name."""
     given = {"aws.endpoint": moto, "aws.region": "us-east-1", "flink.stream.recordpublisher": publisher, **KEYS}
-    own = own_source_of(load_registry(), rp.Properties(given))
+    own = source_with_checks_of(load_registry(), rp.Properties(given))
     if own is None:
         return None
     findings = await own.findings(table)
@@ -68,7 +68,7 @@ async def test_a_table_without_a_stream_is_a_problem(moto):
 
 async def test_calls_go_to_the_endpoint_of_dynamodb_streams():
     given = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "DYNAMODB_STREAMS", **KEYS}
-    own = own_source_of(load_registry(), rp.Properties(given))
+    own = source_with_checks_of(load_registry(), rp.Properties(given))
 
     assert await own.endpoint_url() == "https://streams.dynamodb.eu-west-1.amazonaws.com"
     await own.close()

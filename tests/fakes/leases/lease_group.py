@@ -13,7 +13,7 @@ from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_from_bytes
 from recordpublisher.fetcher.leases.position_documents import StoredPosition
-from recordpublisher.fetcher.leases.position_store import ReadPositions
+from recordpublisher.fetcher.leases.position_store import CheckpointPositions
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
 from recordpublisher.fetcher.shards.discovery import MissingShards
@@ -102,9 +102,9 @@ class HandReaders:
         self.positions.clear()
 
     @asynccontextmanager
-    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
+    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[CheckpointPositions]:
         await asyncio.sleep(FLUSH_SECONDS)
-        yield ReadPositions({shard: self._stored(shard) for shard in self.positions})
+        yield CheckpointPositions({shard: self._stored(shard) for shard in self.positions})
 
     def watermarks(self) -> dict[str, ShardWatermark]:
         return {shard: ShardWatermark(position) for shard, position in self.positions.items()}

@@ -14,8 +14,8 @@ from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.retention_check import RetentionGap
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.source.kinesis_service import ListingCheck
-from recordpublisher.plugins.spark.source.new_data_watch import Look
+from recordpublisher.plugins.spark.source.kinesis_service import ListingCompleteness
+from recordpublisher.plugins.spark.source.new_data_watch import LookResult
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore, run_without_loop
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -101,7 +101,7 @@ class SimulatedKinesis:
     failure: Exception | None = None
     late_looks: int = 0
     """How many looks are still late."""
-    late_look: Look = Look.LATE
+    late_look: LookResult = LookResult.LATE
     behind_latest: bool = False
     """Whether responses before the tip tell how far they are behind it."""
     before_look: Callable[[], None] = lambda: None
@@ -109,7 +109,7 @@ class SimulatedKinesis:
     """When a read was last at a tip."""
 
     def __post_init__(self) -> None:
-        self.check = ListingCheck(self._shard_exists)
+        self.check = ListingCompleteness(self._shard_exists)
 
     def add(
         self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s", **described: Any
@@ -183,14 +183,14 @@ class SimulatedKinesis:
         self.watched_tips |= {key: self.clock.ms for key, is_new in found.items() if not is_new}
         return any(found.values())
 
-    def look(self, seconds: float, pause: float = 0.0) -> Look:
+    def look(self, seconds: float, pause: float = 0.0) -> LookResult:
         self.clock.sleep(0.05)
         if self.late_looks:
             self.late_looks -= 1
             self.clock.sleep(seconds - 0.05)
             return self.late_look
         self.before_look()
-        return Look.FOUND if self.has_new_data() else Look.NOTHING
+        return LookResult.FOUND if self.has_new_data() else LookResult.NOTHING
 
     def tip_ms(self, key: str) -> int | None:
         return self.watched_tips.get(key)

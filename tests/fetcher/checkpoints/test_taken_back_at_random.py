@@ -4,11 +4,11 @@ import asyncio
 import random
 from dataclasses import replace
 
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.leases.sealing import seal_worker
-from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back
+from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back_commits
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
@@ -73,12 +73,12 @@ async def operate(table, shared, network):
     """The command: once, or it dies at any step."""
     client = Client(shared, network)
     sink = RefusingSink(table, client, network)
-    for name, stored in (await client.list(PARTS)).items():
+    for name, stored in (await client.list(PARTS_PREFIX)).items():
         part = PositionPart.from_bytes(stored.value, name)
         if part.staged and (staged := await sink.unpublished(part.staged)):
             await asyncio.sleep(network.draw.choice([0, 20]) * network.draw.random())
             await seal_worker(GroupStore(client), part.worker)
-            await take_back(UnpublishedCommits(sink, client, name, staged))
+            await take_back_commits(UnpublishedCommits(sink, client, name, staged))
 
 
 async def change(table, draw):
@@ -157,5 +157,5 @@ def test_without_positions_from_before_rows_are_lost(monkeypatch):
             value = replace(part, write=part.write + 1, is_sealed=True, staged=()).to_bytes()
             await found.store.compare_and_set(found.name, value, stored.version)
 
-    monkeypatch.setattr(f"{__name__}.take_back", only_forget)
+    monkeypatch.setattr(f"{__name__}.take_back_commits", only_forget)
     assert wrong()

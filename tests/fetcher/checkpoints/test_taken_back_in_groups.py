@@ -21,7 +21,7 @@ from recordpublisher.fetcher.leases.position_documents import (
     StoredPosition,
     positions_to_json,
 )
-from recordpublisher.fetcher.leases.position_store import ReadPositions
+from recordpublisher.fetcher.leases.position_store import CheckpointPositions
 from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker
@@ -29,7 +29,7 @@ from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import CommitNumber, Staged
 from recordpublisher.plugins.positions import leftovers
-from recordpublisher.plugins.positions.leftovers import take_back
+from recordpublisher.plugins.positions.leftovers import take_back_commits
 from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -114,7 +114,7 @@ class Readers:
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial=False):
         async with self.emitter.between_writes():
-            yield ReadPositions({shard: self.stored(shard) for shard in self.read}, is_before_commit=True)
+            yield CheckpointPositions({shard: self.stored(shard) for shard in self.read}, is_before_commit=True)
 
     def stored(self, shard):
         first, last = SHARDS[shard.rpartition("/")[2]]
@@ -215,7 +215,7 @@ async def operate(world, network):
     except (LiveWorkerError, TimeoutError):
         return
     for each in found:
-        await take_back(each)
+        await take_back_commits(each)
 
 
 async def change(table, draw):
@@ -305,8 +305,8 @@ def test_a_shard_that_was_taken_after_the_first_commit_keeps_its_position():
     befores = {1: {a: at(1)}, 2: {a: at(2), b: at(7)}}
     staged = [Staged(CommitNumber("w", n), {}, before=positions_to_json(each)) for n, each in befores.items()]
     part = PositionPart("w", positions={a: at(3), b: at(9)}, staged=staged)
-    assert part.before(CommitNumber("w", 1), "") == {a: at(1), b: at(7)}
-    assert part.before(CommitNumber("w", 2), "") == {a: at(2), b: at(7)}
+    assert part.before_commit(CommitNumber("w", 1), "") == {a: at(1), b: at(7)}
+    assert part.before_commit(CommitNumber("w", 2), "") == {a: at(2), b: at(7)}
 
 
 def at(sequence):

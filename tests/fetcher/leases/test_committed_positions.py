@@ -153,7 +153,7 @@ def test_the_record_of_a_worker_stays_until_the_sink_has_forgotten_it(places):
             asked.append(is_forgotten("w1"))
             return len(asked) > 2
 
-        cleaner.sink.forget = forget
+        cleaner.sink.forget_ended_lives = forget
         cleaner.sink.discard = counted = AsyncMock()
         group = GroupStore(places[0])
         await group.own_record("w1").write(WorkerRecord("w1", 1, is_sealed=True))

@@ -14,7 +14,7 @@ def test_shards_that_ended_wait_or_are_read_become_leases():
         "s/1": ShardState(START, parents=("0",)),
         "s/2": ShardState(START, parents=("1",), waiting=True),
     }
-    assert ALONE.folded(states).leases == {
+    assert ALONE.with_alone_leases(states).leases == {
         "s/0": Lease(None, 3, True, 7, ("s/1",)),
         "s/1": Lease("w1", 3),
         "s/2": Lease(parents=("s/1",)),
@@ -23,23 +23,23 @@ def test_shards_that_ended_wait_or_are_read_become_leases():
 
 def test_a_shard_with_a_position_is_owned_although_its_parents_were_not_looked_at_yet():
     state = ShardState(START, SequenceNumber("5"), parents=("0",), waiting=True)
-    assert ALONE.folded({"s/1": state}).leases == {"s/1": Lease("w1", 3)}
+    assert ALONE.with_alone_leases({"s/1": state}).leases == {"s/1": Lease("w1", 3)}
 
 
 def test_a_shard_with_a_watermark_is_owned_although_its_parents_were_not_looked_at_yet():
     """It has inherited the watermark when it began, and the lease of a waiting shard has none (W5)."""
     state = ShardState(START, watermark=7, parents=("0",), waiting=True)
-    assert ALONE.folded({"s/1": state}).leases == {"s/1": Lease("w1", 3)}
+    assert ALONE.with_alone_leases({"s/1": state}).leases == {"s/1": Lease("w1", 3)}
 
 
 def test_the_time_that_replaced_latest_is_the_start_of_the_group():
-    folded = ALONE.folded({}, pinned_ms=1_000)
+    folded = ALONE.with_alone_leases({}, pinned_ms=1_000)
     assert (folded.start, folded.is_latest) == (StartingPosition.at_timestamp(1_000), True)
 
 
 def test_a_table_of_a_group_stays_as_it_is():
     table = LeaseTable(1, leases={"s/0": Lease("w1", 1)})
-    assert table.folded({"s/0": ShardState(START)}) is table
+    assert table.with_alone_leases({"s/0": ShardState(START)}) is table
 
 
 def test_who_runs_alone_is_stored():

@@ -60,7 +60,7 @@ class Group:
         self.store.consistent.clear()
 
     async def beats(self):
-        view = await self.observer.look()
+        view = await self.observer.read_group()
         return {name: record.beat for name, record in view.records.items()}
 
 
@@ -77,9 +77,9 @@ async def test_a_reading_during_which_the_machine_slept_is_not_used(group):
         group.clock.slept += 600
 
     group.store.during_list = sleep
-    assert await group.observer.look() is None
+    assert await group.observer.read_group() is None
     group.store.during_list = lambda: None
-    assert await group.observer.look() is not None
+    assert await group.observer.read_group() is not None
 
 
 async def test_after_a_new_table_the_records_are_read_consistently_once(group):
@@ -117,7 +117,7 @@ async def test_a_record_is_never_replaced_by_an_older_one(group):
     await group.store.beat(WorkerRecord("b", beat=2, is_sealed=True))  # a seal does not change the heartbeat
     for old in (None, group.store.old, first):
         group.store.old = old
-        assert (await group.observer.look()).records["b"].is_sealed
+        assert (await group.observer.read_group()).records["b"].is_sealed
 
 
 async def test_a_record_that_is_missing_is_looked_for_consistently(group):
@@ -138,7 +138,7 @@ async def test_a_worker_is_sealed_when_it_is_silent_for_the_longer_of_both_lease
     await group.store.beat(WorkerRecord("b", beat=2, lease_ms=lease_ms))
     for elapsed in range(0, seconds + 5, 5):
         group.clock.seconds = elapsed
-        view = await seal_silent(group.observer, await group.observer.look())
+        view = await seal_silent(group.observer, await group.observer.read_group())
         assert view.records["b"].is_sealed == (elapsed >= seconds), elapsed
 
 
@@ -147,10 +147,10 @@ async def test_a_worker_is_late_after_half_of_its_lease_until_its_next_heartbeat
     seen = []
     for elapsed in range(0, 15, 5):
         group.clock.seconds = elapsed
-        await group.observer.look()
+        await group.observer.read_group()
         seen.append((set(group.observer.late), caplog.messages == [told]))
     assert seen == [(set(), False), (set(), False), ({"b"}, True)]
 
     await group.store.beat(WorkerRecord("b", beat=2))
-    await group.observer.look()
+    await group.observer.read_group()
     assert not group.observer.late

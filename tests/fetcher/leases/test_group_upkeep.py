@@ -56,12 +56,12 @@ async def test_a_take_that_was_under_way_cannot_land_any_more(group):
     """The sealed worker has read the table before it was sealed, and its write is late."""
     read = await group.group.read_table()
     await group.clean()
-    late = read.document.after("gone", taken={"t/s": 2})
+    late = read.document.with_changes("gone", taken={"t/s": 2})
     await group.group.write_table(late, read.version)
     for _ in range(3):
         await group.clean()
     assert not group.is_clean
-    await group.cache.replace(group.cache.table.after("a", taken={"t/s": 3}))
+    await group.cache.replace(group.cache.table.with_changes("a", taken={"t/s": 3}))
     await group.clean()
     await group.clean()
     assert group.is_clean
@@ -71,7 +71,7 @@ async def test_an_older_reading_of_the_table_does_not_count(group):
     """The cached table is older than the seal: a later one may still have been written before it."""
     other = Group(group.store)
     await other.cache.read()
-    await other.cache.replace(other.cache.table.after("b"))
+    await other.cache.replace(other.cache.table.with_changes("b"))
     await group.clean()
     assert not group.is_clean
     assert group.cache.version == 2

@@ -30,7 +30,7 @@ class Readers:
 def owned():
     """A worker that has shard a since version 5."""
     leases = OwnedLeases("me")
-    leases.prepare("t/a", 4, StoredPosition(ShardState(StartingPosition.trim_horizon())))
+    leases.prepare_take("t/a", 4, StoredPosition(ShardState(StartingPosition.trim_horizon())))
     leases.apply(LeaseTable(5, leases={"t/a": Lease("me", 5)}))
     return leases
 

@@ -5,7 +5,7 @@ import pytest
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
 from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
-from recordpublisher.fetcher.leases.position_store import ReadPositions
+from recordpublisher.fetcher.leases.position_store import CheckpointPositions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -25,7 +25,7 @@ def table(version, **owners):
 def owned():
     """A worker that has shard a since epoch 5, at position 10."""
     leases = OwnedLeases("me")
-    leases.prepare("t/a", 4, at(10))
+    leases.prepare_take("t/a", 4, at(10))
     commit(leases, leases.positions_with_prepared())
     leases.apply(table(5, a=("me", 5)))
     return leases
@@ -38,12 +38,12 @@ def commit(leases, positions):
 
 def take_checkpoint(leases, **positions):
     current = {f"t/{shard}": each for shard, each in positions.items()}
-    commit(leases, leases.positions(leases.checkpoint_scope(), ReadPositions(current)))
+    commit(leases, leases.positions(leases.checkpoint_scope(), CheckpointPositions(current)))
 
 
 def test_a_prepared_shard_begins_when_the_table_says_so_whatever_the_answer_said():
     leases = OwnedLeases("me")
-    leases.prepare("t/a", 4, at(10))
+    leases.prepare_take("t/a", 4, at(10))
     assert leases.apply(table(4, a=("other", 2))).begun == {}
     assert leases.prepared_at(4) == {"t/a": 5}
     changes = leases.apply(table(7, a=("me", 5)))
@@ -54,7 +54,7 @@ def test_a_prepared_shard_begins_when_the_table_says_so_whatever_the_answer_said
 
 def test_what_was_prepared_is_dropped_only_when_a_later_version_says_otherwise():
     leases = OwnedLeases("me")
-    leases.prepare("t/a", 4, at(10))
+    leases.prepare_take("t/a", 4, at(10))
     leases.apply(table(4, a=("other", 2)))
     assert PositionKey("t/a", 5) in leases.positions_with_prepared()
     assert leases.apply(table(5, a=("other", 2))).begun == {}
@@ -63,7 +63,7 @@ def test_what_was_prepared_is_dropped_only_when_a_later_version_says_otherwise()
 
 def test_a_take_that_follows_others_keeps_its_epoch():
     leases = OwnedLeases("me")
-    leases.prepare("t/a", 4, at(10))
+    leases.prepare_take("t/a", 4, at(10))
     leases.on_take({"t/a": 5}, 6)
     assert leases.apply(table(6, a=("other", 2))).begun == {}
     assert leases.prepared_at(6) == {"t/a": 5}
@@ -84,7 +84,7 @@ def test_a_shard_that_was_never_prepared_cannot_be_owned(owned):
 def test_a_stopped_shard_is_released_when_its_last_position_is_stored(owned):
     owned.stop({"t/a": 5})
     assert owned.released == {}
-    positions = owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": at(12)}))
+    positions = owned.positions(owned.checkpoint_scope(), CheckpointPositions({"t/a": at(12)}))
     owned.on_commit(positions)
     assert owned.released == {}
     owned.on_published(positions)
@@ -99,7 +99,7 @@ def test_a_shard_that_is_lost_while_its_reader_stops_is_not_stopped(owned):
     owned.apply(table(6, a=("other", 6)))
     owned.stop(leases)
     assert owned.released == {}
-    owned.prepare("t/a", 8, at(20))
+    owned.prepare_take("t/a", 8, at(20))
     owned.apply(table(9, a=("me", 9)))
     owned.stop(leases)
     assert owned.reading == {"t/a"}
@@ -108,7 +108,7 @@ def test_a_shard_that_is_lost_while_its_reader_stops_is_not_stopped(owned):
 def test_a_checkpoint_that_began_before_the_stop_does_not_have_the_last_position(owned):
     scope = owned.checkpoint_scope()
     owned.stop({"t/a": 5})
-    commit(owned, owned.positions(scope, ReadPositions({"t/a": at(11)})))
+    commit(owned, owned.positions(scope, CheckpointPositions({"t/a": at(11)})))
     assert owned.released == {}
     take_checkpoint(owned, a=at(12))
     assert owned.released == {"t/a": 5}
@@ -118,7 +118,7 @@ def test_what_was_released_and_what_is_prepared_are_stored_beside_each_other(own
     """It takes back what it gave up. If another take wins, the released position is the only one of the shard."""
     owned.stop({"t/a": 5})
     take_checkpoint(owned, a=at(12))
-    owned.prepare("t/a", 8, at(12))
+    owned.prepare_take("t/a", 8, at(12))
     assert owned.positions_with_prepared().keys() == {PositionKey("t/a", 5), PositionKey("t/a", 9)}
     changes = owned.apply(table(9, a=("me", 9)))
     assert (changes.lost, changes.begun) == ({"t/a"}, {"t/a": at(12)})
@@ -128,21 +128,21 @@ def test_what_was_released_and_what_is_prepared_are_stored_beside_each_other(own
 def test_a_checkpoint_has_no_position_of_an_earlier_lease_of_the_shard(owned):
     scope = owned.checkpoint_scope()
     owned.apply(table(6, a=("other", 6)))
-    owned.prepare("t/a", 8, at(20))
+    owned.prepare_take("t/a", 8, at(20))
     commit(owned, owned.positions_with_prepared())
     owned.apply(table(9, a=("me", 9)))
-    assert owned.positions(scope, ReadPositions({"t/a": at(11)})) == {PositionKey("t/a", 9): at(20)}
+    assert owned.positions(scope, CheckpointPositions({"t/a": at(11)})) == {PositionKey("t/a", 9): at(20)}
     assert owned.covered(scope, {"t/a"}) == set()
 
 
 def test_nothing_older_is_stored_after_a_commit_whose_outcome_is_unknown(owned):
-    owned.on_commit(owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": at(15)})))
+    owned.on_commit(owned.positions(owned.checkpoint_scope(), CheckpointPositions({"t/a": at(15)})))
     assert owned.positions_with_prepared() == {PositionKey("t/a", 5): at(15)}
 
 
 def test_an_end_is_known_when_it_is_stored_with_its_children(owned):  # E7
     ended = at(15, ended=True, children=["t/b", "t/c"])
-    positions = owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": ended}))
+    positions = owned.positions(owned.checkpoint_scope(), CheckpointPositions({"t/a": ended}))
     owned.on_commit(positions)
     assert owned.ends == {}
     owned.on_published(positions)
@@ -159,17 +159,17 @@ def test_an_end_that_names_no_children_is_one_too(owned):
 def test_a_stopped_shard_is_released_when_the_sink_is_done_with_it(owned):
     owned.stop({"t/a": 5})
     scope, key = owned.checkpoint_scope(), PositionKey("t/a", 5)
-    assert owned.positions(scope, ReadPositions({"t/a": at(11)}, {"t/a"})) == {key: at(11)}
-    commit(owned, owned.positions(scope, ReadPositions({"t/a": at(11)}, {"t/a"})))
+    assert owned.positions(scope, CheckpointPositions({"t/a": at(11)}, {"t/a"})) == {key: at(11)}
+    commit(owned, owned.positions(scope, CheckpointPositions({"t/a": at(11)}, {"t/a"})))
     assert (owned.released, owned.unfinished) == ({}, {"t/a"})
-    commit(owned, owned.positions(scope, ReadPositions({}, {"t/a"})))
+    commit(owned, owned.positions(scope, CheckpointPositions({}, {"t/a"})))
     assert (owned.released, owned.unfinished) == ({}, {"t/a"})
-    commit(owned, owned.positions(scope, ReadPositions({"t/a": at(12)})))
+    commit(owned, owned.positions(scope, CheckpointPositions({"t/a": at(12)})))
     assert (owned.released, owned.unfinished) == ({"t/a": 5}, set())
 
 
 def test_a_stopped_shard_that_is_lost_is_waited_for_no_more(owned):
     owned.stop({"t/a": 5})
-    commit(owned, owned.positions(owned.checkpoint_scope(), ReadPositions({}, {"t/a"})))
+    commit(owned, owned.positions(owned.checkpoint_scope(), CheckpointPositions({}, {"t/a"})))
     owned.apply(table(6, a=("other", 6)))
     assert owned.unfinished == set()

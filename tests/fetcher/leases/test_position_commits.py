@@ -10,7 +10,7 @@ from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
 from recordpublisher.fetcher.leases.position_commits import PositionCommits
 from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
-from recordpublisher.fetcher.leases.position_store import PositionStore, ReadPositions
+from recordpublisher.fetcher.leases.position_store import CheckpointPositions, PositionStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
@@ -33,7 +33,7 @@ class Readers:
         await asyncio.sleep(0)
         self.on_checkpoint()
         self.is_held = True
-        yield ReadPositions({"t/a": at(7), "t/b": at(7)}, is_before_commit=True)
+        yield CheckpointPositions({"t/a": at(7), "t/b": at(7)}, is_before_commit=True)
         self.is_held = False
 
 
@@ -73,9 +73,9 @@ class Positions(PositionStore):
 def worker():
     """It has shard a, and has prepared shard b."""
     owned, readers = OwnedLeases("me"), Readers()
-    owned.prepare("t/a", 1, at(1))
+    owned.prepare_take("t/a", 1, at(1))
     owned.apply(LeaseTable(2, leases={"t/a": Lease("me", 2), "t/b": Lease("other", 1)}))
-    owned.prepare("t/b", 2, at(2))
+    owned.prepare_take("t/b", 2, at(2))
     positions = Positions(readers)
     return owned, readers, positions, PositionCommits(owned, readers, positions, CheckpointAge(SystemClock()))
 

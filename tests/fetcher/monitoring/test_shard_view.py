@@ -126,7 +126,7 @@ def test_time_to_retention_loss_is_unknown_without_a_retention_or_a_time_of_read
 
 def test_a_child_that_was_never_read_may_lose_what_came_since_its_parents_were_open():  # S5
     made = entry()
-    made.emission.start_after(5_000)
+    made.emission.start_after_parents(5_000)
     assert left(made, 9_000) == DAY_MS - 4_000
 
 

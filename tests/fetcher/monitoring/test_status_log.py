@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from recordpublisher.fetcher.monitoring.status_log import StatusLogger
+from recordpublisher.fetcher.monitoring.status_and_warnings import StatusLogger
 from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState

@@ -8,8 +8,8 @@ import pytest
 from recordpublisher.fetcher.monitoring.stuck_shards import (
     LineageProgress,
     StuckShardDetector,
-    UnreadCheck,
-    observe_own_shard,
+    UnreadFinding,
+    check_own_shard,
 )
 from recordpublisher.fetcher.pipeline.memory_budget import why_blocked
 from recordpublisher.fetcher.settings import BudgetLimits
@@ -25,7 +25,7 @@ def watched(*sights, seconds=1.0):
     detector = StuckShardDetector(3_000, 2.0)
     found = []
     for number, (emitted, unread) in enumerate(sights):
-        alarms = detector.update([UnreadCheck("s/a", emitted, unread, "why")], number * seconds)
+        alarms = detector.update([UnreadFinding("s/a", emitted, unread, "why")], number * seconds)
         found.append([alarm.lasting_ms / 1000 for alarm in alarms])
     return found
 
@@ -53,13 +53,13 @@ def test_an_inconclusive_check_neither_counts_nor_clears():
 
 def test_a_watcher_that_was_asleep_has_not_watched():
     detector = StuckShardDetector(3_000, 2.0)
-    sight = UnreadCheck("s/a", "p", True, "why")
+    sight = UnreadFinding("s/a", "p", True, "why")
     assert detector.update([sight], 0.0) == detector.update([sight], 900.0) == []
 
 
 def test_a_shard_without_an_observation_is_dropped():
     detector = StuckShardDetector(3_000, 2.0)
-    sight = UnreadCheck("s/a", "p", True, "why")
+    sight = UnreadFinding("s/a", "p", True, "why")
     for second in range(3):
         detector.update([sight], float(second))
     detector.update([], 3.0)
@@ -70,7 +70,7 @@ LIMITS = BudgetLimits(10**6, 10**6, 100)
 
 
 def seen(made, now_ms=1_000):
-    sight = observe_own_shard(made, "mark", now_ms, 500, why_blocked(made, LIMITS), "worker 3")
+    sight = check_own_shard(made, "mark", now_ms, 500, why_blocked(made, LIMITS), "worker 3")
     return sight.unread, sight.reason
 
 

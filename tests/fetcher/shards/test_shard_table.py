@@ -115,7 +115,7 @@ def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5
 
 def removable(made, stream, listed):
     made.update_listing(stream, listed)
-    return made.removable()
+    return made.removable_shards()
 
 
 class TestExpired:  # S5

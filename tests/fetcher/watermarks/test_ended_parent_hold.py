@@ -20,7 +20,7 @@ class Scene:
     def __init__(self, is_endless=False, **more):
         self.clock, self.notices = StoppedClock(), Notices()
         self.table = ShardTable()
-        self.table.tell(self.notices)
+        self.table.set_listener(self.notices)
         self.ended_parents = EndedParentHold(self.table, False, 30_000, self.clock, lambda stream: is_endless)
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
         in_stage(self.a, ShardStage.ENDED)

@@ -45,7 +45,7 @@ class Scene:
     def __init__(self, max_lag_ms, **watermarks):
         self.changed = Changed()
         self.table, self.tracker = ShardTable(), OtherWorkers()
-        self.table.tell(self.changed)
+        self.table.set_listener(self.changed)
         for name, watermark in watermarks.items():
             made = entry(name, watermark=watermark)
             in_stage(self.table.add(made.shard, made.state), ShardStage.READING)

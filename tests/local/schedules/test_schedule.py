@@ -5,7 +5,7 @@ import pytest
 from recordpublisher import ConfigurationError
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.local.schedules.schedule import (
-    READY,
+    BUILT_IN_SCHEDULES,
     Player,
     Score,
     SeenRecord,
@@ -69,7 +69,7 @@ def test_a_merge_of_one_shard_is_left_out_and_told(tmp_path):
     assert told == ["1 s: no merge: there is one shard", "1 s: kill the client and start it again"]
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", BUILT_IN_SCHEDULES)
 def test_a_ready_schedule_can_be_played_to_its_end(name):
     schedule = load_schedule(name)
     endpoint = LocalKinesis()

@@ -11,9 +11,9 @@ from recordpublisher.plugins.archive.next_step import (
     Step,
     is_complete,
     next_step,
-    place_of,
+    order_key_of,
     ranges_of,
-    starting_place,
+    starting_order_key,
 )
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 
@@ -87,11 +87,11 @@ def test_a_file_follows_a_place_if_nothing_between_is_missing(name, place, follo
 
 
 def test_places_inside_an_aggregate_are_before_its_end():
-    assert place_of(SequenceNumber("5", 2), int) < place_of(SequenceNumber("5"), int)
+    assert order_key_of(SequenceNumber("5", 2), int) < order_key_of(SequenceNumber("5"), int)
     at = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "5")
-    assert starting_place(at, int) < (5, 0)
-    assert starting_place(StartingPosition.after(SequenceNumber("5", 2)), int) == (5, 2)
-    assert starting_place(StartingPosition.trim_horizon(), int) is None
+    assert starting_order_key(at, int) < (5, 0)
+    assert starting_order_key(StartingPosition.after(SequenceNumber("5", 2)), int) == (5, 2)
+    assert starting_order_key(StartingPosition.trim_horizon(), int) is None
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ class Program:
     def __init__(self, sink):
         self._sink = sink
 
-    def handling(self, properties):
-        return rp.DataFetcher("orders", PROPERTIES, sink=self._sink).handling(properties)
+    def sink_and_decorators(self, properties):
+        return rp.DataFetcher("orders", PROPERTIES, sink=self._sink).sink_and_decorators(properties)
 
 
 @pytest.mark.parametrize("call", ["reject", "reject_all"])

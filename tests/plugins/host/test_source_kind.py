@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.host import manager
-from recordpublisher.plugins.host.build_from_properties import calls_a_service, lists_its_streams
+from recordpublisher.plugins.host.build_from_properties import calls_a_service, lists_its_shards
 
 
 class Files(rp.RecordPublisherFactory):
@@ -65,7 +65,7 @@ def test_a_publisher_that_reads_files_calls_one_only_where_the_job_writes_over_t
 
 def test_only_a_publisher_with_its_own_discover_lists_its_streams():
     given = {
-        name: lists_its_streams(properties(name)) for name in ("POLLING", "QUEUE", "DYNAMODB_STREAMS", "FILES", "none")
+        name: lists_its_shards(properties(name)) for name in ("POLLING", "QUEUE", "DYNAMODB_STREAMS", "FILES", "none")
     }
 
     assert given == {"POLLING": False, "QUEUE": False, "DYNAMODB_STREAMS": True, "FILES": True, "none": False}

@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.probe import ShardProbe, is_overdue, lost_shard, probed_shard
+from recordpublisher.plugins.lag.probe import ShardProbe, has_old_unread, snapshot_of_lost_shard, snapshot_of_probe
 from recordpublisher.publishers.polling.publisher import TipDistance
 from recordpublisher.publishers.positions import SequenceNumber
 
@@ -14,7 +14,7 @@ STATE = ShardState(START, SequenceNumber("17"), watermark=5, arrival_ms=NOW - 3 
 
 
 def seen(state=STATE, tip=TipDistance(False), recent=None, worker="w"):  # noqa: B008 - frozen
-    return probed_shard(ShardProbe(shard(), state, tip, recent, worker=worker), NOW, 2 * MINUTE, DAY)
+    return snapshot_of_probe(ShardProbe(shard(), state, tip, recent, worker=worker), NOW, 2 * MINUTE, DAY)
 
 
 def test_the_age_of_the_oldest_unread_record_is_the_lag_and_says_when_it_is_lost():
@@ -54,11 +54,11 @@ def test_a_tip_that_was_not_reached_is_unknown():
 
 @pytest.mark.parametrize(("age", "overdue"), [(2 * MINUTE - 1, False), (2 * MINUTE, True)])
 def test_a_record_that_waited_for_the_interval_is_overdue(age, overdue):
-    assert is_overdue(seen(tip=TipDistance(True, NOW - age)), 2 * MINUTE) is overdue
+    assert has_old_unread(seen(tip=TipDistance(True, NOW - age)), 2 * MINUTE) is overdue
 
 
 def test_a_shard_deleted_before_it_was_read_is_an_alarm_at_once():  # S5
-    lag = lost_shard("s/a", STATE, "w")
+    lag = snapshot_of_lost_shard("s/a", STATE, "w")
 
     assert (lag.shard, lag.position, lag.worker) == ("a", "17", "w")
     assert "past retention and lost" in lag.alarm

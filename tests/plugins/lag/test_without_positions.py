@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.lag.job_state import without_positions
+from recordpublisher.plugins.lag.job_state import effect_of_no_positions
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 PROPERTIES = {"flink.stream.initpos": "LATEST"}
@@ -18,11 +18,11 @@ PROPERTIES = {"flink.stream.initpos": "LATEST"}
     ],
 )
 def test_each_start_of_a_job_without_positions_is_told_with_the_key_that_helps(start, words):
-    told = without_positions(rp.MapSink, rp.Properties({"flink.stream.initpos": start}))
+    told = effect_of_no_positions(rp.MapSink, rp.Properties({"flink.stream.initpos": start}))
 
     assert told == f"no positions are stored: each start {words}; set flink.state.uri"
 
 
 def test_nothing_is_told_where_the_sink_or_a_store_has_the_positions():
-    assert without_positions(JsonlSink, rp.Properties(PROPERTIES)) == ""
-    assert without_positions(rp.MapSink, rp.Properties({**PROPERTIES, "flink.state.uri": "state"})) == ""
+    assert effect_of_no_positions(JsonlSink, rp.Properties(PROPERTIES)) == ""
+    assert effect_of_no_positions(rp.MapSink, rp.Properties({**PROPERTIES, "flink.state.uri": "state"})) == ""

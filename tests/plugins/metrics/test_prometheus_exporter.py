@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
 from recordpublisher.plugins.metrics.export import FetchersOfProcess, export_metrics, exporters_opened
-from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
+from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, metrics_page
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
@@ -122,7 +122,9 @@ async def test_a_host_that_is_no_name_is_a_configuration_error(host):
 
 
 def page(metrics=METRICS, workers=(0, 1), health=()):
-    return page_of([WorkerMetrics(number, metrics["worker"], metrics["shards"], SINK) for number in workers], health)
+    return metrics_page(
+        [WorkerMetrics(number, metrics["worker"], metrics["shards"], SINK) for number in workers], health
+    )
 
 
 def samples(text):

@@ -13,7 +13,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.metrics.export import FetchersOfProcess, exporters_opened
-from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
+from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, metrics_page
 
 from fakes.monitoring.measured_fetcher import METRICS, SINK, MeasuredFetcher
 from processes.command_line import ROOT
@@ -89,7 +89,7 @@ def judge(promtool, folder, cases):
 
 
 def page():
-    return page_of([WorkerMetrics(0, METRICS["worker"], METRICS["shards"], SINKS)], [WorkerHealth(0, True, [])])
+    return metrics_page([WorkerMetrics(0, METRICS["worker"], METRICS["shards"], SINKS)], [WorkerHealth(0, True, [])])
 
 
 def run(*command, given=""):

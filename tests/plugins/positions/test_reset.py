@@ -14,7 +14,7 @@ import recordpublisher as rp
 from recordpublisher.cli.commands.positions import file_transfer, stored_states
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.positions.job_positions import job_and_lister
-from recordpublisher.plugins.positions.reset import PositionsReset, start_named
+from recordpublisher.plugins.positions.reset import PositionsReset, reset_target
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from fakes import memory_streams
@@ -33,7 +33,7 @@ async def read(job):
 
 async def reset(job, to, *shards, apply=True):
     async with job_and_lister(job) as (positions, service, streams):
-        resetting = PositionsReset(positions, service, streams, job, start_named(to), shards)
+        resetting = PositionsReset(positions, service, streams, job, reset_target(to), shards)
         plan = await resetting.plan()
         if apply:
             await resetting.apply(plan)
@@ -230,11 +230,11 @@ async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
     await read(job)
     async with job_and_lister(job) as (positions, service, streams):
         only_second = ListsOnly(service, SECOND)
-        plan = await PositionsReset(positions, only_second, streams, job, start_named("TRIM_HORIZON")).plan()
+        plan = await PositionsReset(positions, only_second, streams, job, reset_target("TRIM_HORIZON")).plan()
         assert [each.shard.rpartition("/")[2] for each in plan if each.is_stored] == [SECOND]
         assert [each.note for each in plan] == ["it has expired, and is forgotten", "reset"]
 
-        plan = await PositionsReset(positions, only_second, streams, job, start_named("LATEST"), [SECOND]).plan()
+        plan = await PositionsReset(positions, only_second, streams, job, reset_target("LATEST"), [SECOND]).plan()
         assert [each.is_stored for each in plan] == [True, True]
 
 
@@ -251,7 +251,7 @@ async def test_a_closed_shard_that_one_listing_lacks_keeps_its_place_in_the_rese
             return listed if len(listings) > 1 else [shard for shard in listed if shard.shard_id != FIRST]
 
         service.list_shards = lacking
-        resetting = PositionsReset(positions, service, streams, job, start_named("TRIM_HORIZON"))
+        resetting = PositionsReset(positions, service, streams, job, reset_target("TRIM_HORIZON"))
         await resetting.apply(await resetting.plan())
 
     assert await read(job) == [b"1"]
@@ -284,7 +284,7 @@ async def test_an_unknown_shard_is_refused(job, put):
     ],
 )
 def test_places_are_named_as_in_properties(to, place):
-    assert start_named(to) == place
+    assert reset_target(to) == place
 
 
 @pytest.mark.parametrize("to", ["", "yesterday", "AT_TIMESTAMP", "-5"])
@@ -293,7 +293,7 @@ def test_a_place_that_is_none_is_refused(to):
         rp.ConfigurationError,
         match=r"option '--to'.*TRIM_HORIZON \(or earliest\), LATEST, an age such as 1h, or a time: 2026",
     ):
-        start_named(to)
+        reset_target(to)
 
 
 async def test_a_job_that_runs_is_fenced_off(job, put):

@@ -40,7 +40,7 @@ class Group:
         try:
             found = await job.unpublished()
             for each in found:
-                await job.take_back(each)
+                await job.take_back_commits(each)
         finally:
             await job.close()
         return len(found)
@@ -120,7 +120,7 @@ async def test_a_worker_that_lives_is_named(group, put, monkeypatch):
         while not await living(job):  # noqa: ASYNC110 - the worker's record is in a file
             await asyncio.sleep(0.05)
         with pytest.raises(rp.StateError, match=r"worker [0-9a-f]{16} of the group sends heartbeats: stop all its"):
-            await job.take_back(found)
+            await job.take_back_commits(found)
         fetcher.stop()
         await running
     await job.close()

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from recordpublisher.plugins.spark.source.new_data_watch import Look
+from recordpublisher.plugins.spark.source.new_data_watch import LookResult
 from recordpublisher.plugins.spark.source.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
 
 from fakes.spark.queries import FAN_OUT, query, two_shards
@@ -94,6 +94,6 @@ def test_a_look_that_cannot_ask_every_shard_ends_the_call(tmp_path):
     kinesis = two_shards()
     job = query(kinesis, tmp_path)
     process_all_available(job)
-    kinesis.late_looks, kinesis.late_look = 10, Look.PARTIAL
+    kinesis.late_looks, kinesis.late_look = 10, LookResult.PARTIAL
     process_all_available(job)
     assert kinesis.late_looks > 0

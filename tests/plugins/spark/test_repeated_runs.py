@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.offset import BatchOffset, ShardOffset
-from recordpublisher.plugins.spark.stream_reader import has_read
+from recordpublisher.plugins.spark.stream_reader import has_read_all
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
@@ -28,14 +28,14 @@ def progress(*states: ShardState) -> dict[str, object]:
     "states", [[AT_TIP], [replace(UNREAD, arrival_ms=BEGAN)], [AT_TIP, replace(BEFORE, ended=True)]]
 )
 def test_a_tip_a_record_that_arrived_since_and_an_end_are_far_enough(states):
-    assert has_read(progress(*states), BEGAN)
+    assert has_read_all(progress(*states), BEGAN)
 
 
 @pytest.mark.parametrize("states", [[UNREAD], [BEFORE], [AT_TIP, UNREAD], []])
 def test_a_shard_that_was_read_before_or_not_at_all_is_not(states):
-    assert not has_read(progress(*states), BEGAN)
+    assert not has_read_all(progress(*states), BEGAN)
 
 
 def test_a_run_without_a_batch_says_nothing():
-    assert not has_read(None, BEGAN)
-    assert not has_read({"sources": []}, BEGAN)
+    assert not has_read_all(None, BEGAN)
+    assert not has_read_all({"sources": []}, BEGAN)

@@ -145,7 +145,7 @@ def test_one_of_twenty_workers_takes_a_shard(race):
         created = await won(group.write_table(first, None))
         found = await group.read_table()
         await begin()
-        taken = found.document.after(str(number), taken={"s/shard": found.document.version + 1})
+        taken = found.document.with_changes(str(number), taken={"s/shard": found.document.version + 1})
         return created, await won(group.write_table(taken, found.version)), str(number)
 
     results = race(work)

@@ -21,9 +21,9 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.access import KnownAccess
+from recordpublisher.publishers.kinesis.access import AccessWithoutSdk
 from recordpublisher.publishers.kinesis.direct_transport import DirectTransport, SignedPost
-from recordpublisher.publishers.kinesis.endpoints import CALLS
+from recordpublisher.publishers.kinesis.endpoints import HOST_KINDS
 from recordpublisher.publishers.kinesis.plain_credentials import Keys
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription, PutEntry
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -63,7 +63,7 @@ async def test_the_calls_of_a_job_do_without_the_sdk():
         assert (await client.get_records(SHARD, "it", 1)).records == []
         assert (await client.put_records("orders", [PutEntry(b"a", "k")])).failed == 0
 
-    assert {name for name, _ in stub.requests} == set(CALLS)
+    assert {name for name, _ in stub.requests} == set(HOST_KINDS)
     assert not any(map(is_of_the_sdk, stub.headers))
 
 
@@ -90,7 +90,7 @@ class Sdk:
 
 async def test_a_call_whose_host_is_not_known_goes_through_the_sdk():
     sdk, arn = Sdk(), "arn:aws-cn:kinesis:eu-west-1:123456789012:stream/orders"
-    transport = DirectTransport(KnownAccess(Keys("a", "s"), "eu-west-1", None), Properties(), lambda: sdk)
+    transport = DirectTransport(AccessWithoutSdk(Keys("a", "s"), "eu-west-1", None), Properties(), lambda: sdk)
 
     assert await transport.call("ListShards", StreamARN=arn) == {"asked": "ListShards"}
     assert await transport.call_with_body("PutRecords", b"b", StreamARN=arn) == {"asked": "PutRecords", "body": b"b"}
@@ -102,16 +102,16 @@ def test_a_file_of_trusted_cas_that_is_missing_is_an_error_at_once(monkeypatch):
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nowhere.pem")
 
     with pytest.raises(ConfigurationError, match="AWS_CA_BUNDLE"):
-        DirectTransport(KnownAccess(Keys("a", "s"), "eu-west-1", None), Properties(), Sdk)
+        DirectTransport(AccessWithoutSdk(Keys("a", "s"), "eu-west-1", None), Properties(), Sdk)
 
 
 def test_a_file_of_trusted_cas_is_not_read_for_http(tmp_path, monkeypatch):
     (tmp_path / "ca.pem").write_text("not in PEM form")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
 
-    DirectTransport(KnownAccess(Keys("a", "s"), "eu-west-1", "http://127.0.0.1:1"), Properties(), Sdk)
+    DirectTransport(AccessWithoutSdk(Keys("a", "s"), "eu-west-1", "http://127.0.0.1:1"), Properties(), Sdk)
     with pytest.raises(ConfigurationError, match="PEM"):
-        DirectTransport(KnownAccess(Keys("a", "s"), "eu-west-1", "https://127.0.0.1:1"), Properties(), Sdk)
+        DirectTransport(AccessWithoutSdk(Keys("a", "s"), "eu-west-1", "https://127.0.0.1:1"), Properties(), Sdk)
 
 
 # Calls on the fast path return and raise the same as calls through the SDK.

@@ -9,7 +9,7 @@ import recordpublisher as rp
 from recordpublisher.cli.commands.streams import stream_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
-from recordpublisher.plugins.lag.job_state import without_positions
+from recordpublisher.plugins.lag.job_state import effect_of_no_positions
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.kinesis_queue import QueueClient
 from recordpublisher.testing import run_virtual
@@ -80,4 +80,4 @@ def test_tail_takes_nothing_from_a_queue(results):
 
 
 def test_no_positions_are_missed():
-    assert without_positions(None, rp.Properties({"flink.stream.recordpublisher": "QUEUE"})) == ""
+    assert effect_of_no_positions(None, rp.Properties({"flink.stream.recordpublisher": "QUEUE"})) == ""

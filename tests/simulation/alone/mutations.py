@@ -32,7 +32,7 @@ def a_sealed_record_is_enough() -> Patches:
     async def sealed(group: GroupStore, alone: Any, positions: Any) -> Any:
         found = await group.read_record(alone.worker)
         if found is None or not found.document.is_sealed:
-            return await sealing.sealed_alone(group, alone, positions)
+            return await sealing.seal_alone_worker(group, alone, positions)
         read = await positions.read(found.document)
         return alone_states(read, alone), await read_alone_part(group, positions.entries, alone.worker)
 
@@ -45,7 +45,7 @@ def positions_from_before_the_seal() -> Patches:
     async def sealed(group: GroupStore, alone: Any, positions: Any) -> Any:
         found = await group.read_record(alone.worker)
         read = {} if found is None else await positions.read(found.document)
-        part = (await sealing.sealed_alone(group, alone, positions))[1]
+        part = (await sealing.seal_alone_worker(group, alone, positions))[1]
         return alone_states(read, alone), part
 
     return _taken_over_by(sealed)
@@ -58,7 +58,7 @@ def positions_are_not_folded() -> Patches:
 
 def what_resumes_has_not_begun() -> Patches:
     """A5: a shard with a position waits for its parents if the start that resumed it had not looked at them yet."""
-    return [(lease_table, "is_begun", lambda state: not state.ended and not state.waiting)]
+    return [(lease_table, "is_readable", lambda state: not state.ended and not state.waiting)]
 
 
 def table_before_positions() -> Patches:
@@ -108,7 +108,7 @@ def nobody_looks_at_rest() -> Patches:
 
 
 def _taken_over_by(sealed: Any) -> Patches:
-    return [(alone_worker, "sealed_alone", sealed), (worker, "sealed_alone", sealed)]
+    return [(alone_worker, "seal_alone_worker", sealed), (worker, "seal_alone_worker", sealed)]
 
 
 MUTATIONS: dict[str, Callable[[], Patches]] = {

@@ -6,7 +6,7 @@ import asyncio
 import random
 from functools import lru_cache
 
-from recordpublisher.fetcher.conditional_store import Stored, VersionedValue
+from recordpublisher.fetcher.conditional_store import StoredDocument, VersionedValue
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
@@ -65,9 +65,9 @@ class SuspendableClock(Clock):
 
 
 @lru_cache(256)
-def _parsed(name: str, value: VersionedValue) -> Stored[WorkerRecord]:
+def _parsed(name: str, value: VersionedValue) -> StoredDocument[WorkerRecord]:
     """A record; every worker of the group reads it again and again."""
-    return Stored(WorkerRecord.from_bytes(value.value, name), value.version)
+    return StoredDocument(WorkerRecord.from_bytes(value.value, name), value.version)
 
 
 class SuspendableGroupStore(GroupStore):
@@ -81,7 +81,7 @@ class SuspendableGroupStore(GroupStore):
         await self._client.before_write(name)
         return await super().write(name, content, expected)
 
-    def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
+    def _record_of(self, name: str, value: VersionedValue) -> StoredDocument[WorkerRecord]:
         return _parsed(name, value)
 
 

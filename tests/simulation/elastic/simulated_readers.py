@@ -13,7 +13,7 @@ from recordpublisher.fetcher.elastic.committed_positions import SinkLives
 from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.planning import LoadRate
 from recordpublisher.fetcher.leases.position_documents import StoredPosition
-from recordpublisher.fetcher.leases.position_store import ReadPositions
+from recordpublisher.fetcher.leases.position_store import CheckpointPositions
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -105,16 +105,16 @@ class SimulatedReaders:
         self.drop(tuple(self._readers))
 
     @asynccontextmanager
-    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
+    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[CheckpointPositions]:
         if self._sink_lives is not None:
             async with self._sink_lives._emitter.between_writes():
                 positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
-                yield ReadPositions(positions, is_before_commit=True)
+                yield CheckpointPositions(positions, is_before_commit=True)
             return
         positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
         longest = self._random.choice([0.0, 0.1, 0.1, 2.0]) if self._flush_seconds is None else self._flush_seconds
         await asyncio.sleep(longest * self._random.random())
-        yield ReadPositions(positions)
+        yield CheckpointPositions(positions)
 
     @property
     def is_aligned(self) -> bool:

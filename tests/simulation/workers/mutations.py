@@ -95,7 +95,7 @@ def heads_of_queues_do_not_count() -> Patches:
 
 def idle_until_a_record_is_written() -> Patches:
     """W4: watermarks do not wait for the records that end the idleness of a shard before these are written."""
-    record, is_active = ShardReading.record, ShardEntry.is_active.fget
+    record, is_active = ShardReading.on_read, ShardEntry.is_active.fget
 
     def recording(self: ShardReading, batch: RecordBatch, *rest: Any) -> None:
         self.was_idle = self.is_idle or (self.was_idle and self.queue.records > 0)  # type: ignore[attr-defined]

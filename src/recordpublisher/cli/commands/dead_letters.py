@@ -181,7 +181,7 @@ def replay_letters_again(
             target: JobTarget | StreamTarget | DropTarget
             if read is None:
                 program = await opened.enter_async_context(fetcher_of_program(job, options.given()))
-                properties = with_short_outages(program.described())
+                properties = with_short_outages(program.properties_for_commands())
                 target = JobTarget(properties, program)
             else:
                 properties = read

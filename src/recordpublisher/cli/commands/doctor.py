@@ -51,9 +51,9 @@ def doctor(
     # Imported with the code that follows, because it loads the AWS SDK.
     from recordpublisher.plugins.runtime.stream_lister import streams_of
 
-    from ..doctor.examination import examined
+    from ..doctor.examination import all_findings
     from ..doctor.findings import Finding, Verdict
-    from ..doctor.spark_job import examined_spark_job, is_spark_job
+    from ..doctor.spark_job import is_spark_job, spark_job_findings
 
     if job is not None and not is_job(job):
         streams = [*(streams or ()), job]
@@ -65,10 +65,10 @@ def doctor(
     search_current_folder()  # `run` does the same, for the functions that the properties name.
     properties = options.read(job)
     if job is not None and is_spark_job(properties):
-        findings = run_to_end(examined_spark_job(properties, stream_use_of))
+        findings = run_to_end(spark_job_findings(properties, stream_use_of))
     else:
         uses = {each: stream_use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
-        findings = run_to_end(examined(properties, uses, has_job=job is not None))
+        findings = run_to_end(all_findings(properties, uses, has_job=job is not None))
         if job is not None and is_python_job(job) and not properties.is_set(SINK):
             own = Finding("sink", Verdict.NOT_CHECKED, "an object of the program")
             findings = [own if each.name == own.name else each for each in findings]

@@ -13,9 +13,9 @@ import typer
 
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import stores_positions
-from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_kinesis_cannot_be_asked
+from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_not_in_kinesis
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
-from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
+from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import (
@@ -134,7 +134,7 @@ def lag(
         positions = _positions(properties, state is None, tells)
         run_until_signal(_watch_stored_job(properties, streams, positions, seconds))
     else:
-        why_without_lag = why_kinesis_cannot_be_asked(properties)
+        why_without_lag = why_not_in_kinesis(properties)
         if check:
             check_streams_of_kinesis(properties)
         grace_seconds = _grace_seconds(grace, properties) if check else None
@@ -181,12 +181,13 @@ def _exits_later(properties: Properties) -> str:
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobStateReader | None:
-    positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
+    positions = None if reads_a_queue(properties) else job_state_reader(properties, use_sink)
     if positions is None:
         check_streams_of_kinesis(properties)
     if positions is None and is_job:
         why = (
-            without_positions(None, properties) or "the length of a queue is not known: ask the running job with --live"
+            effect_of_no_positions(None, properties)
+            or "the length of a queue is not known: ask the running job with --live"
         )
         print_note(f"{why}. The table shows what arrives in each shard")
     return positions
@@ -276,7 +277,7 @@ async def probes_opened(
     """
     # Imported with the code that follows, because it loads the AWS SDK.
     from recordpublisher.plugins.lag.probe import LagProbe
-    from recordpublisher.plugins.positions.job_positions import lister_beside
+    from recordpublisher.plugins.positions.job_positions import lister_and_streams
     from recordpublisher.publishers.kinesis import KinesisClient
 
     async with AsyncExitStack() as opened:
@@ -284,8 +285,8 @@ async def probes_opened(
             opened.push_async_callback(positions.close)
         if positions is None:
             check_streams_of_kinesis(properties)
-        if why_kinesis_cannot_be_asked(properties):
-            lister, names = await opened.enter_async_context(lister_beside(properties, streams))
+        if why_not_in_kinesis(properties):
+            lister, names = await opened.enter_async_context(lister_and_streams(properties, streams))
             yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
             return
         services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
@@ -294,7 +295,7 @@ async def probes_opened(
 
 def check_streams_of_kinesis(properties: Properties) -> None:
     """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
-    if why := why_kinesis_cannot_be_asked(properties):
+    if why := why_not_in_kinesis(properties):
         shown = (
             ""
             if reads_a_queue(properties)
@@ -304,7 +305,7 @@ def check_streams_of_kinesis(properties: Properties) -> None:
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
 
 
-def positions_of(properties: Properties, use_sink: bool) -> JobStateReader | None:
+def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
     """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
 
     Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.

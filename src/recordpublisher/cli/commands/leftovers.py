@@ -54,7 +54,7 @@ async def leftovers(
         unpublished = await job.unpublished()
         if take_back:
             for each in unpublished:
-                await job.take_back(each)
+                await job.take_back_commits(each)
                 echo(f"{each.name} in {each.store.place} has the positions from before {_commits(each)}.")
             taken = sum(len(each.staged) for each in unpublished)
             echo(f"{counted(taken, 'commit') if unpublished else 'Nothing was'} taken back.")

@@ -116,7 +116,7 @@ async def export_positions(
 
     Example: recordpublisher positions export job.properties --to kcl:orders-2 -p flink.state.uri=state
     """
-    from recordpublisher.plugins.positions.kcl_transfer import NOT_HELD
+    from recordpublisher.plugins.positions.kcl_transfer import NOT_KEPT_BY_KCL
 
     _, table_name = _place_of(target, "--to", (KCL,))
     async with kcl_transfer(properties, table_name, watch, force) as transfer:
@@ -125,7 +125,7 @@ async def export_positions(
         echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
         if apply:
             await transfer.apply_export(plan)
-        echo(NOT_HELD)
+        echo(NOT_KEPT_BY_KCL)
         echo((WRITTEN if apply else DRY_RUN).format(transfer.table.place))
 
 
@@ -153,9 +153,9 @@ async def reset_positions(
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """
     from recordpublisher.plugins.positions.job_positions import job_and_lister
-    from recordpublisher.plugins.positions.reset import PositionsReset, start_named
+    from recordpublisher.plugins.positions.reset import PositionsReset, reset_target
 
-    start = start_named(to)
+    start = reset_target(to)
     async with job_and_lister(properties) as (positions_of_job, lister, streams):
         reset = PositionsReset(positions_of_job, lister, streams, properties, start, shards or ())
         with errors_naming_options("to"):

@@ -23,8 +23,8 @@ from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.start_from_properties import from_the_oldest, time_ms
-from recordpublisher.publishers.user_code import for_log, was_logged
+from recordpublisher.publishers.start_from_properties import time_ms, with_oldest_start
+from recordpublisher.publishers.user_code import exc_info_for_log, was_logged
 
 from ..execution import errors_naming_options, one_line
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
@@ -81,7 +81,7 @@ class RunBounds:
             raise ConfigurationError.conflict(
                 "--until", f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}", reason=reason
             )
-        return from_the_oldest(properties) if any(self._given.values()) else properties
+        return with_oldest_start(properties) if any(self._given.values()) else properties
 
     def _refuse(self, other: str, reason: str) -> None:
         """Raise the error for the first bound that was given, because it cannot be combined with `other`.
@@ -223,8 +223,8 @@ async def _run_program(
 
 def log_traceback(error: Exception) -> None:
     """Log which calls of user code led to the error, if that was not done where its record was known."""
-    if for_log(error) is not None and not was_logged(error):
-        log.error("the job failed", exc_info=for_log(error))
+    if exc_info_for_log(error) is not None and not was_logged(error):
+        log.error("the job failed", exc_info=exc_info_for_log(error))
 
 
 def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) -> None:

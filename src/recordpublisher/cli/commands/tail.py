@@ -28,20 +28,20 @@ from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.deserializers.schemas import (
     columns_text,
-    known_shape,
     merge_shapes,
     shape_of,
-    with_kinds,
+    with_types,
     with_valid_names,
+    without_unknown_parts,
 )
 from recordpublisher.plugins.host.build_from_properties import (
     check_properties,
-    lists_its_streams,
+    lists_its_shards,
     reads_a_queue,
-    shards_instead_of_queue,
+    shard_publisher_names,
 )
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.streaming import BoundedReader, as_look
+from recordpublisher.plugins.runtime.streaming import BoundedReader, without_job_identity
 from recordpublisher.plugins.sinks.files.jsonl import record_as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
@@ -63,19 +63,19 @@ from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.start_from_properties import (
-    A_START,
+    START_FORMS,
     age_ms,
-    from_the_oldest,
     named_start,
     passed_initial_position,
     refuse_future,
     time_ms,
+    with_oldest_start,
 )
 from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal
 from ..options import StreamNames, StreamProperties, with_properties
-from ..output import printable_json
+from ..output import escape_controls_in_json
 from ..shard_tree import known_shard
 
 ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
@@ -270,15 +270,15 @@ class SchemaFile(RecordFile):
     def close(self) -> None:
         """Write the schema."""
         self._begin()
-        shape = known_shape(with_valid_names(self._seen, {})) or {}
+        shape = without_unknown_parts(with_valid_names(self._seen, {})) or {}
         if shape and self._pattern is not None:
             from recordpublisher.plugins.columns.partitions import (
                 Partitions,  # Imported here because it loads pyarrow, which other formats do not need.
             )
 
             of_metadata = {field.name for field in RECORD_FIELDS}
-            kinds = Partitions(self._pattern).kinds().items()
-            shape = with_kinds(shape, {path: kind for path, kind in kinds if path.split(".")[0] not in of_metadata})
+            kinds = Partitions(self._pattern).types_by_path().items()
+            shape = with_types(shape, {path: kind for path, kind in kinds if path.split(".")[0] not in of_metadata})
         self._out.write(f"{columns_text(shape)}\n".encode() if shape else b"")
         self._out.flush()
         if self._others or not shape:
@@ -331,7 +331,7 @@ def json_line(record: Record) -> bytes:
             fields["data"] = msgspec.Raw(msgspec.json.format(record.data, indent=-1))
         except UNDECODABLE:
             pass  # The payload is not JSON after all, so it stays text.
-    return printable_json(msgspec.json.encode(fields)) + b"\n"
+    return escape_controls_in_json(msgspec.json.encode(fields)) + b"\n"
 
 
 RATE_SECONDS = 10.0
@@ -342,7 +342,7 @@ _FROM = (
     "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
     "sequence number."
 )
-_START = f"a sequence number, {A_START}"
+_START = f"a sequence number, {START_FORMS}"
 _UNTIL = "Stop at records from this time on (by default their arrival time), or at the tip. Implies --no-follow."
 
 
@@ -392,7 +392,7 @@ def tail(
 
     Example: recordpublisher tail orders --since 1h --no-follow --format schema
     """
-    is_own = bool(shards) and lists_its_streams(properties)
+    is_own = bool(shards) and lists_its_shards(properties)
     sequence_number = given_sequence_number(start, is_own=is_own)
     if shards and len(streams) > 1:
         raise ConfigurationError.needs("--shard", "exactly one stream", reason=f"{len(streams)} were given")
@@ -400,9 +400,9 @@ def tail(
         reason = "a sequence number is a position in one shard"
         raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_own=is_own)
-    properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
+    properties = without_job_identity(properties).merged(begin)  # A look stores no positions, and joins no group.
     if reads_a_queue(properties):
-        valid, reason = shards_instead_of_queue(properties), "this command would take the records from the queue"
+        valid, reason = shard_publisher_names(properties), "this command would take the records from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
@@ -457,7 +457,7 @@ async def _print_shards(
     properties = reading.properties
     check_properties(load_registry(), properties)
     start = passed_initial_position(
-        from_the_oldest(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms()
+        with_oldest_start(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms()
     )
     if sequence_number is not None:
         start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)

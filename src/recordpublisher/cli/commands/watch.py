@@ -26,7 +26,7 @@ from recordpublisher.publishers.log_fields import counted
 
 from ..execution import one_line
 from ..output import aligned, duration, echo, joined, printable, rate, yes_no
-from ..shard_tree import families
+from ..shard_tree import reshard_lines
 
 DRAW_SECONDS = 1.0
 """A terminal updates the age of the values once in this time (s), even while a reading takes long."""
@@ -35,14 +35,14 @@ BARS = "▁▂▃▄▅▆▇█"
 POINTS = 30
 """The number of readings in a chart. At the 5 s of `lag --watch` they are two and a half minutes."""
 
-Show = Callable[[JobSnapshot, int, str | None], None]
+ShowSnapshot = Callable[[JobSnapshot, int, str | None], None]
 """Shows a snapshot at a time (epoch ms), and why the last reading failed."""
 
 
 class SnapshotWatch:
     """Owns the last snapshot that could be read, and why the last reading failed."""
 
-    def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float, show: Show) -> None:
+    def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float, show: ShowSnapshot) -> None:
         self._source = source
         self._clock = clock
         self._interval_seconds = interval_seconds
@@ -107,7 +107,7 @@ def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:
 
 
 @contextmanager
-def terminal_view() -> Iterator[Show]:
+def terminal_view() -> Iterator[ShowSnapshot]:
     """Use the whole terminal until the block ends. Yield the function that shows a snapshot there, with as many shards as fit."""
     from rich.console import Console
     from rich.live import Live
@@ -218,7 +218,7 @@ def tree_lines(snapshot: JobSnapshot) -> list[str]:
     parents = {
         name(each, each.shard): [name(each, parent) for parent in each.parents or ()] for each in snapshot.shards
     }
-    lines = families(parents)
+    lines = reshard_lines(parents)
     return ["", "Splits and merges", *lines] if lines else []
 
 

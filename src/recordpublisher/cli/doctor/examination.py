@@ -32,22 +32,22 @@ from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 
 from ..execution import print_note
 from .findings import Finding, Verdict, examine, failed_finding, without_repeated_problems
-from .job import JobChecks, OwnSource, has_own_source, own_source_of, wrapper_of
+from .job import JobChecks, SourceWithChecks, has_source_with_checks, source_with_checks_of, wrapper_of
 from .machine import (
-    CONNECTION,
+    CONNECTION_PREFIX,
     CREDENTIALS,
     REGION_CHECK,
     FindEndpoint,
     aws_findings,
     kinesis_endpoints,
     network_findings,
+    service_and_region,
     service_findings,
-    service_text,
     version_findings,
 )
 from .streams import StreamChecks, StreamUse
 
-OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
+AWS_ENDPOINT_ENDINGS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
 """Endings of the names of endpoints that are known to support DryRun."""
 
 
@@ -72,11 +72,11 @@ class Examination:
         self._uses = uses
         self._opened = opened
         self._targets = targets
-        self._sources = [] if has_own_source(registry, properties) else [*uses]
+        self._sources = [] if has_source_with_checks(registry, properties) else [*uses]
         self._client: ManagementClient | None = None
         self._unreachable: set[str] = set()
 
-    async def of_job(self) -> list[Finding]:
+    async def job_findings(self) -> list[Finding]:
         """Return the findings about the streams, the store, the sinks, other processes and the lag.
 
         While the streams are checked, the stored positions are watched, because they show whether the job is running.
@@ -85,7 +85,7 @@ class Examination:
         of_stores = [*await job.store_findings(), *await job.sink_findings()]
         running = asyncio.create_task(job.running_finding())
         try:
-            of_streams = await self.of_streams()
+            of_streams = await self.stream_findings()
             if not running.done() and sys.stderr.isatty():
                 print_note("the stored positions are read again in a while, to see whether the job runs elsewhere")
             client = self._client
@@ -95,7 +95,7 @@ class Examination:
         finally:
             running.cancel()
 
-    async def of_streams(self) -> list[Finding]:
+    async def stream_findings(self) -> list[Finding]:
         """Return the findings about this machine, the connection to the services, and the streams.
 
         If the services cannot be reached, the streams are not checked.
@@ -111,10 +111,10 @@ class Examination:
         if of_aws and not any(each.verdict is Verdict.PROBLEM for each in of_aws):
             findings += await service_findings(self._properties, self._services())
         if own is None and any(each.name == REGION_CHECK and each.verdict is Verdict.PROBLEM for each in of_aws):
-            return [*findings, Finding(CONNECTION, Verdict.NOT_CHECKED, f"because of {REGION_CHECK}")]
+            return [*findings, Finding(CONNECTION_PREFIX, Verdict.NOT_CHECKED, f"because of {REGION_CHECK}")]
         network = await network_findings(endpoints)
         findings += network
-        if any(each.name.startswith(CONNECTION) and each.verdict is Verdict.PROBLEM for each in network):
+        if any(each.name.startswith(CONNECTION_PREFIX) and each.verdict is Verdict.PROBLEM for each in network):
             return findings
         if own is not None:
             for stream in self._uses:
@@ -124,9 +124,9 @@ class Examination:
             return [*findings, *(Finding(each, Verdict.NOT_CHECKED, because) for each in self._sources + self._targets)]
         return findings + await self._of_kinesis()
 
-    async def _own_source(self) -> tuple[OwnSource | None, list[Finding]]:
+    async def _own_source(self) -> tuple[SourceWithChecks | None, list[Finding]]:
         try:
-            own = own_source_of(self._registry, self._properties)
+            own = source_with_checks_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.
             return None, [failed_finding("publisher", error)]
         if own is not None:
@@ -144,7 +144,7 @@ class Examination:
         self._opened.push_async_callback(wrapper.close)
         return [finding for stream in self._uses for finding in await wrapper.findings(stream)]
 
-    def _endpoints(self, own: OwnSource | None) -> dict[str, FindEndpoint]:
+    def _endpoints(self, own: SourceWithChecks | None) -> dict[str, FindEndpoint]:
         endpoints = kinesis_endpoints(self._properties, [*self._sources, *self._targets])
         if own is not None:
             endpoints[own.name] = own.endpoint_url
@@ -183,7 +183,7 @@ class Examination:
         uses = {stream: self._uses[stream] for stream in self._sources}
         for stream in [*self._sources, *self._targets]:
             use = uses.get(stream) or StreamUse(reads=False, writes=("PutRecords",), copied_bytes=largest or None)
-            service = service_text(self._properties, stream)
+            service = service_and_region(self._properties, stream)
             checks = StreamChecks(client, stream, use, SystemClock(), knows_dry_run=knows[service])
             findings += await checks.findings()
             self._unreachable |= {stream} if checks.is_unreachable else set()
@@ -198,7 +198,7 @@ class Examination:
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
 
 
-async def examined(properties: Properties, uses: dict[str, StreamUse], *, has_job: bool) -> list[Finding]:
+async def all_findings(properties: Properties, uses: dict[str, StreamUse], *, has_job: bool) -> list[Finding]:
     """Return every finding, in the order in which they are printed. `has_job`: whether the job's store and sinks are checked too."""
     try:
         registry = load_registry()
@@ -208,12 +208,12 @@ async def examined(properties: Properties, uses: dict[str, StreamUse], *, has_jo
     async with AsyncExitStack() as opened:
         examination = Examination(registry, properties, uses, opened, _targets(properties) if has_job else [])
         return without_repeated_problems(
-            [*settings, *await (examination.of_job() if has_job else examination.of_streams())]
+            [*settings, *await (examination.job_findings() if has_job else examination.stream_findings())]
         )
 
 
 def _is_of_aws(url: str) -> bool:
-    return (urlsplit(url).hostname or "").endswith(OF_AWS)
+    return (urlsplit(url).hostname or "").endswith(AWS_ENDPOINT_ENDINGS)
 
 
 def _targets(properties: Properties) -> list[str]:

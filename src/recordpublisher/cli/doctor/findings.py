@@ -14,7 +14,7 @@ from recordpublisher.publishers.log_fields import repr_of
 from ..execution import one_line
 
 log = logging.getLogger("recordpublisher.command")
-NEEDS_A_CHANGE = "a check would change something"
+CHECK_WOULD_CHANGE_SOMETHING = "a check would change something"
 
 
 class Verdict(StrEnum):
@@ -53,7 +53,7 @@ async def examine(name: str, check: Check) -> Finding:
         log.debug("the check '%s' failed", name, exc_info=True)
         return failed_finding(name, error)
     if words is None:
-        return Finding(name, Verdict.NOT_CHECKED, NEEDS_A_CHANGE)
+        return Finding(name, Verdict.NOT_CHECKED, CHECK_WOULD_CHANGE_SOMETHING)
     if not isinstance(words, str):
         return failed_finding(name, PluginError(f"the check returned {repr_of(words)}: return a sentence, or None"))
     return Finding(name, Verdict.OK, words)

@@ -27,9 +27,9 @@ from recordpublisher.plugins.host.build_from_properties import (
 )
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
+from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.plugins.lag.probe import LagProbe
-from recordpublisher.plugins.runtime.arguments import chosen_deserializer, made_type
+from recordpublisher.plugins.runtime.arguments import chosen_deserializer, value_type_made_by
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, shards_listed_by
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
@@ -49,7 +49,7 @@ from recordpublisher.publishers.properties.reading_properties import LIST_SHARDS
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.shards import stream_name
 
-from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
+from .findings import CHECK_WOULD_CHANGE_SOMETHING, Finding, NotCheckedError, Verdict, examine, examine_all
 
 MIN_LOSS_MS = 4 * 3_600_000
 """If unread records will be lost in less than this time, it is a problem, because a person needs time to act (ms)."""
@@ -69,7 +69,7 @@ class JobChecks:
         """Check whether the state store can be read, and list its write actions, which cannot be checked."""
         found = await examine("store", self._group_store if self._is_group else self._store)
         self._has_store = found.verdict is Verdict.OK
-        words = f"{NEEDS_A_CHANGE}: look at the IAM policy"
+        words = f"{CHECK_WOULD_CHANGE_SOMETHING}: look at the IAM policy"
         return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in self._store_changes())]
 
     def _store_changes(self) -> list[str]:
@@ -99,7 +99,7 @@ class JobChecks:
         """
         try:
             is_own = name == "sink"
-            of = made_type(chosen_deserializer(self._registry, self._properties, None)) if is_own else None
+            of = value_type_made_by(chosen_deserializer(self._registry, self._properties, None)) if is_own else None
         except Exception:  # Another finding reports which plugin has failed.
             return []
         takes_all, context = type(sink).check_values is Sink.check_values, SinkContext(value_type=of)
@@ -183,7 +183,7 @@ class JobChecks:
     def _make_sink(self, made: list[Sink]) -> str:
         sink = build_sink(self._registry, self._properties)
         found = self._keep(sink, made, self._properties.value(SINK))
-        words = without_positions(type(sink), self._properties)
+        words = effect_of_no_positions(type(sink), self._properties)
         return f"{found}; {words}" if words else found
 
     def _make_dead_letter_sink(self, made: list[Sink]) -> str:
@@ -330,7 +330,7 @@ async def check_members(group: ElasticGroup) -> str:
 # checks.
 
 
-class OwnSource:
+class SourceWithChecks:
     """Makes the checks of a source that has checks of its own, and owns the source.
 
     The source is a queue, or the factory of a publisher. The factory lists its streams itself (`discover`), or wraps another publisher
@@ -369,7 +369,7 @@ class OwnSource:
         await self._source.close()
 
 
-def has_own_source(registry: Registry, properties: Properties) -> bool:
+def has_source_with_checks(registry: Registry, properties: Properties) -> bool:
     """Return whether the job reads a queue, or its publisher lists its streams itself.
 
     The result is False if the publisher is not installed, which another finding reports.
@@ -381,7 +381,7 @@ def has_own_source(registry: Registry, properties: Properties) -> bool:
     return not issubclass(made, RecordPublisherFactory) or made.discover is not RecordPublisherFactory.discover
 
 
-def wrapper_of(registry: Registry, properties: Properties) -> OwnSource | None:
+def wrapper_of(registry: Registry, properties: Properties) -> SourceWithChecks | None:
     """Return the job's publisher if it wraps the one that reads the streams, as ARCHIVE does, else None.
 
     Raises: any error of the plugin's factory.
@@ -393,12 +393,12 @@ def wrapper_of(registry: Registry, properties: Properties) -> OwnSource | None:
     except RecordPublisherError:
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
-    return OwnSource(own.as_given(RECORD_PUBLISHER), build_source(registry, own, made), is_wrapper=True)
+    return SourceWithChecks(own.as_given(RECORD_PUBLISHER), build_source(registry, own, made), is_wrapper=True)
 
 
-def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:
+def source_with_checks_of(registry: Registry, properties: Properties) -> SourceWithChecks | None:
     """Return the job's own source, or None if it reads shards of Kinesis. Raises: any error of the plugin's factory."""
-    if not has_own_source(registry, properties):
+    if not has_source_with_checks(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
-    return OwnSource(own.as_given(RECORD_PUBLISHER), build_source(registry, own, source_class(registry, own)))
+    return SourceWithChecks(own.as_given(RECORD_PUBLISHER), build_source(registry, own, source_class(registry, own)))

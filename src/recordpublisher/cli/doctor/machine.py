@@ -32,7 +32,7 @@ from recordpublisher.publishers.shards import arn_of, region_of_arn
 
 from .findings import Check, Finding, NotCheckedError, Verdict, examine
 
-CONNECTION = "connection"
+CONNECTION_PREFIX = "connection"
 """The beginning of the names of checks that must succeed before any call can."""
 CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
@@ -84,7 +84,7 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
     findings = []
     for service, find in endpoints.items():
         endpoint = asyncio.ensure_future(_parsed(find))
-        checks = {"proxy": _proxy, "DNS": _address, CONNECTION: _connection}
+        checks = {"proxy": _proxy, "DNS": _address, CONNECTION_PREFIX: _connection}
         for name, check in checks.items():
             shown = name if len(endpoints) == 1 else f"{name}, {service}"
             findings.append(await examine(shown, partial(check, endpoint)))
@@ -93,11 +93,11 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
     """Return, for each service that a stream belongs to, a function that finds its endpoint."""
-    regions = {service_text(properties, stream): _region_of(properties, stream) for stream in streams}
+    regions = {service_and_region(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 
 
-def service_text(properties: Properties, stream: str) -> str:
+def service_and_region(properties: Properties, stream: str) -> str:
     """Return the service of a stream: Kinesis, with the region of the stream's ARN unless all calls go to `aws.endpoint`."""
     region = _region_of(properties, stream)
     return "Kinesis" if region is None else f"Kinesis in {region}"
@@ -205,7 +205,7 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
 
 
-VARIABLE = "PYSPARK_PYTHON"
+PYTHON_VARIABLE = "PYSPARK_PYTHON"
 """The environment variable from which Spark takes its workers' Python; else it is the python3 of the PATH."""
 _MODULE = "pyspark_recordpublisher"
 _SECONDS = 60.0
@@ -230,17 +230,17 @@ def spark_python() -> str:
     """
     if find_spec("pyspark") is None:
         raise NotCheckedError("pyspark is not installed")
-    given = os.environ.get(VARIABLE)
+    given = os.environ.get(PYTHON_VARIABLE)
     python = given or "python3"
     found = shutil.which(python)
     if found is None and given and os.sep in given:
-        raise NotCheckedError(f"{VARIABLE} is {given}, which is not on this machine")
+        raise NotCheckedError(f"{PYTHON_VARIABLE} is {given}, which is not on this machine")
     reason = "it is not on the PATH" if found is None else _why_not_importable(found)
     if reason is None:
         return f"{found} has {_MODULE}"
     words = (
         f"Spark starts {found or python} for its workers, which cannot import {_MODULE} ({reason}): a job ends with DATA_SOURCE_NOT_FOUND. "
-        f"Set {VARIABLE}={sys.executable}, or install recordpublisher[spark] for {found or python}"
+        f"Set {PYTHON_VARIABLE}={sys.executable}, or install recordpublisher[spark] for {found or python}"
     )
     raise RecordPublisherError(words) if given else NotCheckedError(f"only for jobs of Spark: {words}")
 

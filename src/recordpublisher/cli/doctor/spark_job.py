@@ -16,7 +16,7 @@ from recordpublisher.plugins.stores.read_claim_store import queries_of
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .examination import examined
+from .examination import all_findings
 from .findings import Finding, Verdict, examine, failed_finding
 from .streams import StreamUse
 
@@ -26,7 +26,7 @@ def is_spark_job(properties: Properties) -> bool:
     return any(properties.is_set(option) for option in (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT))
 
 
-async def examined_spark_job(given: Properties, use_of: Callable[[Properties, str], StreamUse]) -> list[Finding]:
+async def spark_job_findings(given: Properties, use_of: Callable[[Properties, str], StreamUse]) -> list[Finding]:
     """Return every finding, in the order in which they are printed.
 
     `use_of`: returns the calls that a job with these properties makes for a stream.
@@ -40,7 +40,7 @@ async def examined_spark_job(given: Properties, use_of: Callable[[Properties, st
     verdict = Verdict.PROBLEM if warnings else Verdict.OK
     of_options = Finding("options", verdict, "; ".join(warnings) or "valid, and each has an effect")
     uses = {stream: use_of(options.properties, stream) for stream in options.streams}
-    of_streams = await examined(options.properties, uses, has_job=False)
+    of_streams = await all_findings(options.properties, uses, has_job=False)
     return [of_options, *of_streams, await examine("claims", lambda: _claims(options))]
 
 

@@ -14,7 +14,7 @@ from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, arn_of, stream_name
 
-from .findings import NEEDS_A_CHANGE, Check, Finding, NotCheckedError, examine
+from .findings import CHECK_WOULD_CHANGE_SOMETHING, Check, Finding, NotCheckedError, examine
 
 MAX_CONSUMERS = 20
 """Most consumers of a stream (service limit); 50 with on-demand advantage."""
@@ -65,7 +65,7 @@ class StreamChecks:
         checks: list[tuple[str, Check]] = [
             ("clock", self._clock_offset),
             ("kinesis:ListShards", self._list_shards),
-            ("distribution", lambda: check_distribution(self._shards)),
+            ("distribution", lambda: check_hash_key_shares(self._shards)),
             ("kinesis:DescribeStreamSummary", self._describe),
         ]
         if self._use.reads:  # A job that reads by fan-out polls too, to find out whether it has missed records.
@@ -259,18 +259,18 @@ def _because_of_list_shards() -> str:
 
 
 def _not_checked() -> str:
-    raise NotCheckedError(f"{NEEDS_A_CHANGE}: look at the IAM policy")
+    raise NotCheckedError(f"{CHECK_WOULD_CHANGE_SOMETHING}: look at the IAM policy")
 
 
 # How the hash keys of a stream are distributed over its open shards.
 
-MAX_EVEN_SHARES = 4
+MAX_TIMES_EVEN_SHARE = 4
 """How many times its even share of the hash keys a shard may have at most."""
-MAX_PERCENT = 90
+MAX_SHARD_PERCENT = 90
 """The largest share of the hash keys that a shard may have in a stream of few shards (percent)."""
 
 
-def check_distribution(shards: Sequence[Shard]) -> str:
+def check_hash_key_shares(shards: Sequence[Shard]) -> str:
     """Return how large the hash key range of the largest open shard is.
 
     Raises: RecordPublisherError if it is so large that the shard gets most of the records; NotCheckedError if no shard is known.
@@ -282,7 +282,7 @@ def check_distribution(shards: Sequence[Shard]) -> str:
         return "one open shard takes all hash keys"
     largest = max(open_shards, key=_size)
     percent = 100 * _size(largest) / sum(map(_size, open_shards))
-    if percent > min(MAX_PERCENT, MAX_EVEN_SHARES * 100 / len(open_shards)):
+    if percent > min(MAX_SHARD_PERCENT, MAX_TIMES_EVEN_SHARE * 100 / len(open_shards)):
         raise RecordPublisherError(
             f"{largest.shard_id} takes {percent:.0f} % of the hash keys of {len(open_shards)} open shards: "
             f"recordpublisher split {largest.stream} {largest.shard_id}"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from recordpublisher.publishers.clock import Clock, wait_at_most
+from recordpublisher.publishers.clock import Clock, wait_until_set
 
 from ..metric_types import Histogram
 
@@ -49,8 +49,8 @@ class CheckpointScheduler:
         """Take checkpoints until stopped. Raises: the errors of `take`, such as FencedError, SinkError and StateError."""
         earliest = 0.0
         while not self._stopping.is_set():
-            if await wait_at_most(self._requested, self._seconds):
-                await wait_at_most(self._stopping, earliest - asyncio.get_running_loop().time())
+            if await wait_until_set(self._requested, self._seconds):
+                await wait_until_set(self._stopping, earliest - asyncio.get_running_loop().time())
             self._requested.clear()
             if not self._stopping.is_set():
                 await take()

@@ -98,7 +98,7 @@ class Commits:
         if staged is not None:
             self._staged.append(staged)
 
-    async def commit(self, value_of: ValueOf, positions: Any, *, names_staged: bool = True) -> None:
+    async def commit(self, value_of: MakeEntry, positions: Any, *, names_staged: bool = True) -> None:
         """Write the entry, which commits the staged items that it names. `settle` must have returned before.
 
         - `value_of`: returns the content of the entry. It is called before the first await, so that the entry contains the state at the
@@ -118,7 +118,7 @@ class Commits:
         write = self._undecided = _Write(
             value, staged, self._records if names_staged else self._counts.records, positions
         )
-        self._counts.begun(f"{self._name} in {self._store.place}")
+        self._counts.on_begun(f"{self._name} in {self._store.place}")
         await self._decide(write)
 
     async def publish(self) -> None:
@@ -162,7 +162,7 @@ class Commits:
         except RetriesExhaustedError as error:
             raise StoreUnavailableError(str(error)) from error
         self._version, self._undecided, self._positions = version, None, write.positions
-        self._counts.decided(write.staged, write.records)
+        self._counts.on_stored(write.staged, write.records)
         self._unpublished += write.staged
         del self._staged[: len(write.staged)]
 
@@ -189,11 +189,11 @@ class CommitCounts(msgspec.Struct):
         """Time since the last commit with records was stored (ms); None if no commit of this process had records."""
         return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
 
-    def begun(self, entry: str) -> None:
+    def on_begun(self, entry: str) -> None:
         """Remember that a write of this entry (name and place) has begun and has no answer yet."""
         self.undecided = entry
 
-    def decided(self, staged: Sequence[Staged], records: int) -> None:
+    def on_stored(self, staged: Sequence[Staged], records: int) -> None:
         """Count a commit that is stored.
 
         - `staged`: the items that it has committed.
@@ -208,7 +208,7 @@ class CommitCounts(msgspec.Struct):
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
 """If this many commits are not published yet, they are published before the next commit, because an entry has room to name only a few."""
-ValueOf = Callable[[int, Sequence[Staged]], bytes]
+MakeEntry = Callable[[int, Sequence[Staged]], bytes]
 """Returns the content of the entry, from the number of the write, which makes each content unique, and the staged items that it names."""
 
 

@@ -155,7 +155,7 @@ _TAKE_ALONG = (
 )
 LEASE_TABLE = "group/leases"
 """The name of a group's lease table."""
-PARTS = "group/positions/"
+PARTS_PREFIX = "group/positions/"
 """The prefix of the names under which a group's positions are stored. It is also used next to the rows of a sink, where there is no
 lease table.
 """

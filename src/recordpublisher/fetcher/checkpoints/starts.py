@@ -1,7 +1,7 @@
 """Decides in which state each listed shard starts: restored, new, or by a start for each shard.
 
 `initial_states` applies this to a listing. `publishers/start_from_properties.py` parses `flink.stream.initpos`, and
-`states_by_shard` a start for each shard. `AloneJob` is the port to the worker of a job that runs alone.
+`states_by_shard` a start for each shard. `AloneWorkerPort` is the port to the worker of a job that runs alone.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Starts(msgspec.Struct, frozen=True):
         """
         return self._each(lambda start: start.pinned_at(now_ms))
 
-    def begun_at(self, start_ms: int | None) -> Starts:
+    def with_stored_start(self, start_ms: int | None) -> Starts:
         """Return these starts with LATEST, or a start at an age, replaced by `start_ms`: the time that the job's first start has put
         there (epoch ms).
 
         A later start of the job, even by another process, then begins at the same records (P3). If `start_ms` is None, the starts are
         unchanged.
         """
-        return self if start_ms is None else self._each(lambda start: start.begun_at(start_ms))
+        return self if start_ms is None else self._each(lambda start: start.with_stored_start(start_ms))
 
     def _each(self, changed: Callable[[StartingPosition], StartingPosition]) -> Starts:
         named = {shard: replace(each, start=changed(each.start)) for shard, each in self.by_shard.items()}
@@ -105,8 +105,8 @@ async def list_restored(
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
-        young = set(shards_missing_from_listing(listed, restored, streams))
-        unlisted = missing_shards(listed, filter(is_ours, listed), restored, streams)
+        young = set(shards_newer_than_listing(listed, restored, streams))
+        unlisted = expected_but_unlisted(listed, filter(is_ours, listed), restored, streams)
         await missing.check(unlisted - young, streams)
         inconsistent = young | {key for key in unlisted if not missing.is_expired(key)}
         if not inconsistent:
@@ -173,7 +173,7 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
     return {key: state for key, state in known.items() if key not in shards}
 
 
-def missing_shards(
+def expected_but_unlisted(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
     """Return the shards that the listing lacks: restored ones, and parents for which shards of this worker would wait (S2, S5).
@@ -187,7 +187,7 @@ def missing_shards(
     return (of_streams | parents) - shards.keys()
 
 
-def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
+def shards_newer_than_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
     """Return restored shards that are younger than every listed shard of their stream. They show that the listing is older than the
     state.
 
@@ -392,10 +392,10 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
     return ShardState(StartingPosition.trim_horizon(), position=after)
 
 
-# AloneJob is the port through which the fetcher uses the worker of a job that runs alone (`fetcher/elastic/alone_worker.py`).
+# AloneWorkerPort is the port through which the fetcher uses the worker of a job that runs alone (`fetcher/elastic/alone_worker.py`).
 
 
-class AloneJob(Protocol):
+class AloneWorkerPort(Protocol):
     """Takes over every shard for a process that runs alone, and stores the positions.
 
     For most sinks `store` does that. A `CommittingSink` needs three steps:

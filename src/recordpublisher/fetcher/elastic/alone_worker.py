@@ -27,12 +27,12 @@ from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
 from ..checkpoints.commits import CommitCounts, warn_of_rows_of_other_positions
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
-from ..conditional_store import ConflictError, Stored, pause_after_conflict
+from ..conditional_store import ConflictError, StoredDocument, pause_after_conflict
 from ..leases.group_store import MAX_ATTEMPTS, GroupStore, read_alone_part, states_of
 from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.position_documents import PositionKey, Positions, StoredPosition
 from ..leases.position_store import PartPositionStore, PositionStore
-from ..leases.sealing import seal_worker, sealed_alone
+from ..leases.sealing import seal_alone_worker, seal_worker
 from ..leases.worker_record import HOST, WorkerRecord
 from ..shards.shard_state import ShardState
 from ..sink import CommittingSink, Sink, State, entry_store_of
@@ -49,7 +49,7 @@ Each stored checkpoint is such a proof. The extra read is needed if checkpoints 
 """
 CLOSE_SECONDS = 5.0
 """The longest time for the last write of a worker that stops (seconds)."""
-LEFT_MS = 86_400_000
+ABANDONED_START_MS = 86_400_000
 """Age (ms) after which the next start deletes the documents of a start that never took over the shards."""
 
 
@@ -57,8 +57,8 @@ class AloneWorker:
     """The worker of a process that runs alone: it owns every shard, and stores the positions of all of them.
 
     While it runs, it writes only one document: its part, which has the positions. The lease table names the worker and has no leases. A
-    process that reads the table adds the positions in the part to it (`LeaseTable.folded`), so a child begins as soon as its parents have
-    ended, without a write of the table.
+    process that reads the table adds the positions in the part to it (`LeaseTable.with_alone_leases`), so a child begins as soon as its
+    parents have ended, without a write of the table.
 
     Each write of the part is conditional. A later start seals the part, which means that this worker can no longer write it.
     """
@@ -123,7 +123,7 @@ class AloneWorker:
             if states is None:  # the table was replaced in the meantime
                 await pause_after_conflict(attempt)
                 continue
-            after = table.taken_alone(self.name, self._job)
+            after = table.with_alone_owner(self.name, self._job)
             assert after.alone is not None
             self._owner = after.alone
             await self._prepare(states)
@@ -203,7 +203,7 @@ class AloneWorker:
 
     # --- the start -------------------------------------------------------------------------------------------------------------
 
-    async def _check(self, found: Stored[LeaseTable] | None) -> WorkerRecord | None:
+    async def _check(self, found: StoredDocument[LeaseTable] | None) -> WorkerRecord | None:
         """Check that this process may acquire the shards. Return the record of the worker that runs alone, or None if there is none.
 
         If there are workers of a group that send no heartbeats, wait until their leases have expired.
@@ -267,7 +267,7 @@ class AloneWorker:
         """
         self._pinned_ms = table.start.timestamp_ms if table.is_latest else None
         if table.alone is not None:
-            states, part = await sealed_alone(self._documents, table.alone, self._positions)
+            states, part = await seal_alone_worker(self._documents, table.alone, self._positions)
             if part is not None:
                 self._pinned_ms, self._taken_ms = part.pinned_ms, part.taken_ms
             return states
@@ -314,7 +314,7 @@ class AloneWorker:
 
         `table` was written after these workers were sealed and does not name them, so no process needs their documents.
         """
-        before = self._clock.now_ms() - LEFT_MS
+        before = self._clock.now_ms() - ABANDONED_START_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():
             if worker in table.owners:
                 continue
@@ -401,11 +401,11 @@ _SUCCESSOR = (
 # Delays a start that replaces another one, if starts replace each other again and again. That happens if two supervisors run the same job
 # alone.
 
-WINDOW_SECONDS = 60.0
+RIVAL_WINDOW_SECONDS = 60.0
 """If a worker was itself replaced less than this time before (by the clocks of the processes), the next start waits for up to this time
 (seconds).
 """
-LOOK_SECONDS = 5.0
+RIVAL_POLL_SECONDS = 5.0
 """Seconds between two reads of the running worker's record while a start waits for it to end."""
 
 
@@ -438,10 +438,10 @@ class RivalStarts:
             return False
         now, now_ms = self._clock.monotonic(), self._clock.now_ms()
         self.replaced_ms = now_ms
-        if found.replaced_ms is None or abs(now_ms - found.replaced_ms) >= WINDOW_SECONDS * 1000:
+        if found.replaced_ms is None or abs(now_ms - found.replaced_ms) >= RIVAL_WINDOW_SECONDS * 1000:
             return False
         if self._until is None:
-            seconds = WINDOW_SECONDS * (0.5 + 0.5 * self._chance.random())
+            seconds = RIVAL_WINDOW_SECONDS * (0.5 + 0.5 * self._chance.random())
             self._until = now + seconds
             log.error(
                 "this start would replace worker %s on %s (process %d), which itself replaced another worker "
@@ -460,7 +460,7 @@ class RivalStarts:
 
     async def _wait_until_it_ends(self, worker: str, until: float) -> None:
         while (left := until - self._clock.monotonic()) > 0:
-            await asyncio.sleep(min(LOOK_SECONDS, left))
+            await asyncio.sleep(min(RIVAL_POLL_SECONDS, left))
             record = await self._documents.read_record(worker)
             if record is None or not _may_be_running(record.document):
                 return

@@ -170,7 +170,7 @@ class CommittedPositions(PositionStore):
                 if place is not None:
                     await place.delete_parts(worker)
             self._without_parts.add(worker)
-        return await self._sink.forget(lambda life: life == worker)
+        return await self._sink.forget_ended_lives(lambda life: life == worker)
 
     async def _seal(self, place: GroupStore, worker: str, number: int) -> PositionPart | None:
         await self._sink.end_life(worker)

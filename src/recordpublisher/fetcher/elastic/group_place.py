@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.log_fields import mask_passwords
 
-from ..checkpoints.snapshot import ANOTHER_PLACE, PARTS
+from ..checkpoints.snapshot import ANOTHER_PLACE, PARTS_PREFIX
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings
@@ -63,8 +63,8 @@ async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
 
     Raises: StateError, with the worker that has stored the positions.
     """
-    for name in await entries.names(PARTS):
-        worker = name.removeprefix(PARTS).rpartition("/")[0]
+    for name in await entries.names(PARTS_PREFIX):
+        worker = name.removeprefix(PARTS_PREFIX).rpartition("/")[0]
         part = await entries.read_part(worker, 0)
         if part is not None and part.document.positions:
             raise StateError(

@@ -36,7 +36,7 @@ from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, WatermarkTracker
 from .group_place import ElasticGroup, refuse_positions_in_sink
 from .leased_shards import LeasedShards
-from .worker_lives import WorkerLives, begin_job
+from .worker_lives import WorkerLives, replace_group_job
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_PAUSE_SECONDS = 1.0
@@ -122,7 +122,7 @@ class LeasedOwnership(ShardOwnership):
         """Add child shards to the table of known shards. They are read when this process acquires their leases."""
         self._table.add_listed(children)
 
-    async def on_look(self) -> None:
+    async def on_streams_read(self) -> None:
         """Handle a change of the list of streams.
 
         The shards of a new stream get leases. The shards of a removed stream keep theirs, but no process reads them (E12).
@@ -188,7 +188,7 @@ class LeasedOwnership(ShardOwnership):
                 await refuse_positions_in_sink(GroupStore(entries), store.place)
             if isinstance(self._job.sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._job.sink, store.place)
-        await begin_job(store, self._group_job, self._group.settings, self._job.clock)
+        await replace_group_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
         """End shards that are past retention and that no listing shows; each is a gap in the records (S2, S5).

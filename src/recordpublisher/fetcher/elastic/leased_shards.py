@@ -14,7 +14,7 @@ from ..dependencies import FetcherDependencies
 from ..leases.group_watermark import ShardWatermark
 from ..leases.planning import LoadRate
 from ..leases.position_documents import StoredPosition
-from ..leases.position_store import ReadPositions
+from ..leases.position_store import CheckpointPositions
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.sink_errors import naming_sink, states_of_sink, unfinished_of
@@ -155,10 +155,10 @@ class LeasedShards:
     def drop_all(self) -> None:
         """Forget every shard. What the sink may have lost of them is read again."""
         self.drop(tuple(self._begun))
-        self._emitter.turn.trust()
+        self._emitter.turn.allow_flush()
 
     @asynccontextmanager
-    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
+    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[CheckpointPositions]:
         """Flush the sink, and provide the position that each shard had before the flush (S6).
 
         A `CommittingSink` is not flushed. Positions are provided while no write runs, and the caller's `async with` block commits them with
@@ -167,7 +167,7 @@ class LeasedShards:
         async with self._emitter.between_writes():
             if self.sink_lives is not None:
                 await self._dead_letters.flush()
-                yield ReadPositions({key: self._position(key) for key in self._begun}, is_before_commit=True)
+                yield CheckpointPositions({key: self._position(key) for key in self._begun}, is_before_commit=True)
                 return
             positions = {key: self._position(key) for key in self._begun}
             found = await self._flush(positions, may_be_partial)
@@ -204,7 +204,7 @@ class LeasedShards:
 
     # ---------------------------------------------------------------------------------------------------------------------------
 
-    async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> ReadPositions:
+    async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> CheckpointPositions:
         """Flush the sink, and return the positions that it has confirmed; they may be older than `positions`.
 
         An older position is used only if the shard has had the same lease since then, because otherwise another worker may have read the
@@ -216,10 +216,10 @@ class LeasedShards:
         with naming_sink(self._sink, "flush"):
             confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
-            return ReadPositions(positions)
+            return CheckpointPositions(positions)
         (confirmed,) = found_states
-        with naming_sink(self._sink, "has_given_up", is_watched=False):
-            given_up = {key for key in shards if self._sink.has_given_up(key)}
+        with naming_sink(self._sink, "has_stopped", is_watched=False):
+            given_up = {key for key in shards if self._sink.has_stopped(key)}
         found: dict[str, StoredPosition] = {}
         for key, given in shards.items():
             entry = confirmed["shards"].get(key)
@@ -231,7 +231,7 @@ class LeasedShards:
             elif key in given_up:
                 found[key] = StoredPosition(self._begun[key].state)
         newer = {key for key, given in shards.items() if confirmed["shards"].get(key) != given}
-        return ReadPositions(found, newer - given_up)
+        return CheckpointPositions(found, newer - given_up)
 
     def _is_read(self, key: str) -> bool:
         """Return whether the shard's stream is in the list and was not deleted.

@@ -35,7 +35,7 @@ from .leased_shards import LeasedShards
 group_log = logging.getLogger("recordpublisher.group")
 
 
-async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
+async def replace_group_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
     """Make `job` the job of the group, if the group has another job and no process takes part in it. Do nothing if there is no group.
 
     If there are workers that send no heartbeats, wait until their leases have expired.

@@ -5,7 +5,7 @@ from collections.abc import Set
 
 from recordpublisher.publishers.clock import Clock
 
-from ..conditional_store import Stored
+from ..conditional_store import StoredDocument
 from .group_store import GroupStore, TableCache
 from .heartbeat import SilenceObserver
 from .lease_settings import LeaseSettings
@@ -31,7 +31,7 @@ class GroupObserver:
         self._worker = worker
         self._settings = settings
         self._silence = SilenceObserver(2 * settings.interval)
-        self._records: dict[str, Stored[WorkerRecord]] = {}
+        self._records: dict[str, StoredDocument[WorkerRecord]] = {}
         self._consistent_since = 0
         self._members: tuple[str, ...] = ()
         self._members_since = 0.0
@@ -44,7 +44,7 @@ class GroupObserver:
         return frozenset(self._members)
 
     @property
-    def has_looked(self) -> bool:
+    def has_read_group(self) -> bool:
         """Whether the group was read at least once. Before that `members` is empty, which proves nothing."""
         return bool(self._records)
 
@@ -71,7 +71,7 @@ class GroupObserver:
         """The workers that, at the last read, had sent no heartbeat for half of their lease, which is two of their intervals."""
         return self._late
 
-    async def look(self) -> GroupView | None:
+    async def read_group(self) -> GroupView | None:
         """Read the group's documents.
 
         Return None if there is no lease table, or if the read took longer than an interval, because it then shows an old state (E8).
@@ -103,7 +103,7 @@ class GroupObserver:
             self._members, self._members_since = view.members, now
         return view
 
-    def silent(self, view: GroupView) -> dict[str, float]:
+    def silent_workers(self, view: GroupView) -> dict[str, float]:
         """Return the other workers that have sent no heartbeat for their lease, each with the duration of its lease in seconds."""
         return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
 
@@ -134,7 +134,7 @@ class GroupObserver:
         """
         return max(self._settings.duration, (record.lease_ms or 0) / 1000)
 
-    async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
+    async def _read_records(self) -> tuple[float, dict[str, StoredDocument[WorkerRecord]]]:
         """Read the worker records. Return when the call was sent, and the records, none of which is older than the lease table.
 
         An owner that the table names must count its shards in its record (E8), so the first read after a new table is consistent. Later
@@ -153,7 +153,9 @@ class GroupObserver:
         return sent, records
 
 
-def _newer(record: Stored[WorkerRecord], known: Stored[WorkerRecord] | None) -> Stored[WorkerRecord]:
+def _newer(
+    record: StoredDocument[WorkerRecord], known: StoredDocument[WorkerRecord] | None
+) -> StoredDocument[WorkerRecord]:
     if known is None or _order(record.document) >= _order(known.document):
         return record
     return known

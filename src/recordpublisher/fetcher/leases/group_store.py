@@ -15,16 +15,24 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
-from ..checkpoints.snapshot import ANOTHER_PLACE, LEASE_TABLE, PARTS
+from ..checkpoints.snapshot import ANOTHER_PLACE, LEASE_TABLE, PARTS_PREFIX
 from ..conditional_store import (
     ConditionalStore,
     ConflictError,
-    Stored,
+    StoredDocument,
     VersionedValue,
     write_value,
 )
 from ..shards.shard_state import ShardState
-from .lease_table import AloneOwner, GroupJob, LeaseTable, is_begun, lease_of, table_from_bytes, table_to_bytes
+from .lease_table import (
+    AloneOwner,
+    GroupJob,
+    LeaseTable,
+    is_readable,
+    lease_from_state,
+    table_from_bytes,
+    table_to_bytes,
+)
 from .position_documents import SHARDS_PER_PART, PositionKey, PositionPart, Positions, StoredPosition
 from .worker_record import WorkerRecord
 
@@ -72,7 +80,7 @@ class TableCache:
         self._group = group
         self._clock = clock
         self._job = job
-        self._stored: Stored[LeaseTable] | None = None
+        self._stored: StoredDocument[LeaseTable] | None = None
         self._read_at = -math.inf
 
     @property
@@ -119,7 +127,7 @@ class TableCache:
         self._read_at = read_at
         return True
 
-    def _adopt(self, stored: Stored[LeaseTable] | None) -> None:
+    def _adopt(self, stored: StoredDocument[LeaseTable] | None) -> None:
         if stored is not None and stored.document.version > self.version:
             difference = None if self._job is None else self._job.contradiction(stored.document.job)
             if difference is not None:
@@ -134,7 +142,7 @@ FIRST_VERSION = 1
 
 
 async def store_as_group(
-    store: ConditionalStore, states: Mapping[str, ShardState], over: Stored[LeaseTable] | None = None
+    store: ConditionalStore, states: Mapping[str, ShardState], over: StoredDocument[LeaseTable] | None = None
 ) -> None:
     """Store states by `Shard.key` as the positions of a new group, or of an existing group without processes.
 
@@ -149,7 +157,7 @@ async def store_as_group(
         raise exists
     version = FIRST_VERSION if over is None else over.document.version + 1
     positions = {
-        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_begun(state)
+        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_readable(state)
     }
     keys = sorted(positions)
     parts = [keys[first : first + SHARDS_PER_PART] for first in range(0, len(keys), SHARDS_PER_PART)]
@@ -157,12 +165,12 @@ async def store_as_group(
         own = {key: positions[key] for key in part}
         await group.own_part(worker, number).write(PositionPart(worker, is_sealed=True, positions=own))
     await group.own_record(worker).write(WorkerRecord(worker, 1, is_sealed=True, parts=len(parts)))
-    leases = {shard: lease_of(shard, states, worker, version) for shard in states}
+    leases = {shard: lease_from_state(shard, states, worker, version) for shard in states}
     try:
         if over is None:
             await group.write_table(LeaseTable(version, worker, StartingPosition.trim_horizon(), leases), None)
         else:
-            await group.write_table(over.document.begun_anew(worker, leases), over.version)
+            await group.write_table(over.document.reset_to(worker, leases), over.version)
     except ConflictError as error:
         await group.delete_worker(worker)
         raise exists from error
@@ -195,24 +203,24 @@ class GroupStore:
         """The store's location, as messages show it."""
         return self._store.place
 
-    async def read_table(self) -> Stored[LeaseTable] | None:
+    async def read_table(self) -> StoredDocument[LeaseTable] | None:
         """Return the lease table, read consistently, or None if there is none, because no group has begun here."""
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
-    async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
+    async def write_table(self, table: LeaseTable, expected: str | None) -> StoredDocument[LeaseTable]:
         """Replace the version `expected`, or create the table if `expected` is None."""
-        return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
+        return StoredDocument(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
 
-    def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
+    def table_of(self, value: VersionedValue) -> StoredDocument[LeaseTable]:
         """Return the lease table that a stored value contains."""
-        return Stored(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
+        return StoredDocument(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
 
     async def names(self, prefix: str) -> Sequence[str]:
         """Return the names of the documents with this prefix."""
         return await self._call(self._store.list_names(prefix))
 
-    async def read_records(self, *, consistent: bool = False) -> dict[str, Stored[WorkerRecord]]:
+    async def read_records(self, *, consistent: bool = False) -> dict[str, StoredDocument[WorkerRecord]]:
         """Return the record of each worker.
 
         Without `consistent` a record may be slightly old, or even older than at the previous read.
@@ -221,13 +229,13 @@ class GroupStore:
         records = (self._record_of(name, value) for name, value in found.items())
         return {record.document.worker: record for record in records}
 
-    async def read_record(self, worker: str) -> Stored[WorkerRecord] | None:
+    async def read_record(self, worker: str) -> StoredDocument[WorkerRecord] | None:
         """Return the record of a worker, read consistently, or None if there is none."""
         name = f"{WORKERS}{worker}"
         found = await self._call(self._store.get(name))
         return None if found is None else self._record_of(name, found)
 
-    async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
+    async def seal_record(self, record: StoredDocument[WorkerRecord]) -> WorkerRecord:
         """Seal the record of a worker (declare the worker dead), and return the sealed record.
 
         Raises: ConflictError if the record has changed since it was read.
@@ -240,11 +248,15 @@ class GroupStore:
         """Return the record of this process's worker, for writing."""
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
-    async def read_part(self, worker: str, number: int) -> Stored[PositionPart] | None:
+    async def read_part(self, worker: str, number: int) -> StoredDocument[PositionPart] | None:
         """Return a part of a worker's positions (see `PositionPart`), read consistently, or None if there is no such part."""
         name = part_name(worker, number)
         found = await self._call(self._store.get(name))
-        return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
+        return (
+            None
+            if found is None
+            else StoredDocument(PositionPart.from_bytes(found.value, self._place(name)), found.version)
+        )
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
         """Replace a part by its sealed version, which its worker cannot replace.
@@ -264,21 +276,21 @@ class GroupStore:
 
     async def delete_parts(self, worker: str) -> None:
         """Delete the parts (documents with positions) of a sealed worker."""
-        parts = await self._call(self._store.list_names(f"{PARTS}{worker}/"))
+        parts = await self._call(self._store.list_names(f"{PARTS_PREFIX}{worker}/"))
         await self._call(self._store.delete(*parts))
 
     async def write(self, name: str, content: bytes, expected: str | None) -> str:
         """Write a document, and return its new version."""
         return await self._call(write_value(self._store, name, content, expected))
 
-    def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
+    def _record_of(self, name: str, value: VersionedValue) -> StoredDocument[WorkerRecord]:
         record = WorkerRecord.from_bytes(value.value, self._place(name))
         if f"{WORKERS}{record.worker}" != name:
             raise StateError(
                 f"{self._place(name)} has the name of another worker in it ({record.worker!r}). Delete it if no "
                 "worker of this group has that name"
             )
-        return Stored(record, value.version)
+        return StoredDocument(record, value.version)
 
     def _place(self, name: str) -> str:
         return f"{name} in {self._store.place}"
@@ -351,7 +363,7 @@ class OwnDocument(Generic[D]):
 
 def part_name(worker: str, number: int) -> str:
     """Return the name of the document with this part of a worker's positions."""
-    return f"{PARTS}{worker}/{number}"
+    return f"{PARTS_PREFIX}{worker}/{number}"
 
 
 async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:

@@ -42,7 +42,7 @@ class GroupUpkeep:
         changes = await self._listing.changes(view.table)
         if not changes:
             return False
-        after = view.table.after(
+        after = view.table.with_changes(
             self._worker,
             found=changes.found,
             expired=changes.expired,
@@ -52,7 +52,7 @@ class GroupUpkeep:
         await self._cache.replace(after)
         return True
 
-    def keep_deleted(self, kept: Iterable[str]) -> None:
+    def forget_deleted(self, kept: Iterable[str]) -> None:
         """Forget a deleted stream when this worker holds none of its shards, because a stream of that name may have been created again."""
         self._listing.deleted.intersection_update({stream_of(shard) for shard in kept})
 
@@ -65,7 +65,7 @@ class GroupUpkeep:
         gone = set() if table is None else {shard for shard in table.leases if stream_of(shard) in deleted}
         if table is None or not gone:
             return False
-        await self._cache.replace(table.after(self._worker, deleted=gone))
+        await self._cache.replace(table.with_changes(self._worker, deleted=gone))
         self._listing.list_soon()
         return True
 
@@ -88,7 +88,7 @@ class GroupUpkeep:
         if (table := self._cache.table) is not None and (
             left & table.drained or any(table.version == self._first_versions[worker] for worker in left)
         ):
-            await self._cache.replace(table.after(self._worker, cleaned=left))
+            await self._cache.replace(table.with_changes(self._worker, cleaned=left))
         for worker in sorted(left):
             table = self._cache.table
             if table is None or table.version <= self._first_versions[worker] or worker in table.owners:

@@ -134,7 +134,7 @@ class SilenceObserver:
 # WritePermission decides whether this worker may write to the sink now: only while other workers cannot have replaced it (E4).
 
 
-class SendTime(NamedTuple):
+class SentAt(NamedTuple):
     """When a heartbeat was sent, and the number of suspensions before that."""
 
     suspensions: int
@@ -156,13 +156,13 @@ class WritePermission:
         self._clock = clock
         self._seconds = seconds
         self._suspensions = 0
-        self._confirmed: SendTime | None = None
+        self._confirmed: SentAt | None = None
 
-    def send_time(self) -> SendTime:
+    def send_time(self) -> SentAt:
         """Return the time now, and the number of suspensions so far, for a heartbeat that is about to be sent."""
-        return SendTime(self._suspensions, self._clock.boottime())
+        return SentAt(self._suspensions, self._clock.boottime())
 
-    def confirm(self, sent: SendTime) -> None:
+    def confirm(self, sent: SentAt) -> None:
         """Extend the permission, because the heartbeat that was sent at `sent` is stored."""
         if self._confirmed is None or sent > self._confirmed:
             self._confirmed = sent

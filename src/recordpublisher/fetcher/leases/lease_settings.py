@@ -18,9 +18,9 @@ HANDOVER_SECONDS = 0.2
 """Seconds between two reads of the group's documents while shards are transferred between workers (E5)."""
 ANNOUNCE_SECONDS = 5.0
 """The longest time for which a worker that leaves continues to read, so that the other workers notice its announcement (seconds, E5)."""
-LEAVING_SECONDS = 0.5
+LEAVING_POLL_SECONDS = 0.5
 """Seconds between two reads of the group's documents by a worker that has announced that it will leave."""
-HELD_SECONDS = 1.0
+HELD_POLL_SECONDS = 1.0
 """Seconds between two reads of the group's documents while alignment holds back a shard of the worker.
 
 Each other worker then sends a heartbeat within a second after its own watermark has changed (E8).
@@ -73,7 +73,7 @@ class LeaseSettings:
         return min(self.interval, ANNOUNCE_SECONDS)
 
     @property
-    def patience(self) -> float:
+    def reserved_seconds(self) -> float:
         """How long a free shard is left to the worker that should have it according to the plan; then any worker may acquire it (seconds).
 
         If that worker has died, it is sealed within this time, and a new plan names another worker (E6).

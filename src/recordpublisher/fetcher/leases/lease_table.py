@@ -87,7 +87,7 @@ class LeaseTable:
         """Return the lowest of the last watermarks of the shard's parents that have ended, or None if none is known."""
         return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
 
-    def after(
+    def with_changes(
         self,
         writer: str,
         *,
@@ -123,7 +123,11 @@ class LeaseTable:
         for shard, listed in (children or {}).items():
             leases[shard] = replace(leases[shard], children=listed)
         if expired:
-            kept = {shard: lease for shard, lease in leases.items() if shard not in expired or not lease.is_end_unnamed}
+            kept = {
+                shard: lease
+                for shard, lease in leases.items()
+                if shard not in expired or not lease.has_unknown_children
+            }
             leases = {shard: _without_parents(lease, expired, kept) for shard, lease in kept.items()}
         for shard, epoch in (taken or {}).items():
             if leases[shard].ended or not leases[shard].epoch < epoch <= version:
@@ -134,16 +138,16 @@ class LeaseTable:
         asked = self.drained.union(drained).difference(cleaned)
         return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
-    def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
+    def reset_to(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
         """Return the next version with only these leases: no worker runs alone, and no worker is asked to leave."""
         return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
 
-    def taken_alone(self, worker: str, job: GroupJob) -> LeaseTable:
+    def with_alone_owner(self, worker: str, job: GroupJob) -> LeaseTable:
         """Return the next version, in which `worker` owns every shard and there are no leases: the worker's positions have all states."""
         version = self.version + 1
-        return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
+        return replace(self.reset_to(worker, {}), job=job, alone=AloneOwner(worker, version))
 
-    def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
+    def with_alone_leases(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
         """Return the table of a job that runs alone, completed with a lease for each shard in the positions of its worker.
 
         Only the leases and the start differ from this table.
@@ -154,7 +158,10 @@ class LeaseTable:
         if self.alone is None:
             return self
         alone = self.alone
-        leases = {**self.leases, **{shard: lease_of(shard, states, alone.worker, alone.epoch) for shard in states}}
+        leases = {
+            **self.leases,
+            **{shard: lease_from_state(shard, states, alone.worker, alone.epoch) for shard in states},
+        }
         start = self.start if pinned_ms is None else StartingPosition.at_timestamp(pinned_ms)
         return replace(self, leases=leases, start=start, is_latest=self.is_latest or pinned_ms is not None)
 
@@ -277,7 +284,7 @@ class Lease:
         return self.epoch > 0
 
     @property
-    def is_end_unnamed(self) -> bool:
+    def has_unknown_children(self) -> bool:
         """Whether the shard has ended and none of its children is known."""
         return self.ended and not self.children
 
@@ -301,7 +308,7 @@ class ShardEnd:
     seen_ms: int | None = None
 
 
-def is_begun(state: ShardState) -> bool:
+def is_readable(state: ShardState) -> bool:
     """Return whether a worker may read the shard at once: it has not ended, and does not wait for its parents.
 
     A shard that has a position or a watermark was read before, so it does not wait, even if the state says that it waits for its parents.
@@ -310,7 +317,7 @@ def is_begun(state: ShardState) -> bool:
     return not state.ended and (has_begun or not state.waiting)
 
 
-def lease_of(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
+def lease_from_state(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
     """Return the lease that follows from a shard's state, stored by `worker`: the shard has ended, or waits for its parents, or is owned
     by `worker`.
     """
@@ -318,7 +325,7 @@ def lease_of(shard: str, states: Mapping[str, ShardState], worker: str, epoch: i
     if state.ended:
         children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
         return Lease(None, epoch, True, state.watermark, tuple(children), seen_ms=state.seen_ms)
-    if not is_begun(state):
+    if not is_readable(state):
         return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms)
     return Lease(worker, epoch)
 
@@ -345,7 +352,7 @@ def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
     return {
         shard: lease
         for shard, lease in leases.items()
-        if not lease.ended or lease.is_end_unnamed or shard in waited_for
+        if not lease.ended or lease.has_unknown_children or shard in waited_for
     }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from recordpublisher.publishers.clock import Clock, wait_at_most
+from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
 
 from .group_store import MAX_ATTEMPTS, TableCache
@@ -12,7 +12,7 @@ from .heartbeat import Heartbeat
 from .lease_settings import HANDOVER_SECONDS, LeaseSettings
 from .lease_table import LeaseTable, ShardEnd
 from .owned_leases import OwnedLeases
-from .planning import GroupView, LoadLevels
+from .planning import GroupView, StatedLoadLevels
 from .position_commits import PositionCommits
 from .position_documents import PositionKey, Positions, StoredPosition
 from .position_store import PositionStore, ShardReaders
@@ -124,7 +124,7 @@ class LeaseGiver:
         self._requested -= requested - self._owned.unfinished
 
     async def _wait_for_work(self, seconds: float | None) -> None:
-        await wait_at_most(self._has_work, seconds)
+        await wait_until_set(self._has_work, seconds)
         self._has_work.clear()
 
 
@@ -139,7 +139,7 @@ class LeaseTaker:
         positions: PositionStore,
         commits: PositionCommits,
         heartbeat: Heartbeat,
-        loads: LoadLevels,
+        loads: StatedLoadLevels,
         clock: Clock,
         settings: LeaseSettings,
     ) -> None:
@@ -201,7 +201,7 @@ class LeaseTaker:
             if not taken and not ended:
                 return
             self._owned.on_take(taken, table.version)
-            if await self._cache.replace(table.after(self._worker, taken=taken, ended=ended)):
+            if await self._cache.replace(table.with_changes(self._worker, taken=taken, ended=ended)):
                 return
             await self._heartbeat.write()
 
@@ -231,7 +231,7 @@ class LeaseTaker:
                     ended[shard] = ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
                 else:
                     self._loads.inherit(shard, view.load_level(shard))
-                    self._owned.prepare(shard, view.table.version, stored, had_owner=owner is not None)
+                    self._owned.prepare_take(shard, view.table.version, stored, had_owner=owner is not None)
         return ended
 
     async def _positions_of(self, view: GroupView, owner: str) -> Positions:

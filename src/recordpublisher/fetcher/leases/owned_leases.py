@@ -11,7 +11,7 @@ from recordpublisher.publishers.log_fields import counted
 
 from .lease_table import LeaseTable, ShardEnd
 from .position_documents import PositionKey, Positions, StoredPosition
-from .position_store import ReadPositions
+from .position_store import CheckpointPositions
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
@@ -81,7 +81,7 @@ class OwnedLeases:
         """Return the leases that a checkpoint covers. Call this before the positions of the checkpoint are read."""
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
-    def positions(self, scope: CheckpointScope, current: ReadPositions) -> Positions:
+    def positions(self, scope: CheckpointScope, current: CheckpointPositions) -> Positions:
         """Return the positions that a checkpoint stores.
 
         They are the current positions of the leases that it covers, the stored positions of other leases, and the positions of prepared
@@ -145,7 +145,7 @@ class OwnedLeases:
         for shard, _ in leases.items() & self._epochs.items():
             self._stopped.setdefault(shard, None)
 
-    def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
+    def prepare_take(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
         """Keep the position of a shard that this worker is about to acquire, to be stored with the next commit.
 
         - `version`: the version of the lease table that the worker will replace to acquire the shard.

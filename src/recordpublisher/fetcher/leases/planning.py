@@ -1,7 +1,7 @@
 """Decides what follows from a group's documents: which worker should have each shard, and what a shard weighs by its load.
 
-All code here is pure. `GroupView` is one read of the documents, `balanced_owners` the plan (E6), and `LoadLevels` rounds loads to
-coarse levels. The watermark of the group is in `group_watermark.py`.
+All code here is pure. `GroupView` is one read of the documents, `balanced_owners` the plan (E6), and `StatedLoadLevels` rounds
+loads to coarse levels. The watermark of the group is in `group_watermark.py`.
 """
 
 import heapq
@@ -89,7 +89,7 @@ class GroupView:
         self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
     ) -> set[str]:
         """Return the free shards that `worker` may acquire: those that the plan gives it, and those that have been free for too long."""
-        patience = settings.patience
+        patience = settings.reserved_seconds
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
     def shards_to_give(self, worker: str, plan: Mapping[str, str], shards: Iterable[str]) -> set[str]:
@@ -266,7 +266,7 @@ class LoadRate:
         return None if seconds < RATE_SECONDS else self._rate / (1 - math.exp(-seconds / RATE_SECONDS))
 
 
-class LoadLevels:
+class StatedLoadLevels:
     """Keeps the load level that this worker states for each of its shards.
 
     A shard begins with the level that its previous owner stated. If it began at the lowest level, each move would look like a change of

@@ -55,7 +55,7 @@ SHARDS_PER_PART = 16
 Positions that did not change should not be in the same item as positions that did. An item of DynamoDB has at most 400 KB, and a position
 less than 1 KB. In other stores one part has all positions of a worker.
 """
-TIP_MS = 300_000
+TIP_REWRITE_MS = 300_000
 """A position is not written again for a newer time of a read at the tip, unless that time is this much newer (ms).
 
 The time changes with each read of a shard at rest, but it is only compared with retentions of a day and more.
@@ -76,7 +76,7 @@ def is_stored(positions: Positions, stored: Positions) -> bool:
 def _is_same(state: ShardState, stored: ShardState) -> bool:
     if state.tip_ms is None or stored.tip_ms is None:
         return state == stored
-    return state.tip_ms - stored.tip_ms < TIP_MS and replace(state, tip_ms=stored.tip_ms) == stored
+    return state.tip_ms - stored.tip_ms < TIP_REWRITE_MS and replace(state, tip_ms=stored.tip_ms) == stored
 
 
 def positions_to_json(positions: Positions) -> list[Any]:
@@ -154,7 +154,7 @@ class PositionPart:
     taken_ms: int | None = None
     is_alone: bool = False
 
-    def before(self, first: CommitNumber, place: str) -> Positions:
+    def before_commit(self, first: CommitNumber, place: str) -> Positions:
         """Return the positions that were stored before the commit `first`, which the part names.
 
         In a group, a shard that the worker acquired after that commit has no position before it. Its position is in a later commit, and is

@@ -188,7 +188,7 @@ class _OwnPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPositions:
+class CheckpointPositions:
     """The positions that a checkpoint may store.
 
     - `stored`: the position of each shard.
@@ -220,7 +220,7 @@ class ShardReaders(Protocol):
     def drop_all(self) -> None:
         """Forget every shard, because the worker has ended."""
 
-    def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[ReadPositions]:
+    def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[CheckpointPositions]:
         """Flush the sink, and provide the position of each shard that was begun and not dropped, up to which everything is flushed (S6).
 
         `may_be_partial`: the sink need not wait for everything, so the positions may be older ones of the same lease. A `CommittingSink` is

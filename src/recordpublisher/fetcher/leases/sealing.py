@@ -31,7 +31,7 @@ log = logging.getLogger("recordpublisher.group")
 async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
     """Declare the workers dead (seal them) that sent no heartbeat for their lease, and return the view with their sealed records."""
     sealed: dict[str, WorkerRecord] = {}
-    for worker, lease_seconds in observer.silent(view).items():
+    for worker, lease_seconds in observer.silent_workers(view).items():
         try:
             sealed[worker] = await observer.seal(worker)
         # The worker has sent a heartbeat, or another process has declared it dead (sealed it).
@@ -57,7 +57,7 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
     observer = GroupObserver(group, TableCache(group, clock), clock, "", settings)
     beats: dict[str, int] = {}
     while True:
-        view = await observer.look()
+        view = await observer.read_group()
         if view is not None:
             now = {name: view.records[name].beat for name in view.unsealed}
             if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
@@ -101,7 +101,7 @@ async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
     )
 
 
-async def sealed_alone(
+async def seal_alone_worker(
     group: GroupStore, alone: AloneOwner, positions: PositionStore
 ) -> tuple[Mapping[str, ShardState], PositionPart | None]:
     """Seal the worker that runs alone, so that it can store nothing more. Return the states of all shards, and the sealed part.

@@ -56,7 +56,7 @@ class ShardListing:
         """Return the first table of a group: every listed shard has a lease without an owner."""
         empty = LeaseTable(0, writer, self._start, is_latest=self._is_latest)
         changes = await self._changes(empty)
-        return empty.after(writer, found=changes.found)
+        return empty.with_changes(writer, found=changes.found)
 
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
         """Return the ends of shards. If an end names no children, add the listed ones.
@@ -93,8 +93,8 @@ class ShardListing:
             self.list_soon()
             listed = {key: shard for key, shard in listed.items() if shard.stream not in old}
             leases = {key: lease for key, lease in leases.items() if stream_of(key) not in old}
-        children = _children_of([key for key, lease in leases.items() if lease.is_end_unnamed], listed)
-        gone = {key for key in expired & leases.keys() - children.keys() if leases[key].is_end_unnamed}
+        children = _children_of([key for key, lease in leases.items() if lease.has_unknown_children], listed)
+        gone = {key for key in expired & leases.keys() - children.keys() if leases[key].has_unknown_children}
         found = _unknown_leases(table, listed, expired, gone)
         found = {key: self._seen_now(lease) for key, lease in found.items()}
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))

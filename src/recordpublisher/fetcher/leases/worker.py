@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from recordpublisher.publishers.clock import Clock, wait_at_most
+from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
@@ -20,19 +20,19 @@ from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, h
 from .heartbeat import Heartbeat, WritePermission, join_group
 from .json_documents import by_stream
 from .lease_counts import LeaseCounts
-from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
+from .lease_settings import HANDOVER_SECONDS, HELD_POLL_SECONDS, LEAVING_POLL_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_table import AloneOwner, GroupJob, LeaseTable, table_of_new_group
 from .lease_transfers import LeaseGiver, LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
-from .planning import GroupView, LoadLevels
+from .planning import GroupView, StatedLoadLevels
 from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore, ShardReaders
-from .sealing import seal_silent, sealed_alone
+from .sealing import seal_alone_worker, seal_silent
 from .shard_listing import ShardListing
 from .worker_record import HOST, WorkerRecord
 
 log = logging.getLogger("recordpublisher.group")
-SHORTEST_SECONDS = 0.001
+SHORTEST_WAIT_SECONDS = 0.001
 """A shorter remaining wait counts as over, because a timer may fire early by the resolution of its clock (seconds)."""
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Worker:
         self._random = jitter or random.Random()  # noqa: S311 - jitter
         self._owned = OwnedLeases(name)
         self._checkpoint_ms: int | None = None
-        self._loads = LoadLevels()
+        self._loads = StatedLoadLevels()
         self._cache = TableCache(group, clock, job)
         self._heartbeat = Heartbeat(group, name, self._describe, self.permission)
         self._positions = positions or PartPositionStore(group, name, settings.shards_per_part, self._heartbeat.write)
@@ -162,7 +162,7 @@ class Worker:
     @property
     def has_others(self) -> bool:
         """Whether the group had other workers that stay, at the last read of its documents. True before the first read."""
-        return bool(self._observer.members - {self.name}) or not self._observer.has_looked
+        return bool(self._observer.members - {self.name}) or not self._observer.has_read_group
 
     @property
     def waits_for(self) -> list[str]:
@@ -238,8 +238,8 @@ class Worker:
                 seconds = RETRY_SECONDS
             # If the other workers are leaving too, this one need not wait for them. A short pause lets it notice that.
             if self._giver.is_leaving:
-                seconds = min(seconds, LEAVING_SECONDS)
-            await self._wait(seconds, functools.partial(wait_at_most, self._look_now), lambda: self._readers.is_held)
+                seconds = min(seconds, LEAVING_POLL_SECONDS)
+            await self._wait(seconds, functools.partial(wait_until_set, self._look_now), lambda: self._readers.is_held)
             self._look_now.clear()
 
     async def _wait(
@@ -253,8 +253,8 @@ class Worker:
             await pause(seconds)
             return
         until = self._clock.monotonic() + seconds
-        while (left := until - self._clock.monotonic()) > SHORTEST_SECONDS:
-            if await pause(min(left, HELD_SECONDS)) or is_due():
+        while (left := until - self._clock.monotonic()) > SHORTEST_WAIT_SECONDS:
+            if await pause(min(left, HELD_POLL_SECONDS)) or is_due():
                 return
 
     def _has_news(self) -> bool:
@@ -294,7 +294,7 @@ class Worker:
 
     async def _look(self) -> bool:
         """Read the group's documents, and act on them. Return whether to read them again soon, because shards are being transferred."""
-        view = await self._observer.look()
+        view = await self._observer.read_group()
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
         self._apply_table()
@@ -346,8 +346,8 @@ class Worker:
                 f"worker {alone.worker} was started alone with this job, which ended the group. This process "
                 "ends. To share the shards again, stop that worker and start all processes with --group"
             )
-        states, part = await sealed_alone(self._group, alone, self._positions)
-        folded = table.folded(states, None if part is None else part.pinned_ms)
+        states, part = await seal_alone_worker(self._group, alone, self._positions)
+        folded = table.with_alone_leases(states, None if part is None else part.pinned_ms)
         first = None if folded.leases else await self._listing.first_table(self.name)
         if await self._cache.replace(table_of_new_group(folded, self.name, first)):
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
@@ -365,7 +365,7 @@ class Worker:
         for shard in watermarks.keys() & set(changes.lost):
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
         self._readers.drop(changes.lost)
-        self._upkeep.keep_deleted(self._owned.shards - changes.begun.keys())
+        self._upkeep.forget_deleted(self._owned.shards - changes.begun.keys())
         if not self._giver.is_leaving:
             for shard, stored in changes.begun.items():
                 is_taken_over = shard in changes.taken_over and not stored.is_idle
@@ -379,7 +379,7 @@ class Worker:
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False
-        await self._cache.replace(table.after(self.name, ended=await self._listing.with_children(ended)))
+        await self._cache.replace(table.with_changes(self.name, ended=await self._listing.with_children(ended)))
         self._apply_table()
         return True
 

@@ -22,7 +22,7 @@ from ..shards.retention_check import CACHE_SECONDS
 from ..shards.shard_table import ShardTable
 from ..sink import Sink, Unfinished
 from ..watermarks import Alignment
-from .status_log import blocked_by
+from .status_and_warnings import what_blocks
 from .stuck_shards import (
     CHECKS_PER_INTERVAL,
     StuckShardDetector,
@@ -117,7 +117,7 @@ class AlarmMonitor:
         return [Alarm(AlarmKind.HANGING, "sink", lasting_ms, unfinished.reason)] if is_long else []
 
     def _blocked_by(self) -> str:
-        return blocked_by(self._alignment)
+        return what_blocks(self._alignment)
 
 
 async def cancel_if_hung(

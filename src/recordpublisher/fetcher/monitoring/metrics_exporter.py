@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
+from recordpublisher.publishers.user_code import AsyncPort, describe_error, exc_info_for_log
 
 from ..metric_types import MetricType, SinkMetric, is_histogram, is_number
 from ..sink import Sink
@@ -102,7 +102,7 @@ class SinkMetrics:
             if not self._has_warned:
                 self._has_warned = True
                 line = "the sink %s exports no metrics, because its exported_metrics failed: %s"
-                log.warning(line, type(self._sink).__name__, describe_error(error), exc_info=for_log(error))
+                log.warning(line, type(self._sink).__name__, describe_error(error), exc_info=exc_info_for_log(error))
             return []
 
 

@@ -100,7 +100,7 @@ class UnchangedTimer:
         self._checked_at, self.seconds = None, 0.0
 
 
-class UnreadCheck(msgspec.Struct, frozen=True):
+class UnreadFinding(msgspec.Struct, frozen=True):
     """The result of one check of one shard.
 
     - `shard`: its `Shard.key`.
@@ -123,7 +123,7 @@ class StuckShardDetector:
         self._max_gap = max_gap
         self._timers: dict[str, UnchangedTimer] = {}
 
-    def update(self, observations: Iterable[UnreadCheck], now: float) -> list[Alarm]:
+    def update(self, observations: Iterable[UnreadFinding], now: float) -> list[Alarm]:
         """Return an alarm for each shard that had unread records for the whole alarm interval. `now` is in monotonic seconds.
 
         A shard that is not among the observations is forgotten.
@@ -137,7 +137,7 @@ class StuckShardDetector:
                 alarms.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, observation.reason))
         return alarms
 
-    def _unread_seconds(self, observation: UnreadCheck, timer: UnchangedTimer, now: float) -> float:
+    def _unread_seconds(self, observation: UnreadFinding, timer: UnchangedTimer, now: float) -> float:
         if observation.unread:
             return timer.observe(observation.progress, now)
         if observation.unread is None:
@@ -196,14 +196,14 @@ class LineageProgress:
         return [f"{stream}/{parent}" for parent in state.parents]
 
 
-def observe_own_shard(
+def check_own_shard(
     entry: ShardEntry,
     progress: object,
     now_ms: int,
     fresh_ms: int,
     blocked: ReadBlock | None,
     alignment_waits_for: str,
-) -> UnreadCheck:
+) -> UnreadFinding:
     """Check a shard that this worker reads, without a call to the service.
 
     - `fresh_ms`: how long the result of a read is valid. If no read returned in that time, `unread` is None.
@@ -211,7 +211,7 @@ def observe_own_shard(
     - `alignment_waits_for`: the shard for which alignment holds others back, for the reason.
     """
     unread = _is_unread(entry, now_ms, fresh_ms)
-    return UnreadCheck(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
+    return UnreadFinding(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
@@ -279,7 +279,7 @@ PARALLEL_TIP_REQUESTS = 8
 
 
 log = logging.getLogger("recordpublisher.alarm")
-Observed = tuple[Shard, ShardState, UnreadCheck]
+CheckedShard = tuple[Shard, ShardState, UnreadFinding]
 """The result of a check, with the shard and its state. If the check did not find out whether records are unread, the tip is read from
 that state's position.
 """
@@ -293,7 +293,7 @@ class UnreadRecordsCheck:
         self._table = table
         self._fresh_ms = round(1000 * max(fresh_seconds, MIN_FRESH_SECONDS))
 
-    async def observe_all(self, blocked_by: str) -> list[UnreadCheck]:
+    async def observe_all(self, blocked_by: str) -> list[UnreadFinding]:
         """Check every shard. `blocked_by` names what alignment waits for."""
         now_ms, progress_of = self._dependencies.clock.now_ms(), LineageProgress(self._table.states()).of
         limits = self._dependencies.settings.budget
@@ -301,7 +301,7 @@ class UnreadRecordsCheck:
             (
                 entry.shard,
                 entry.state,
-                observe_own_shard(
+                check_own_shard(
                     entry, progress_of(entry.shard), now_ms, self._fresh_ms, why_blocked(entry, limits), blocked_by
                 ),
             )
@@ -309,7 +309,7 @@ class UnreadRecordsCheck:
         ]
         return await self._with_tips(observed)
 
-    async def _with_tips(self, observed: Sequence[Observed]) -> list[UnreadCheck]:
+    async def _with_tips(self, observed: Sequence[CheckedShard]) -> list[UnreadFinding]:
         """Return the results of all shards. If the check could not tell whether a shard has unread records, its tip is read to decide."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
@@ -318,9 +318,9 @@ class UnreadRecordsCheck:
             conclusive += await asyncio.gather(*(self._with_tip(*each) for each in some))
         return conclusive
 
-    async def _with_tip(self, shard: Shard, state: ShardState, observation: UnreadCheck) -> UnreadCheck:
+    async def _with_tip(self, shard: Shard, state: ShardState, observation: UnreadFinding) -> UnreadFinding:
         unread = await self._has_unread(shard, state.starting_position(False))
-        return UnreadCheck(observation.key, observation.progress, unread, observation.reason)
+        return UnreadFinding(observation.key, observation.progress, unread, observation.reason)
 
     async def _has_unread(self, shard: Shard, position: StartingPosition) -> bool | None:
         if self._dependencies.tip is None:

@@ -9,11 +9,11 @@ from recordpublisher.publishers.clock import Clock
 
 WINDOW_SECONDS, MIN_SECONDS = 60.0, 10.0
 """The time over which the reading speed is measured, and the shortest time of a measurement (seconds)."""
-FULL = 0.8
+NORMAL_LOAD_SHARE = 0.8
 """The share of a worker's capacity that is planned for normal load; the rest is for peaks."""
 CATCH_UP_SECONDS = 600.0
 """The time in which a group that is behind should reach the tip (seconds)."""
-SLOWEST = 0.1
+MIN_SPEED = 0.1
 """The lowest speed that is assumed, in seconds of the stream per second.
 
 It limits the number of workers that a worker without progress asks for: to ten times as many, instead of any number.
@@ -36,15 +36,15 @@ def workers_wanted(
     There are three cases:
 
     1. The process is behind: the result is the factor by which reading must become faster to reach the tip in time.
-    2. It is not behind, and its capacity is known: the result is its rate divided by `FULL` (0.8) of its capacity.
+    2. It is not behind, and its capacity is known: the result is its rate divided by `NORMAL_LOAD_SHARE` (0.8) of its capacity.
     3. Neither is known: the result is 1, as many workers as there are.
     """
     wanted = 1.0
     if lag > catch_up / 10:
         if speed is not None:
-            wanted = (1 + lag / catch_up) / max(speed, SLOWEST)
+            wanted = (1 + lag / catch_up) / max(speed, MIN_SPEED)
     elif capacity:
-        wanted = rate / (FULL * capacity)
+        wanted = rate / (NORMAL_LOAD_SHARE * capacity)
     return min(wanted, float(shards))
 
 

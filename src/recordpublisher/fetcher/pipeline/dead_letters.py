@@ -29,8 +29,8 @@ from .sink_errors import close_sink, naming_sink
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
 """The checkpoint that is passed to the dead-letter sink. It has no state, because that sink does not store the job's positions."""
-OF_DEAD_LETTERS = "dead-letter sink"
-OF_SINK = "flink.sink."
+DEAD_LETTER_SINK_WORDS = "dead-letter sink"
+SINK_KEY_PREFIX = "flink.sink."
 """The prefix of the keys of a sink's settings."""
 
 
@@ -112,7 +112,7 @@ class DeadLetterHandler:
     async def close(self, seconds: float) -> None:
         """Close the dead-letter sink, but wait no longer than `seconds` for it."""
         if self._sink is not None:
-            await close_sink(self._sink, seconds, OF_DEAD_LETTERS)
+            await close_sink(self._sink, seconds, DEAD_LETTER_SINK_WORDS)
 
     async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
         if self._sink is None:
@@ -131,15 +131,16 @@ def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> Configu
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason, statement = (
-        each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
+        each.replace(SINK_KEY_PREFIX, DEAD_LETTER_SETTINGS.key)
+        for each in (error.key, error.valid, words, error.statement)
     )
-    return error.changed(key, valid, reason, statement)
+    return error.reworded(key, valid, reason, statement)
 
 
 @contextmanager
 def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
     try:
-        with naming_sink(sink, method, OF_DEAD_LETTERS):
+        with naming_sink(sink, method, DEAD_LETTER_SINK_WORDS):
             yield
     except ConfigurationError as error:
         raise dead_letter_sink_error(error) from error

@@ -11,7 +11,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
+from recordpublisher.publishers.user_code import add_note, exc_info_for_log, log_user_error, was_logged
 
 from ..metric_types import Histogram
 from ..settings import FetcherSettings
@@ -304,7 +304,7 @@ def tell_user_error(error: Exception, sink: Sink, batch: RecordBatch) -> None:
 
     Errors of built-in sinks are not logged here. `MapSink` has already logged the error of its handler.
     """
-    if for_log(error) is not None and not was_logged(error):
+    if exc_info_for_log(error) is not None and not was_logged(error):
         first = batch.sequence_numbers[0]
         where = f"the sink {type(sink).__name__} failed in `write` at a batch of {batch.shard.key} that begins at record {first}"
         add_note(error, where)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, naming_publisher
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, add_publisher_note
 from recordpublisher.publishers.base import (
     RecordPublisherFactory,
     RunResult,
@@ -241,7 +241,7 @@ class ReadTasks:
         try:
             return await consumer.run()
         except Exception as error:
-            naming_publisher(error, f"`{type(publisher).__name__}.run` for {entry.key}")
+            add_publisher_note(error, f"`{type(publisher).__name__}.run` for {entry.key}")
             raise
 
 

@@ -61,7 +61,7 @@ class RetentionGaps:
         read does not count, because it may be much later. A start that replaced LATEST (P3) counts from the job's first start. If the time
         of a position is unknown, the first read is always checked.
         """
-        entry.start_after(parents)
+        entry.start_after_parents(parents)
         state = entry.snapshot_state
         seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
         if seen_ms is None and self._pinned_ms is not None and state.start.timestamp_ms == self._pinned_ms:

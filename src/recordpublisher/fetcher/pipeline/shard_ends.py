@@ -23,7 +23,7 @@ from recordpublisher.publishers.user_code import (
 from ..shards.lineage import parent_keys
 
 discovery_log = logging.getLogger("recordpublisher.discovery")
-LISTINGS_OF_AN_END = 5
+MAX_LISTINGS_AS_OPEN = 5
 """How many listings, about one a second, may show an ended shard as open before that is an error. A source may report an end before its
 listing shows it.
 """
@@ -77,7 +77,7 @@ class ShardEnds:
                         raise ListedAsGoneError(error.stream) from error
                 line = "%s was read to its end, and the listing that must confirm this failed; it is repeated: %s"
                 discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
-            if shown == LISTINGS_OF_AN_END:
+            if shown == MAX_LISTINGS_AS_OPEN:
                 name = type(factory).__name__
                 raise PluginError(
                     f"the publisher of {name} for {shard.key} returned COMPLETE, and {name}.discover still lists the shard as open and "

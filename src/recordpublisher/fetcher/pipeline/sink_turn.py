@@ -52,7 +52,7 @@ class SinkTurn:
         """Remember the error of a call: the sink may have lost what it had not made durable."""
         self.error = error
 
-    def trust(self) -> None:
+    def allow_flush(self) -> None:
         """Let the sink be flushed again although a call has raised.
 
         Called when the sink says that it has lost nothing, and when nothing that it may have lost counts as written.

@@ -134,7 +134,7 @@ class ShardDiscovery:
             log.warning(line, stream, self._interval, with_notes(error), extra=about(stream))
 
 
-Look = Callable[[], Awaitable[Iterable[str]]]
+ReadStreamNames = Callable[[], Awaitable[Iterable[str]]]
 """Returns the names of the streams that should be read from now on. If they cannot be read, it returns the last names, and raises
 nothing.
 """
@@ -145,7 +145,9 @@ class StreamList(Sequence[str]):
     interval.
     """
 
-    def __init__(self, names: Iterable[str], look: Look | None = None, interval_seconds: float = 60.0) -> None:
+    def __init__(
+        self, names: Iterable[str], look: ReadStreamNames | None = None, interval_seconds: float = 60.0
+    ) -> None:
         self._names = tuple(names)
         self._look = look
         self._interval = interval_seconds
@@ -321,7 +323,7 @@ class OwnedShards:
         """Apply a complete listing of a stream: add new shards, and remove shards that are past retention (S5)."""
         self.add_new(listed)
         await self._missing.check(self._table.update_listing(stream, listed), (stream,))
-        for key in self._table.removable():
+        for key in self._table.removable_shards():
             self._table.remove(key)
 
     def _add_if_ours(self, shard: Shard, state: ShardState) -> None:

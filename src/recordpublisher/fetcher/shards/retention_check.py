@@ -38,7 +38,7 @@ UNKNOWN_MS = 0
 """Arrival time that stands for an unknown one, for example in a position from the KCL. The shard's oldest record is then always
 requested.
 """
-DATE_STEP_MS = 1_000
+SERVICE_TIME_STEP_MS = 1_000
 """Resolution of the service's times, which are cut to whole seconds (ms)."""
 
 
@@ -126,7 +126,7 @@ class RetentionCheck:
         has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
         cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)
-        sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + DATE_STEP_MS
+        sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + SERVICE_TIME_STEP_MS
         if seen_ms >= sure_ms:
             return True
         # A record of that age was still there a moment ago. Relying on this saves a call for each read of a reader that is only just ahead

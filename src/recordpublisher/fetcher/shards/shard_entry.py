@@ -10,7 +10,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from recordpublisher.publishers.errors import ImpossibleStateError
-from recordpublisher.publishers.records import RecordBatch, behind_after, to_millis
+from recordpublisher.publishers.records import RecordBatch, millis_behind_at, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
@@ -103,19 +103,21 @@ class ShardEntry:
         self.reading.start()
         self._listener.on_changed(self)
 
-    def start_after(self, parents: Iterable[ShardEntry]) -> None:
+    def start_after_parents(self, parents: Iterable[ShardEntry]) -> None:
         """Set the time at which a shard that was never read begins (S5): no record of it is older than the time until which its parents
         were open.
         """
         if self.state.position is None and self.state.seen_ms is None:
-            self.emission.start_after(latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents)))
+            self.emission.start_after_parents(
+                latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents))
+            )
 
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
         """Queue a batch that a read returned. Return the bytes that this freed, by replacing a batch without records. Called by
         ReadIntake.
         """
         self.metrics.saw_distance(batch.millis_behind_latest)
-        self.reading.record(batch, at, self.emission.is_writing)
+        self.reading.on_read(batch, at, self.emission.is_writing)
         freed = 0 if batch.is_empty_read else self.reading.queue.push(batch)
         self._listener.on_changed(self)
         return freed
@@ -151,7 +153,7 @@ class ShardEntry:
         unread = self.reading.queue.arrival_ms
         if unread is not None and self.metrics.millis_behind_latest >= 0:
             done_ms = unread[0] if self.state.arrival_ms is None else self.state.arrival_ms
-            self.metrics.saw_distance(behind_after(self.metrics.millis_behind_latest, unread[1], done_ms))
+            self.metrics.saw_distance(millis_behind_at(self.metrics.millis_behind_latest, unread[1], done_ms))
         freed = self.reading.drop_unread()
         self._listener.on_changed(self)
         return freed
@@ -337,7 +339,7 @@ class ShardEmission:
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 
-    def start_after(self, seen_ms: int | None) -> None:
+    def start_after_parents(self, seen_ms: int | None) -> None:
         """Set the time until which the shard's parents were last known to be open (epoch ms): no record of the shard is older."""
         self.state = replace(self.state, seen_ms=seen_ms)
 

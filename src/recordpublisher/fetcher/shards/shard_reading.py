@@ -58,7 +58,7 @@ class ShardReading:
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
 
-    def record(self, batch: RecordBatch, at: ReadMoment, is_writing: bool) -> None:
+    def on_read(self, batch: RecordBatch, at: ReadMoment, is_writing: bool) -> None:
         """Keep what a batch that a read returned shows of the shard. The batch itself is queued later.
 
         `is_writing`: whether records of the shard are being written now.

@@ -14,7 +14,7 @@ from .lineage import Children, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener
 from .shard_state import ShardState
 
-TOTALS: dict[str, Callable[[ShardEntry], int]] = {
+SUMMED_COUNTERS: dict[str, Callable[[ShardEntry], int]] = {
     "skipped_records": attrgetter("metrics.skipped_records"),
     "dead_letters": attrgetter("metrics.dead_letters"),
     "late_after_idle": attrgetter("emission.late_after_idle"),
@@ -46,7 +46,7 @@ class ShardTable:
         self._finished_before: set[str] = set()
         """Shards that were read to their end and no longer have an entry. They are never added again."""
         self._removed: Counter[str] = Counter()
-        """The sums of `TOTALS` over shards that were removed."""
+        """The sums of `SUMMED_COUNTERS` over shards that were removed."""
         self._has_others = has_others
         """Whether other processes read shards of the job.
 
@@ -56,7 +56,7 @@ class ShardTable:
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
 
-    def tell(self, listener: ShardListener) -> None:
+    def set_listener(self, listener: ShardListener) -> None:
         """Set the listener that is notified of events of the shards that are added from now on."""
         self._listener = listener
 
@@ -73,8 +73,8 @@ class ShardTable:
         return self._entries[key]
 
     def total(self, counter: str) -> int:
-        """Return the sum of one of `TOTALS`, which never falls."""
-        return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
+        """Return the sum of one of `SUMMED_COUNTERS`, which never falls."""
+        return self._removed[counter] + sum(map(SUMMED_COUNTERS[counter], self._entries.values()))
 
     def count(self, key: str, counter: str) -> None:
         """Add 1 to a counter of a shard (`Shard.key`). It is counted even if the shard was removed, because a sink may reject its
@@ -173,7 +173,7 @@ class ShardTable:
         awaited = {key for shard in waiting for key in parent_keys(shard)}
         return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
 
-    def removable(self) -> list[str]:
+    def removable_shards(self) -> list[str]:
         """Return the shards that may be removed from the table now (S5). There are three cases:
 
         - A shard of another worker that the listing lacks: at once, because it does not decide whether its children may start.
@@ -243,7 +243,7 @@ class ShardTable:
 
     def _remove_entry(self, key: str) -> None:
         entry = self._entries.pop(key)
-        self._removed.update({counter: read(entry) for counter, read in TOTALS.items()})
+        self._removed.update({counter: read(entry) for counter, read in SUMMED_COUNTERS.items()})
         entry.remove()
         self._listener.on_removed(key)
 

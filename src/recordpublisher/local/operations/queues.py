@@ -16,7 +16,7 @@ from .streams import page_by_name
 
 NOTHING_VISIBLE = b'{"QueueRecords":[]}'
 LONG_POLLS = ("ReceiveQueueRecords", "ReceiveDeadLetterQueueRecords")
-WITHOUT_DELIVERY = ("CREATING", "DELETING")
+STATUSES_WITHOUT_DELIVERY = ("CREATING", "DELETING")
 MOST_ON_A_PAGE = 100
 
 
@@ -128,7 +128,7 @@ def _hide(account: Account, queue: Queue, delivery: Delivery, entry: requests.Vi
 
 
 def _receive(account: Account, request: requests.ReceiveRequest, *, dead: bool) -> bytes:
-    queue = account.queues.find(request.queue_arn, refused=WITHOUT_DELIVERY)
+    queue = account.queues.find(request.queue_arn, refused=STATUSES_WITHOUT_DELIVERY)
     seconds, now = request.visibility_timeout_seconds, account.clock.now_ms()
     visible_ms = now + (queue.visibility_seconds if seconds is None else seconds) * 1000
     records = queue.deliveries.receive(request.limit, visible_ms, now, queue.max_receives, dead=dead)
@@ -139,7 +139,7 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
     """Return a record as a queue delivers it: as it is in the shard, but without its sequence number."""
     shard_id, counter = delivery.key
     shown = {
-        "ReceiptHandle": account.tokens.seal(queue.handle_of(delivery)),
+        "ReceiptHandle": account.tokens.make(queue.handle_of(delivery)),
         "RecordId": record_id(queue.stream.shards[shard_id], counter),
         "FirstReceiveTimestamp": delivery.first_ms / 1000,
         "ReceiveCount": delivery.receive_count,

@@ -203,6 +203,6 @@ def _stream_of(account: Account, iterator: ShardIterator, arn: str | None) -> St
 
 def _token(account: Account, stream: Stream, shard: Shard, counter: int) -> str:
     now, current_generation = account.clock.now_ms(), account.faults.iterator_generation
-    return account.tokens.seal(
+    return account.tokens.make(
         ShardIterator(stream.name, stream.created_ms, shard.id, counter, now, current_generation)
     )

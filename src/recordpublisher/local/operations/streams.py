@@ -48,7 +48,7 @@ def create_stream(account: Account, request: requests.CreateStream) -> None:
 def delete_stream(account: Account, request: requests.DeleteStream) -> None:
     """Delete a stream. A stream with consumers is deleted only if EnforceConsumerDeletion is set."""
     stream = account.find(request.stream_name, request.stream_arn)
-    check_unused(account, stream)
+    check_without_queues(account, stream)
     if stream.consumers.all() and not request.enforce_consumer_deletion:
         raise in_use(f"Stream {stream.name} has registered consumers; EnforceConsumerDeletion is not set.")
     stream.set_busy("DELETING", account.delays.delete_stream)
@@ -188,7 +188,7 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
     found = shards[: min(request.max_results, MAX_SHARDS_PER_PAGE)]
     response: dict[str, object] = {"Shards": [shard.describe(as_of) for shard in found]}
     if len(found) < len(shards):
-        response["NextToken"] = account.tokens.seal(
+        response["NextToken"] = account.tokens.make(
             msgspec.structs.replace(page, after=found[-1].id, issued_ms=account.clock.now_ms())
         )
     return response
@@ -229,7 +229,7 @@ def _continued(account: Account, token: str) -> ShardPage:
     page = account.tokens.open(token, ShardPage)
     if page is None or account.find(page.stream).created_ms != page.stream_created_ms:
         raise invalid_argument("NextToken is invalid.")
-    check_age(account, page.issued_ms)
+    check_token_age(account, page.issued_ms)
     return page
 
 
@@ -352,13 +352,13 @@ def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> 
     stream = account.find(arn=request.stream_arn)
     stream.require_active()
     if mode == "PROVISIONED":
-        check_unused(account, stream)
+        check_without_queues(account, stream)
     stream.mode = mode
     if mode == "PROVISIONED":
         stream.distribution = "USER_PARTITION_KEY"
 
 
-def check_unused(account: Account, stream: Stream) -> None:
+def check_without_queues(account: Account, stream: Stream) -> None:
     """Raise ResourceInUseException if a stream still has queues."""
     if queues := account.queues.all(stream):
         raise in_use(f"Stream {stream.name} has queues: {', '.join(each.name for each in queues)}.")
@@ -483,16 +483,16 @@ def page_by_name(
         page = account.tokens.open(token, Page)
         if page is None or page.listing != listing:
             raise invalid_argument("NextToken is invalid.")
-        check_age(account, page.issued_ms)
+        check_token_age(account, page.issued_ms)
         after = page.after
     left = sorted((each for each in items if each.name > after), key=lambda each: each.name)
     if len(left) <= most:
         return left, {}
     next_page = Page(listing, left[most - 1].name, account.clock.now_ms())
-    return left[:most], {"NextToken": account.tokens.seal(next_page)}
+    return left[:most], {"NextToken": account.tokens.make(next_page)}
 
 
-def check_age(account: Account, issued_ms: int) -> None:
+def check_token_age(account: Account, issued_ms: int) -> None:
     """Raise ExpiredNextTokenException if a token is too old."""
     if account.clock.now_ms() - issued_ms >= NEXT_TOKEN_SECONDS * 1000:
         raise ApiError("ExpiredNextTokenException", f"NextToken expired: it is older than {NEXT_TOKEN_SECONDS:.0f} s.")

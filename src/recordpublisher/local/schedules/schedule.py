@@ -21,7 +21,7 @@ from ..faults import parse_rules
 from ..server import LocalKinesis
 from ..stream import Stream, merge, split
 
-READY = {file.stem: file for file in sorted(Path(__file__).parent.glob("*.toml"))}
+BUILT_IN_SCHEDULES = {file.stem: file for file in sorted(Path(__file__).parent.glob("*.toml"))}
 """The schedules in this package, by name."""
 TICK_SECONDS = 0.05
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
@@ -66,9 +66,9 @@ def load_schedule(name: str) -> Schedule:
     Raises: ConfigurationError if the file cannot be read or is not a valid schedule.
     """
     try:
-        schedule = msgspec.convert(tomllib.loads(READY.get(name, Path(name)).read_text("utf-8")), Schedule)
+        schedule = msgspec.convert(tomllib.loads(BUILT_IN_SCHEDULES.get(name, Path(name)).read_text("utf-8")), Schedule)
     except (OSError, ValueError) as error:  # The errors of msgspec and tomllib are ValueErrors.
-        valid = f"a TOML file with steps, or one of {', '.join(READY)}"
+        valid = f"a TOML file with steps, or one of {', '.join(BUILT_IN_SCHEDULES)}"
         raise ConfigurationError("--schedule", name, valid, reason=str(error)) from error
     for step in schedule.step:
         parse_rules(step.faults or "", "--schedule")

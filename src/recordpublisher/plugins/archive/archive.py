@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
 from recordpublisher.fetcher.conditional_store import ConditionalStore, read_document
 from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
@@ -32,7 +32,7 @@ from ..sinks.files.staged_files import ENTRIES
 from ..stores.by_location import OBJECT_STORES, back_end_of, conditional_store_of
 from ..stores.durable_files import path_of
 from ..stores.folder_store import FolderStore
-from .next_step import OrderOf, Place, RangeFile, place_of, ranges_of
+from .next_step import OrderKey, OrderOf, RangeFile, order_key_of, ranges_of
 from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
@@ -71,7 +71,7 @@ class Archive:
         self._documents: dict[str, tuple[float, Mapping[str, ShardDocument]]] = {}
         self._has_late_beginning = False
 
-    async def catch_up(self, stream: str) -> None:
+    async def list_once(self, stream: str) -> None:
         """List the stream if it was not listed yet."""
         if self._lister is not None and stream not in self._listed:
             self.on_listed(stream, await self._lister.list_shards(stream))
@@ -122,12 +122,12 @@ class Archive:
             self.on_listed(stream, await self._lister.list_shards(stream))
         return await self.shards(stream)
 
-    async def parents_open_ms(self, shard: Shard) -> int | None:
+    async def parents_last_open_ms(self, shard: Shard) -> int | None:
         """Return the latest time at which an archived parent of a shard was open (epoch ms), or None if not known."""
         documents = await self._load(shard.stream, DOCUMENT_SECONDS)
         return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
 
-    async def tip_ms(self, shard: Shard, place: Place | None, *, again: bool) -> int | None:
+    async def tip_ms(self, shard: Shard, place: OrderKey | None, *, again: bool) -> int | None:
         """Return the latest time at which the writing job saw no record after a place in the shard (epoch ms); None if it is not known.
 
         The job stores this time with its position, so it is known only for the place of that position.
@@ -137,14 +137,14 @@ class Archive:
             self._committed = at, await self.catalogue.committed()
         states = [state for key, state in self._committed[1] if key == shard.key and state.position is not None]
         return latest(
-            *(each.tip_ms for each in states if each.position and place_of(each.position, self.order_of) == place)
+            *(each.tip_ms for each in states if each.position and order_key_of(each.position, self.order_of) == place)
         )
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that the stream still has of a shard."""
         return None if self._lister is None else await self._lister.oldest_record(shard)
 
-    def is_first_late_beginning(self) -> bool:
+    def may_warn_of_late_beginning(self) -> bool:
         """Return True at the first call, so that a job warns once of shards whose older files are missing."""
         is_first, self._has_late_beginning = not self._has_late_beginning, True
         return is_first
@@ -233,7 +233,7 @@ class Catalogue(Protocol):
         """Close what was opened."""
 
 
-class Files(Protocol):
+class ArchiveFiles(Protocol):
     """Where the files of an archive are."""
 
     place: str
@@ -249,7 +249,7 @@ class Files(Protocol):
         """Open a file. Raises: FileNotFoundError if it is gone; StateError if it cannot be read."""
 
 
-def files_at(uri: str, properties: Properties, order_of: OrderOf) -> Files:
+def files_at(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveFiles:
     """Return the files that a file sink wrote. Raises: ConfigurationError if there is no such place, or if it has a table."""
     is_remote = back_end_of(uri) in OBJECT_STORES
     return _Objects(uri, properties, order_of) if is_remote else _Folder(uri, order_of)
@@ -258,7 +258,7 @@ def files_at(uri: str, properties: Properties, order_of: OrderOf) -> Files:
 class FileCatalogue:
     """An archive of files. Owns their last listing. The names of files show which records they have."""
 
-    def __init__(self, files: Files, order_of: OrderOf) -> None:
+    def __init__(self, files: ArchiveFiles, order_of: OrderOf) -> None:
         self._order_of, self._files = order_of, files
         self.place = files.place
         self._found: tuple[ConditionalStore, ConditionalStore | None] | None = None
@@ -316,7 +316,7 @@ class FileCatalogue:
         """
         found: list[tuple[str, ShardState]] = []
         _, entries = await self._stores()
-        for name, each in ({} if entries is None else await entries.list(PARTS)).items():
+        for name, each in ({} if entries is None else await entries.list(PARTS_PREFIX)).items():
             part = PositionPart.from_bytes(each.value, f"{name} in {entries.place if entries else ''}")
             found += [(key.shard, stored.state) for key, stored in part.positions.items()]
         return found

@@ -27,7 +27,7 @@ from recordpublisher.publishers.shards import Shard
 from ..host.manager import publisher_class
 from ..runtime.stream_lister import StreamLister, stream_names
 from .archive import DELTA, ICEBERG, Archive, Catalogue, FileCatalogue, LiveLister, files_at
-from .next_step import OrderOf, Place, RangeFile, is_complete
+from .next_step import OrderKey, OrderOf, RangeFile, is_complete
 from .publisher import ArchivePublisher, arrival_text, text_of_early_end, text_of_missing_shard
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ async def examine_archive(archive: Archive, stream: str) -> str:
     for name, document in documents.items():
         place, hole = _reached(files[name])
         if hole is None and files[name] and not files[name][0].follows(None):
-            hole = files[name][0] if await archive.parents_open_ms(shards[name]) is not None else None
+            hole = files[name][0] if await archive.parents_last_open_ms(shards[name]) is not None else None
         if hole is not None:
             raise StateError(
                 f"the archive {archive.catalogue.place} is incomplete: some records of {stream}/{name} before {hole.after_text} are in no "
@@ -255,13 +255,13 @@ async def _unlisted(archive: Archive, stream: str) -> str:
     Return an empty text, or say that it cannot be listed. Other checks report that error, and the archive alone is examined.
     """
     try:
-        await archive.catch_up(stream)
+        await archive.list_once(stream)
     except RecordPublisherError as error:
         return f"; not compared with the stream, which cannot be listed: {error}"
     return ""
 
 
-async def _check_end(archive: Archive, shard: Shard, place: Place, files: Sequence[RangeFile]) -> None:
+async def _check_end(archive: Archive, shard: Shard, place: OrderKey, files: Sequence[RangeFile]) -> None:
     """Check that the live stream still has the records after the last file, as a job does that reads both.
 
     Raises: StateError if the stream no longer has them.
@@ -304,13 +304,13 @@ async def _since(archive: Archive, shards: Mapping[str, Shard], files: Mapping[s
     return f", all from {iso_time(later[0][0])} (the first from {iso_time(min(begins))}; older files are missing: {named}{more})"
 
 
-def _through(file: RangeFile) -> Place:
+def _through(file: RangeFile) -> OrderKey:
     return file.through
 
 
-def _reached(files: Sequence[RangeFile]) -> tuple[Place | None, RangeFile | None]:
+def _reached(files: Sequence[RangeFile]) -> tuple[OrderKey | None, RangeFile | None]:
     """Return the place up to which the ranges have no hole, and the first range after the hole, if there is one."""
-    place: Place | None = None
+    place: OrderKey | None = None
     for file in files:
         if place is not None and not file.follows(place):
             return place, file

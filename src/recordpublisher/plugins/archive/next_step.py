@@ -13,7 +13,7 @@ from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, Seq
 
 from ..sinks.archived_shards import AT, BEGIN
 
-Place = tuple[Any, float]
+OrderKey = tuple[Any, float]
 """A position that can be compared: the order of a sequence number, and the last sub-record that was read (`inf` for the whole record).
 """
 OrderOf = Callable[[str], Any]
@@ -51,8 +51,8 @@ class RangeFile:
     """
 
     paths: tuple[str, ...]
-    after: Place | None
-    through: Place
+    after: OrderKey | None
+    through: OrderKey
     end: SequenceNumber
     after_text: str
     is_proven: bool = True
@@ -62,7 +62,7 @@ class RangeFile:
         """Whether the range begins where an earlier one ended. Before the first files of a shard no file has the earlier records."""
         return self.after is not None and not self.after_text.startswith(f"{AT}-")
 
-    def follows(self, place: Place | None) -> bool:
+    def follows(self, place: OrderKey | None) -> bool:
         """Return whether no record between the place and the first one of these files is missing."""
         return self.after is None or not self.is_proven or (place is not None and self.after <= place)
 
@@ -79,7 +79,7 @@ class Seam:
     - `stream_has_following`: whether the stream still has the records between the place and `file`.
     """
 
-    place: Place | None
+    place: OrderKey | None
     file: RangeFile | None
     is_complete: bool
     is_owed: bool
@@ -101,21 +101,21 @@ def next_step(at: Seam) -> Step:
     return Step.LOST if at.is_owed else Step.SKIP
 
 
-def place_of(position: SequenceNumber, order_of: OrderOf) -> Place:
-    """Return a position in the form that can be compared (`Place`)."""
+def order_key_of(position: SequenceNumber, order_of: OrderOf) -> OrderKey:
+    """Return a position in the form that can be compared (`OrderKey`)."""
     part = position.sub_sequence
     return order_of(position.sequence), inf if part == WHOLE_RECORD else part
 
 
-def starting_place(start: StartingPosition, order_of: OrderOf) -> Place | None:
+def starting_order_key(start: StartingPosition, order_of: OrderOf) -> OrderKey | None:
     """Return the place after which a read starts, or None if it does not start at a sequence number."""
     if start.skip_through is not None:
-        return place_of(start.skip_through, order_of)
+        return order_key_of(start.skip_through, order_of)
     if start.sequence_number is None:
         return None
     position = SequenceNumber(start.sequence_number)
     is_included = start.type is PositionType.AT_SEQUENCE_NUMBER
-    return place_before(position, order_of) if is_included else place_of(position, order_of)
+    return order_key_before(position, order_of) if is_included else order_key_of(position, order_of)
 
 
 def position_from(text: str) -> SequenceNumber:
@@ -124,13 +124,13 @@ def position_from(text: str) -> SequenceNumber:
     return SequenceNumber(number, int(part))
 
 
-def place_before(first: SequenceNumber, order_of: OrderOf) -> Place:
+def order_key_before(first: SequenceNumber, order_of: OrderOf) -> OrderKey:
     """Return the place just before a record."""
     order, part = order_of(first.sequence), first.sub_sequence
     return order, -1.0 if part == WHOLE_RECORD else part - 0.5
 
 
-def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
+def is_complete(place: OrderKey | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
     """Return whether the archived end of a shard is at or before the place.
 
     - `through`: the position that the shard's document names as the end: BEGIN if the shard had no records; AT if the writing job read none
@@ -141,7 +141,7 @@ def is_complete(place: Place | None, through: str, order_of: OrderOf, is_owed: b
         return True
     if through == AT or place is None:
         return not is_owed
-    return place >= place_of(position_from(through), order_of)
+    return place >= order_key_of(position_from(through), order_of)
 
 
 def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[RangeFile]:
@@ -191,9 +191,9 @@ def _from_first_file(ranges: list[RangeFile]) -> list[RangeFile]:
 def _range_file(key: tuple[str, str], paths: tuple[str, ...], order_of: OrderOf, is_proven: bool) -> RangeFile:
     after, through = key
     end = position_from(through)
-    found = RangeFile(paths, None, place_of(end, order_of), end, after, is_proven)
+    found = RangeFile(paths, None, order_key_of(end, order_of), end, after, is_proven)
     if after == BEGIN:
         return found
     if not after.startswith(f"{AT}-"):
-        return replace(found, after=place_of(position_from(after), order_of))
-    return replace(found, after=place_before(position_from(after.removeprefix(f"{AT}-")), order_of))
+        return replace(found, after=order_key_of(position_from(after), order_of))
+    return replace(found, after=order_key_before(position_from(after.removeprefix(f"{AT}-")), order_of))

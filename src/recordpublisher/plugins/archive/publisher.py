@@ -22,16 +22,16 @@ from recordpublisher.publishers.shards import OldestRecord, Shard
 
 from .archive import Archive
 from .next_step import (
-    Place,
+    OrderKey,
     RangeFile,
     Seam,
     Step,
     is_complete,
     next_step,
-    place_before,
-    place_of,
+    order_key_before,
+    order_key_of,
     position_from,
-    starting_place,
+    starting_order_key,
 )
 from .rows import ArchivedRows, DecodedRows, first_row_after
 
@@ -52,7 +52,7 @@ class ArchivePublisher(RecordPublisher):
     def __init__(self, archive: Archive, shard: Shard, start: StartingPosition, metrics: ShardMetrics) -> None:
         self._archive, self._shard, self._metrics = archive, shard, metrics
         self._position = start
-        self._place = starting_place(start, archive.order_of)
+        self._place = starting_order_key(start, archive.order_of)
         self._since_ms = start.timestamp_ms if start.type is PositionType.AT_TIMESTAMP else None
         self._seen_ms = UNKNOWN_MS if self._place is not None else None
         self._is_owed = self._place is not None
@@ -110,7 +110,7 @@ class ArchivePublisher(RecordPublisher):
         """Return the next step, and the file that it needs. Before a file counts as missing, the files are listed again."""
         archive, shard = self._archive, self._shard
         if self._files is None:
-            await archive.catch_up(shard.stream)
+            await archive.list_once(shard.stream)
             self._is_owed = self._is_owed or await self._follows_open_parents()
             if await self._starts_live():
                 return (Step.LIVE, None) if await archive.is_live_now(shard) else (Step.END, None)
@@ -171,7 +171,7 @@ class ArchivePublisher(RecordPublisher):
         """
         if self._position.type is not PositionType.TRIM_HORIZON or not self._shard.parents:
             return False
-        open_ms = await self._archive.parents_open_ms(self._shard)
+        open_ms = await self._archive.parents_last_open_ms(self._shard)
         self._seen_ms = latest(self._seen_ms, open_ms)
         return open_ms is not None
 
@@ -210,7 +210,7 @@ class ArchivePublisher(RecordPublisher):
     def _begin_at(self, file: RangeFile) -> None:
         """Start at the shard's first file. Once in a job, warn if an older file must have existed."""
         self._place = file.after
-        if file.is_continuation and self._archive.is_first_late_beginning():
+        if file.is_continuation and self._archive.may_warn_of_late_beginning():
             text = (
                 "no file of %s has the records of %s up to %s, so it is read from there on. Other shards may begin at other times: "
                 "`recordpublisher doctor` says from when all shards are there"
@@ -234,7 +234,7 @@ class ArchivePublisher(RecordPublisher):
         oldest = await archive.oldest_record(self._shard)
         if oldest is None or oldest.sequence is None or file.after is None:
             return False
-        return place_before(SequenceNumber(oldest.sequence), archive.order_of) < file.after
+        return order_key_before(SequenceNumber(oldest.sequence), archive.order_of) < file.after
 
     async def _has_archived_children(self) -> bool:
         children = [
@@ -344,7 +344,7 @@ class ArchivePublisher(RecordPublisher):
             return
         before = self._place
         self._position = next_position(self._position, returned)
-        self._place = place_of(returned, self._archive.order_of)
+        self._place = order_key_of(returned, self._archive.order_of)
         self._is_owed = True
         if before is not None and self._place < before:
             self._files = None
@@ -484,8 +484,10 @@ class ArchivePublisher(RecordPublisher):
             self._use(files)
             raise _BackToFilesError
 
-    def _before(self, record: UserRecord) -> Place:
-        return place_before(SequenceNumber(record.sequence_number, record.sub_sequence_number), self._archive.order_of)
+    def _before(self, record: UserRecord) -> OrderKey:
+        return order_key_before(
+            SequenceNumber(record.sequence_number, record.sub_sequence_number), self._archive.order_of
+        )
 
     # --- ends and losses --------------------------------------------------------------------------------------------------------
 

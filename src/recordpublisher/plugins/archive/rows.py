@@ -25,7 +25,7 @@ from ..sinks.archived_shards import COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
-from .next_step import OrderOf, Place
+from .next_step import OrderKey, OrderOf
 
 InThread = Callable[..., Awaitable[Any]]
 """Calls a function in a thread, as `asyncio.to_thread` does."""
@@ -92,13 +92,13 @@ class DecodedRows:
         self.columns = None
 
 
-def first_row_after(rows: RecordColumns, place: Place | None, order_of: OrderOf) -> int:
+def first_row_after(rows: RecordColumns, place: OrderKey | None, order_of: OrderOf) -> int:
     """Return the index of the first row after a place."""
     if place is None:
         return 0
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
 
-    def key(index: int) -> Place:
+    def key(index: int) -> OrderKey:
         part = parts[index]
         return order_of(numbers[index]), inf if part == WHOLE_RECORD else part
 
@@ -155,7 +155,7 @@ class OrderedFile:
     ) -> None:
         self.groups = file.groups
         self._file, self._name, self._order_of, self._in_thread = file, name, order_of, in_thread
-        self._ends: dict[int, Place] = {}
+        self._ends: dict[int, OrderKey] = {}
 
     async def rows(self, group: int) -> RecordColumns:
         """Decode a group."""
@@ -174,7 +174,7 @@ class OrderedFile:
         """Close the file."""
         self._file.close()
 
-    def _place(self, rows: RecordColumns, index: int) -> Place:
+    def _place(self, rows: RecordColumns, index: int) -> OrderKey:
         return self._order_of(rows.sequence_numbers[index]), rows.sub_sequence_numbers[index]
 
 

@@ -28,8 +28,8 @@ from ..sinks.tables.staged_data_files import RangeProof, file_id
 from ..sinks.tables.table import LakeTable, NoTableError
 from ..sinks.tables.table_folder import TableFolder
 from ..stores.by_location import conditional_store_of
-from .archive import DELTA, GETS_AT_ONCE, Files
-from .next_step import OrderOf, Place, RangeFile, ranges_of
+from .archive import DELTA, GETS_AT_ONCE, ArchiveFiles
+from .next_step import OrderKey, OrderOf, RangeFile, ranges_of
 from .rows import ArchivedRows, MergedFiles, OrderedFile, ParquetRows
 
 log = logging.getLogger("recordpublisher.archive")
@@ -51,7 +51,7 @@ Other programs may have written views of texts, which pyarrow cannot filter.
 """
 
 
-def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
+def table_files(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveFiles:
     """Return the files of a table, `delta:LOCATION` or `iceberg:namespace.table`. Raises: ConfigurationError if it is not valid."""
     kind, _, name = uri.partition(":")
     if f"{kind}:" == DELTA:
@@ -73,8 +73,8 @@ class RowPiece(NamedTuple):
     path: str
     group: int
     rows: int
-    first: tuple[Place, str]
-    last: tuple[Place, str]
+    first: tuple[OrderKey, str]
+    last: tuple[OrderKey, str]
 
 
 class FileOfPieces(NamedTuple):

@@ -26,7 +26,7 @@ from ..deserializers.schemas import (
     paths_without_column,
     row_type,
     shape_of,
-    with_kinds,
+    with_types,
     with_valid_names,
 )
 from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
@@ -127,7 +127,7 @@ class InferredColumns(FileColumns):
         - `there`: the columns of the table.
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
-        - `kinds`: the types of fields that must be columns, by path (see `with_kinds`), such as those by which files are partitioned.
+        - `kinds`: the types of fields that must be columns, by path (see `with_types`), such as those by which files are partitioned.
         - `has_metadata`: whether the metadata always are columns next to the fields. If not, a field may have the name of one.
         - `shape`: the columns, if they are known already.
         """
@@ -177,7 +177,7 @@ class InferredColumns(FileColumns):
         return InferredColumns(there, self._reserved, self._given, kinds=kinds, has_metadata=has_metadata, shape=shape)
 
     def _grow_shape(self, seen: Mapping[str, Shape]) -> dict[str, Shape]:
-        named = with_valid_names(with_kinds(seen, self._kinds), self.shape, self._reserved)
+        named = with_valid_names(with_types(seen, self._kinds), self.shape, self._reserved)
         shape: dict[str, Shape] = grow_shape(self.shape, named)
         return shape
 
@@ -199,7 +199,7 @@ class InferredColumns(FileColumns):
                     begin = index + 1
             yield batch.slice(begin, len(batch))
 
-    def tell_change(self, place: str, before: InferredColumns) -> None:
+    def log_change(self, place: str, before: InferredColumns) -> None:
         """Log the columns that `before` lacks, or has with another type, in the form that `flink.deserializer.schema` accepts.
 
         - `place`: the table or folder that has the columns.

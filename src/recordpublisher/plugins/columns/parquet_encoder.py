@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import PARQUET_COMPRESSION, PARQUET_ROW_GROUP, PARQUET_SORT
 
 from ..deserializers.schemas import (
-    LARGE,
+    LARGE_INTEGER_TYPE,
 )
 from .record_fields import RECORD_FIELDS
 
@@ -99,9 +99,9 @@ class ParquetOptions:
         names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
-    def kinds(self) -> dict[str, Sequence[str]]:
+    def types_by_path(self) -> dict[str, Sequence[str]]:
         """Return the types that inferred fields may have by which files are sorted. The first one is the usual one."""
-        return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE))
+        return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE_INTEGER_TYPE))
 
     def check(self, schema: pa.Schema) -> None:
         """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""

@@ -86,7 +86,7 @@ class Partitions:
         """The names of the parts whose values are derived from a column of the rows, and are not a column themselves."""
         return [part.name for part in self.parts if part.is_derived]
 
-    def kinds(self) -> dict[str, Sequence[str]]:
+    def types_by_path(self) -> dict[str, Sequence[str]]:
         """Return the types that inferred fields of the parts may have, by path. The first one is the usual one."""
         return {part.column: ("TIMESTAMP",) if part.form else ("STRING", "BIGINT", "BOOLEAN") for part in self.parts}
 
@@ -208,7 +208,7 @@ def _numbered(keys: Sequence[pa.Array]) -> pa.Array:
     return numbers
 
 
-def fit_datetime(times: pa.Array) -> pa.Array:
+def within_datetime_range(times: pa.Array) -> pa.Array:
     """Return for each time whether a datetime can represent it: in UTC, it must be in the years 1 to 9999."""
     return pc.and_(pc.greater_equal(times, _FIRST), pc.less_equal(times, _LAST))
 
@@ -217,7 +217,7 @@ def _keys(column: pa.Array, unit: str | None) -> pa.Array:
     """Return the key of each row: rows of one partition have the same key. It is the value, or the time truncated to `unit`."""
     if unit is None:
         return column
-    return pc.floor_temporal(pc.if_else(fit_datetime(column), column, pa.scalar(None, column.type)), unit=unit)
+    return pc.floor_temporal(pc.if_else(within_datetime_range(column), column, pa.scalar(None, column.type)), unit=unit)
 
 
 def _value(part: PartitionPart, key: Any) -> Any:

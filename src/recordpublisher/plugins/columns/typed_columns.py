@@ -102,9 +102,9 @@ class FrameColumns:
         metadata = arrow_columns(*batches, schema=self.metadata)
         if self._typed is None:
             return metadata
-        return pa.RecordBatch.from_arrays([*self.of_fields(*batches), *metadata.columns], schema=self.schema)
+        return pa.RecordBatch.from_arrays([*self.field_columns(*batches), *metadata.columns], schema=self.schema)
 
-    def of_fields(self, *batches: RecordBatch) -> list[pa.Array]:
+    def field_columns(self, *batches: RecordBatch) -> list[pa.Array]:
         """Return the columns of the fields alone, in the order of `schema`.
 
         Raises: DeserializationError, which names the record and the field, if a value does not fit its column.

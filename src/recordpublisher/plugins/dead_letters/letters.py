@@ -20,7 +20,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.job_properties import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
-from recordpublisher.publishers.shards import written_hash_key
+from recordpublisher.publishers.shards import canonical_hash_key
 
 from ..host.build_from_properties import build_store
 from ..host.manager import load_registry
@@ -91,15 +91,15 @@ async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
     """Put the original records of dead letters into a stream, with their keys. Raises: SinkError if a record cannot be put."""
     for letter in letters:
         record = letter.record
-        hash_key = written_hash_key(record.explicit_hash_key)
+        hash_key = canonical_hash_key(record.explicit_hash_key)
         await sink.put(record.data, record.partition_key or record.sequence_number, hash_key)
 
 
-Write = Callable[[Path, Sequence[int]], None]
+CopyLetters = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters to another file. The letters are given by their numbers."""
 
 
-Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
+FileContent = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], CopyLetters]
 """The items of a file, a function that makes a letter of an item, and a function that writes some of the items to another file."""
 
 
@@ -111,7 +111,7 @@ class FileLetters(StoredLetters):
     A folder that does not exist yet has no letters. Raises: ConfigurationError if its parent does not exist either.
     """
 
-    def __init__(self, sink: type[FileSink], stored_in: Callable[[Path], Stored], properties: Properties) -> None:
+    def __init__(self, sink: type[FileSink], stored_in: Callable[[Path], FileContent], properties: Properties) -> None:
         place, key = properties.value(sink.folder), sink.folder.key
         folder = None if place is None else Path(path_of(place, key))
         if folder is None or not folder.absolute().parent.is_dir():
@@ -137,7 +137,7 @@ class FileLetters(StoredLetters):
         if succeeded:  # If no letter succeeded, the file stays as it is.
             await asyncio.to_thread(self._keep_left)
 
-    def _read(self, path: Path) -> tuple[list[DeadLetter], int, Write]:
+    def _read(self, path: Path) -> tuple[list[DeadLetter], int, CopyLetters]:
         stored, letter_of, write = self._stored_in(path)
         return self._read_letters(stored, letter_of), len(stored), write
 
@@ -154,7 +154,7 @@ class FileLetters(StoredLetters):
         sync(self._path.parent)
 
 
-def json_lines(path: Path) -> Stored:
+def json_lines(path: Path) -> FileContent:
     """Return the content of a file of the jsonl sink."""
     lines = lines_of(path)
 
@@ -167,7 +167,7 @@ def json_lines(path: Path) -> Stored:
     return lines, letter, write
 
 
-def parquet_rows(path: Path) -> Stored:
+def parquet_rows(path: Path) -> FileContent:
     """Return the content of a file of the parquet sink. Raises: StateError if the file is not valid Parquet."""
     from pyarrow import parquet
 

@@ -107,7 +107,7 @@ class JobTarget:
         if program is None:
             self._decorator_for, self._value_type = decorators_and_type(registry, given)
         else:
-            sink, self._decorator_for, self._value_type = program.handling(given)
+            sink, self._decorator_for, self._value_type = program.sink_and_decorators(given)
         sink = build_sink(registry, given) if sink is None else sink
         if isinstance(sink, MemorySink):
             reason = "the replayed records would be lost at the end of this command"
@@ -140,7 +140,7 @@ class JobTarget:
             batch = RecordBatch(shard, records, raw_count=len(records), raw_bytes=size)
             decorator = self._decorator_for(shard, ShardMetrics())
             await decorator.prepare(batch)
-            for part in decorator.parts(batch):
+            for part in decorator.decorated_parts(batch):
                 for bad in part.poisoned:
                     self._fail(part, bad.record.sequence_number, bad.record.sub_sequence_number, bad.reason)
                 if len(part):

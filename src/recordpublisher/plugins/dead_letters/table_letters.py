@@ -22,7 +22,7 @@ from .letters import CHUNK, StoredLetters
 
 # Dead letters in a table of the sql sink. A row is deleted when its letter was replayed.
 
-UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
+CONVERSION_ERRORS = (ValueError, TypeError, OverflowError, RecursionError, DataError)
 """Errors while a column is converted, for example a time that SQLite stores as text."""
 
 
@@ -72,7 +72,7 @@ class TableLetters(StoredLetters):
         try:
             rows = connection.execute(page(columns)).mappings()
             return [(tuple(row[name] for name in IDENTITY), row) for row in rows]
-        except UNREADABLE:  # One row cannot be converted, so the rows are read one by one to keep the others.
+        except CONVERSION_ERRORS:  # One row cannot be converted, so the rows are read one by one to keep the others.
             places = [tuple(row) for row in connection.execute(page(select(*keys)))]
             return [(each, _row_or_error(connection, columns.where(tuple_(*keys) == each))) for each in places]
 
@@ -100,5 +100,5 @@ class TableLetters(StoredLetters):
 def _row_or_error(connection: Connection, query: Select[Any]) -> Any:
     try:
         return connection.execute(query).mappings().one()
-    except UNREADABLE as error:
+    except CONVERSION_ERRORS as error:
         return error

@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
 
-from .row_types import PLAIN, SchemaField, decimal_type, list_of, map_of, object_type
+from .row_types import PLAIN, SchemaField, decimal_annotation, list_of, map_of, object_type
 
 try:
     import fastavro
@@ -313,7 +313,7 @@ class _RowTypes:
             return _PLAIN_TYPES[schema] if schema in _PLAIN_TYPES else self._named_type(schema, place, inside)
         kind, logical = schema["type"], schema.get("logicalType")
         if logical == "decimal":
-            return decimal_type(schema["precision"], schema.get("scale", 0))
+            return decimal_annotation(schema["precision"], schema.get("scale", 0))
         if (known := _LOGICAL.get(logical) or self._nested(kind, schema, place, inside)) is not None:
             return known
         return self.type_of(kind, place, inside)

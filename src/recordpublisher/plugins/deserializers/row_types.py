@@ -13,9 +13,9 @@ from uuid import UUID
 
 import msgspec
 
-from recordpublisher.consumer.typed_values import COLUMN, decimal_digits, exact_decimal_converter
+from recordpublisher.consumer.typed_values import COLUMN_TYPE_KEY, decimal_digits, exact_decimal_converter
 
-ROW = "row of the schema"
+ROW_NAME = "row of the schema"
 """The name of the type in messages about values that do not fit it."""
 
 
@@ -28,7 +28,7 @@ def parse_columns(text: str) -> Any:
 
 
 def _whole(bits: int, column: str | None = None) -> Any:
-    least, extra = -(2 ** (bits - 1)), column and {COLUMN: column}
+    least, extra = -(2 ** (bits - 1)), column and {COLUMN_TYPE_KEY: column}
     return Annotated[int, msgspec.Meta(ge=least, le=-least - 1, extra=extra or None)]
 
 
@@ -38,7 +38,7 @@ PLAIN: dict[str, Any] = {
     "SMALLINT": _whole(16, "SMALLINT"),
     "INT": _whole(32, "INT"),
     "BIGINT": _whole(64),
-    "FLOAT": Annotated[float, msgspec.Meta(extra={COLUMN: "FLOAT"})],
+    "FLOAT": Annotated[float, msgspec.Meta(extra={COLUMN_TYPE_KEY: "FLOAT"})],
     "DOUBLE": float,
     "STRING": str,
     "BINARY": bytes,
@@ -144,7 +144,7 @@ class _Parser:
         if name in _DECIMALS:
             if not numbers:
                 raise self._error("a decimal needs its digits, as in DECIMAL(12, 2)")
-            return decimal_type(numbers[0], numbers[1] if len(numbers) > 1 else 0)
+            return decimal_annotation(numbers[0], numbers[1] if len(numbers) > 1 else 0)
         if known == "STRING" and numbers:  # For example VARCHAR(10).
             return Annotated[str, msgspec.Meta(max_length=numbers[0])]
         return PLAIN[known]
@@ -258,7 +258,7 @@ def _are_texts(values: Any) -> bool:
     return isinstance(values, list) and bool(values) and all(isinstance(value, str) for value in values)
 
 
-def object_type(fields: Sequence[SchemaField], name: str = ROW) -> type[msgspec.Struct]:
+def object_type(fields: Sequence[SchemaField], name: str = ROW_NAME) -> type[msgspec.Struct]:
     """Return a Struct with these fields. A field that is not required may be null, or missing.
 
     A field whose name is not valid in Python becomes an attribute `field_1`, `field_2` and so on, numbered by its place.
@@ -292,11 +292,11 @@ class SchemaField(NamedTuple):
     is_required: bool = False
 
 
-def decimal_type(precision: int, scale: int) -> Any:
+def decimal_annotation(precision: int, scale: int) -> Any:
     """Return the type of DECIMAL(precision, scale). Raises: ValueError if no table can have such a column."""
     column = f"DECIMAL({precision}, {scale})"
     decimal_digits(column)
-    return Annotated[Decimal, msgspec.Meta(extra={COLUMN: column})]
+    return Annotated[Decimal, msgspec.Meta(extra={COLUMN_TYPE_KEY: column})]
 
 
 def list_of(item: Any) -> Any:
@@ -320,7 +320,7 @@ def _attribute(name: str, place: int, names: set[str]) -> str:
 
 def _digits_of(of: Any) -> tuple[int, int] | None:
     marks = [mark for mark in getattr(of, "__metadata__", ()) if isinstance(mark, msgspec.Meta)]
-    return decimal_digits((marks[0].extra or {}).get(COLUMN, "")) if marks else None
+    return decimal_digits((marks[0].extra or {}).get(COLUMN_TYPE_KEY, "")) if marks else None
 
 
 def _check_of(digits: dict[str, Any]) -> Callable[[Any], None]:

@@ -34,12 +34,12 @@ from .row_types import parse_columns, type_of_json_schema
 
 VALID = "columns such as id BIGINT, at TIMESTAMP, tags ARRAY<STRING>; or the path of a file .avsc, or .json (JSON Schema), or its content"
 Shape = Any
-LARGE = "DECIMAL(38, 0)"
+LARGE_INTEGER_TYPE = "DECIMAL(38, 0)"
 """The column of whole numbers if one of them has more than 64 bits."""
 _WIDER = {
     frozenset({"BIGINT", "DOUBLE"}): "DOUBLE",
-    frozenset({"BIGINT", LARGE}): LARGE,
-    frozenset({LARGE, "DOUBLE"}): "DOUBLE",
+    frozenset({"BIGINT", LARGE_INTEGER_TYPE}): LARGE_INTEGER_TYPE,
+    frozenset({LARGE_INTEGER_TYPE, "DOUBLE"}): "DOUBLE",
 }
 _KINDS = {NoneType: None, bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
 _NOT_IN_NAMES = {"`", '"', "\\"}
@@ -159,7 +159,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
     if kind in _KINDS:
         return _KINDS[kind]
     if kind is int:
-        return "BIGINT" if -(2**63) <= value < 2**63 else LARGE
+        return "BIGINT" if -(2**63) <= value < 2**63 else LARGE_INTEGER_TYPE
     if level > _MOST_LEVELS:
         raise ValueError(f"it is nested more than {_MOST_LEVELS} deep")
     if kind is dict:
@@ -181,13 +181,13 @@ def merge_shapes(first: Shape, second: Shape) -> Shape:
         return [merge_shapes(first[0], second[0])]
     if isinstance(first, str) and isinstance(second, str):
         return _WIDER.get(frozenset({first, second}), first)
-    return first if known_shape(first) is not None else second
+    return first if without_unknown_parts(first) is not None else second
 
 
 def grow_shape(there: Shape, seen: Shape) -> Shape:
     """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
     if there is None:
-        return known_shape(seen)
+        return without_unknown_parts(seen)
     if isinstance(there, dict) and isinstance(seen, dict):
         of_names = {name: grow_shape(there.get(name), seen.get(name)) for name in (there | seen)}
         return {name: shape for name, shape in of_names.items() if shape is not None}
@@ -202,15 +202,17 @@ def grow_shape(there: Shape, seen: Shape) -> Shape:
     return there
 
 
-def known_shape(seen: Shape) -> Shape:
+def without_unknown_parts(seen: Shape) -> Shape:
     """Return the shape without its unknown parts.
 
     Nulls, empty lists and empty objects have no column until a value shows its type.
     """
     if isinstance(seen, dict):
-        return {name: shape for name, each in seen.items() if (shape := known_shape(each)) is not None} or None
+        return {
+            name: shape for name, each in seen.items() if (shape := without_unknown_parts(each)) is not None
+        } or None
     if isinstance(seen, list):
-        return None if (items := known_shape(seen[0])) is None else [items]
+        return None if (items := without_unknown_parts(seen[0])) is None else [items]
     return seen
 
 
@@ -227,7 +229,7 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
     elif isinstance(seen, dict) and isinstance(there, tuple):
         for name, shape in seen.items():
             yield from paths_without_column(shape, there[1], f"{path}.{name}")
-    elif there is None and known_shape(seen) is not None:
+    elif there is None and without_unknown_parts(seen) is not None:
         yield path
 
 
@@ -246,7 +248,7 @@ def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) 
     return fields
 
 
-def with_kinds(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
+def with_types(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
     """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
 
     - `kinds`: the types that a field may have, by its path. The field gets the first of these types, unless its values show that it has

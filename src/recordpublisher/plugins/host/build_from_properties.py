@@ -11,7 +11,7 @@ from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, dead_letter_sink_error
+from recordpublisher.fetcher.pipeline.dead_letters import SINK_KEY_PREFIX, dead_letter_sink_error
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
@@ -52,24 +52,24 @@ def reads_a_queue(properties: Properties) -> bool:
     return made is not None and issubclass(made, QueueSource)
 
 
-def shards_instead_of_queue(properties: Properties) -> str:
+def shard_publisher_names(properties: Properties) -> str:
     """Return the values of `flink.stream.recordpublisher` that read shards, for a command that needs shards."""
     return "the name of a publisher that reads shards" if _reads_own_queue(properties) else "POLLING or EFO"
 
 
-def why_kinesis_cannot_be_asked(
+def why_not_in_kinesis(
     properties: Properties, limit: str = "only streams of Kinesis can be asked for their newest records"
 ) -> str:
     """Return why Kinesis does not know the streams of the job, or an empty text if it does or if the publisher is not installed.
 
     - `limit`: a clause at the end of the returned text, which says what needs streams of Kinesis.
     """
-    kind = "lists its streams itself" if lists_its_streams(properties) else ""
+    kind = "lists its streams itself" if lists_its_shards(properties) else ""
     kind = "reads a queue that is not in Kinesis" if _reads_own_queue(properties) else kind
     return f"this publisher {kind}, and {limit}" if kind else ""
 
 
-def lists_its_streams(properties: Properties) -> bool:
+def lists_its_shards(properties: Properties) -> bool:
     """Return whether the publisher of the job lists the shards of its streams itself, instead of asking Kinesis.
 
     False for a queue, and if the publisher is not installed.
@@ -89,7 +89,7 @@ def calls_a_service(properties: Properties) -> bool:
     from ..stores.by_location import back_end_of
 
     made = _source_class(properties)
-    if not lists_its_streams(properties) or (made is not None and made.endpoint_url is not RecordSource.endpoint_url):
+    if not lists_its_shards(properties) or (made is not None and made.endpoint_url is not RecordSource.endpoint_url):
         return True
     if (properties.value(SINK) or "").lower() == "kinesis":
         return True
@@ -197,9 +197,9 @@ def dead_letter_properties(properties: Properties) -> Properties:
     """Return the properties for the dead-letter sink. It gets no schema, because the schema describes the values of the job."""
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
-    settings = {OF_SINK + key: value for key, value in own if key != "sink"}
+    settings = {SINK_KEY_PREFIX + key: value for key, value in own if key != "sink"}
     # Settings of the job's own sink are left out, because both sinks may be of the same kind.
-    others = {key: value for key, value in properties.items() if not key.lower().startswith(OF_SINK)}
+    others = {key: value for key, value in properties.items() if not key.lower().startswith(SINK_KEY_PREFIX)}
     own_name = None if job is None else f"{job} dead letters"
     return Properties({**others, **settings, SCHEMA.key: None, JOB_NAME.key: own_name})
 

@@ -40,7 +40,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     "watermark_strategies": {
         "BOUNDED": "consumer.event_time:BoundedOutOfOrderness",
         "MONOTONOUS": "consumer.event_time:Monotonous",
-        "ARRIVAL": "consumer.event_time:ArrivalTime",
+        "ARRIVAL": "consumer.event_time:ArrivalWatermarks",
     },
     "deserializers": {
         "bytes": "consumer.deserialization:BytesDeserializer",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
+from recordpublisher.fetcher.leases.lease_settings import HELD_POLL_SECONDS, LeaseSettings
 from recordpublisher.fetcher.leases.position_documents import SHARDS_PER_PART
 from recordpublisher.fetcher.sink import CommittingSink, Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError
@@ -53,7 +53,7 @@ def _check_sink(sink: Sink | None) -> None:
 
 def _check_alignment(properties: Properties) -> None:
     lookahead_ms = properties.value(LOOKAHEAD)
-    least_ms = round(3 * HELD_SECONDS * 1000)
+    least_ms = round(3 * HELD_POLL_SECONDS * 1000)
     if lookahead_ms is not None and lookahead_ms < least_ms:
         reason = (
             "a worker learns the global watermark once a second: with a shorter lookahead, the group could "

@@ -138,7 +138,7 @@ def point_of(snapshot: JobSnapshot) -> HistoryPoint:
 
 
 WINDOW_SECONDS = 10.0
-Counters = Mapping[str, tuple[int, int]]
+WrittenCounts = Mapping[str, tuple[int, int]]
 """Records and bytes written so far, by shard."""
 
 
@@ -146,9 +146,9 @@ class Rates:
     """Owns the counters of the last seconds: the newest ones, and older ones back to the beginning of the window."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, Counters]] = deque()
+        self._samples: deque[tuple[float, WrittenCounts]] = deque()
 
-    def add(self, now: float, counters: Counters) -> None:
+    def add(self, now: float, counters: WrittenCounts) -> None:
         """Keep the counters at `now` (seconds of a monotonic clock). Called about once a second."""
         self._samples.append((now, counters))
         while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW_SECONDS:

@@ -59,7 +59,7 @@ class JobState:
         """
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
-        starts = Starts(start).begun_at(restored.pinned_ms)
+        starts = Starts(start).with_stored_start(restored.pinned_ms)
         stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
         workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
         taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
@@ -131,7 +131,7 @@ class JobStateReader:
                 await self._entries.close()
 
 
-def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
+def effect_of_no_positions(sink: type[Sink] | None, properties: Properties) -> str:
     """Return what a restart of a job without stored positions does, and what helps; an empty text if the job stores positions.
 
     - `sink`: the class of the job's sink, or None if it is not known.

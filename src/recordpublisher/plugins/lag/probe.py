@@ -98,7 +98,7 @@ class LagProbe:
         listed = await self._retried(functools.partial(self.service.list_shards, self.stream))
         job = await self._load_job(listed)
         first = await self._probe_all(listed, job)
-        overdue = {lag.shard for lag in first if is_overdue(lag, self.alarm_interval_ms)}
+        overdue = {lag.shard for lag in first if has_old_unread(lag, self.alarm_interval_ms)}
         if not overdue:
             return [replace(lag, has_alarm=bool(lag.alarm)) for lag in first]
         await asyncio.sleep(grace_seconds)
@@ -111,7 +111,7 @@ class LagProbe:
         return [replace(lag, has_alarm=bool(lag.alarm)) for lag in found]
 
     def _with_alarm(self, lag: ShardSnapshot, job: JobState) -> ShardSnapshot:
-        if not is_overdue(lag, self.alarm_interval_ms):
+        if not has_old_unread(lag, self.alarm_interval_ms):
             return lag
         owner = "no worker has stored a position"
         if lag.worker is not None:
@@ -137,8 +137,8 @@ class LagProbe:
             some = left[begin : begin + SHARDS_AT_ONCE]
             probes += await asyncio.gather(*(self._probe(shard, job, now_ms) for shard in some))
         return [
-            *(probed_shard(probe, now_ms, self.idle_intervals.shown_ms, retention_ms) for probe in probes),
-            *(lost_shard(key, state, job.workers.get(key)) for key, state in job.lost.items()),
+            *(snapshot_of_probe(probe, now_ms, self.idle_intervals.shown_ms, retention_ms) for probe in probes),
+            *(snapshot_of_lost_shard(key, state, job.workers.get(key)) for key, state in job.lost.items()),
         ]
 
     async def _retention_ms(self) -> int | None:
@@ -196,7 +196,7 @@ class ShardProbe:
     taken_ms: int | None = None
 
 
-def probed_shard(probe: ShardProbe, now_ms: int, idle_interval_ms: int, retention_ms: int | None) -> ShardSnapshot:
+def snapshot_of_probe(probe: ShardProbe, now_ms: int, idle_interval_ms: int, retention_ms: int | None) -> ShardSnapshot:
     """Return the snapshot of a probed shard. `now_ms` is the time of the service's clock."""
     if probe.activity is not None:
         return _without_positions(probe.shard, probe.activity)
@@ -234,7 +234,7 @@ def _without_positions(shard: Shard, activity: ShardActivity) -> ShardSnapshot:
     )
 
 
-def lost_shard(key: str, state: ShardState, worker: str | None) -> ShardSnapshot:
+def snapshot_of_lost_shard(key: str, state: ShardState, worker: str | None) -> ShardSnapshot:
     """Return the snapshot of a shard that was not read to its end and is no longer listed. It has an alarm at once."""
     stream, _, shard_id = key.rpartition("/")
     return ShardSnapshot(
@@ -249,7 +249,7 @@ def lost_shard(key: str, state: ShardState, worker: str | None) -> ShardSnapshot
     )
 
 
-def is_overdue(shard: ShardSnapshot, interval_ms: int) -> bool:
+def has_old_unread(shard: ShardSnapshot, interval_ms: int) -> bool:
     """Return whether the oldest unread record is older than the alarm interval. If the position does not move either, an alarm is due."""
     return bool(shard.unread) and shard.lag_ms is not None and shard.lag_ms >= interval_ms
 
@@ -270,9 +270,9 @@ SHARDS_AT_ONCE = 8
 # Measures what arrives in a shard with one or two reads near its tip. No stored position is needed.
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
-SHORT_MS = 2_000
+FIRST_WINDOW_MS = 2_000
 """The first window (ms). A shard accepts 1 MB a second, so a window has at most the 2 MB that a shard returns each second."""
-LONGER_MS = 20_000
+SECOND_WINDOW_MS = 20_000
 """The second window, which is read if no record arrived in the first one (ms)."""
 
 
@@ -300,7 +300,7 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
         return ShardActivity()
     if few[1]:
         return _until_tip(few[0], start_ms, now_ms)
-    for window_ms in (SHORT_MS, LONGER_MS, interval_ms):
+    for window_ms in (FIRST_WINDOW_MS, SECOND_WINDOW_MS, interval_ms):
         start_ms = now_ms - min(window_ms, interval_ms)
         found = await _read_since(port, shard, start_ms, MANY_RECORDS)
         if found is None:
@@ -311,7 +311,7 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
                 return _until_tip(records, start_ms, now_ms)
             # One read did not reach the tip. In a longer window these records are an old burst, because the shorter windows were empty:
             # no record arrives now.
-            return _between(records) if window_ms == SHORT_MS else ShardActivity(0.0, 0.0)
+            return _between(records) if window_ms == FIRST_WINDOW_MS else ShardActivity(0.0, 0.0)
     return ShardActivity()
 
 

@@ -63,7 +63,7 @@ async def export_metrics(
     Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersOfProcess(as_fetchers(sources))):
+    async with exporters_opened(exporters, FetchersOfProcess(as_measured_fetchers(sources))):
         yield
 
 
@@ -96,7 +96,7 @@ class MeasuredProducer(Protocol):
         """Return why the producer accepts no records; an empty list if it does."""
 
 
-def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
+def as_measured_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
     """Return the fetchers, then the producers and sinks.
 
     Raises: TypeError if a source has no metrics.

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
-from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
+from recordpublisher.fetcher.conditional_store import ConditionalStore, StoredDocument
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
@@ -57,7 +57,7 @@ class JobPositions:
         self._store: ConditionalStore | None = None
 
     @property
-    def are_in_the_sink(self) -> bool:
+    def are_kept_with_rows(self) -> bool:
         """Whether the sink keeps the positions with its rows."""
         return self._sink is not None
 
@@ -155,7 +155,7 @@ class JobPositions:
             )
 
     async def _store_over(
-        self, store: ConditionalStore, found: Stored[LeaseTable], states: Mapping[str, ShardState]
+        self, store: ConditionalStore, found: StoredDocument[LeaseTable], states: Mapping[str, ShardState]
     ) -> None:
         """Seal the worker of a job that runs alone, if there is one: later writes of its process fail. Then store the states.
 
@@ -283,12 +283,12 @@ async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPosit
     async with AsyncExitStack() as opened:
         job = JobPositions(properties)
         opened.push_async_callback(job.close)
-        lister, names = await opened.enter_async_context(lister_beside(properties, streams_of(properties)))
+        lister, names = await opened.enter_async_context(lister_and_streams(properties, streams_of(properties)))
         yield job, lister, names
 
 
 @asynccontextmanager
-async def lister_beside(
+async def lister_and_streams(
     properties: Properties, streams: GivenStreams
 ) -> AsyncIterator[tuple[StreamLister, Sequence[str]]]:
     """Yield what lists the shards of these streams as `run` does, and the names of the streams."""

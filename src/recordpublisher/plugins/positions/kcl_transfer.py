@@ -366,7 +366,9 @@ def _parse_page(response: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[st
     return response["Items"], {"ExclusiveStartKey": last} if last else None
 
 
-NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them again."
+NOT_KEPT_BY_KCL = (
+    "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +400,7 @@ def leases_from_states(
     """
     replaced = {row.key: row for row in rows}
     identifiers = _stream_identifiers(replaced.values(), streams)
-    states = initial_states(listed, restored, Starts(start).begun_at(restored.pinned_ms))
+    states = initial_states(listed, restored, Starts(start).with_stored_start(restored.pinned_ms))
     listed_children = Children(listed)
     exported = []
     for shard in listed:

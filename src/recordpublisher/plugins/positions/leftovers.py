@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
@@ -74,7 +74,7 @@ class JobLeftovers:
             each for sink in self._sinks for store in self._stores[sink] for each in await _unpublished_in(store, sink)
         ]
 
-    async def take_back(self, found: UnpublishedCommits) -> None:
+    async def take_back_commits(self, found: UnpublishedCommits) -> None:
         """Make the destination refuse the commits in `found`, and set the positions back to before them.
 
         Workers of a group that have been silent get the lease duration to show that they are running.
@@ -94,7 +94,7 @@ class JobLeftovers:
             await end_group(group, self._lease_settings)
         else:
             await seal_worker(group, table.document.alone.worker)
-        await take_back(found)
+        await take_back_commits(found)
 
     async def close(self) -> None:
         """Close what was opened."""
@@ -112,11 +112,11 @@ class JobLeftovers:
         return [left for left in listed if left.written < before and left in still]
 
 
-async def take_back(found: UnpublishedCommits) -> None:
+async def take_back_commits(found: UnpublishedCommits) -> None:
     """Make the destination refuse commits that are not published, and set the positions back to before them.
 
     If a process of the job still runs, it can no longer commit. The caller has checked that no worker of a group is running
-    (`JobLeftovers.take_back`).
+    (`JobLeftovers.take_back_commits`).
 
     Raises: StateError if another process has changed the entry; StoreUnavailableError if a store does not answer.
     """
@@ -134,7 +134,7 @@ async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
     The worker still has all shards of these rows: it releases a shard, and others acquire one, only after its rows are published.
     """
     group, place = GroupStore(found.store), f"{found.name} in {found.store.place}"
-    worker, _, number = found.name.removeprefix(PARTS).rpartition("/")
+    worker, _, number = found.name.removeprefix(PARTS_PREFIX).rpartition("/")
     await seal_part(group, worker, int(number))
     if (stored := await group.read_part(worker, int(number))) is None:
         raise StateError(f"{place} no longer exists, so its positions were not set back")
@@ -142,7 +142,7 @@ async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
     taken = await found.sink.take_back(part.staged)
     if taken:
         kept = _of_others(part.staged, taken)
-        positions = part.before(taken[0].number, place)
+        positions = part.before_commit(taken[0].number, place)
         returned = replace(part, write=part.write + 1, positions=positions, staged=kept)
         await group.seal_part(returned, int(number), stored.version)
     return taken
@@ -164,7 +164,7 @@ async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list
 async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
     """Return the items staged for `target` that are named in the positions of workers."""
     found = {}
-    for name, value in (await store.list(PARTS)).items():
+    for name, value in (await store.list(PARTS_PREFIX)).items():
         part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")
         found[name] = (part.target, part.staged)
     return {name: staged for name, (place, staged) in found.items() if staged and place in ("", target)}

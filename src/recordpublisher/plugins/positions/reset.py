@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_missing_from_listing
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_newer_than_listing
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
@@ -20,7 +20,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard, stream_name, stream_of
-from recordpublisher.publishers.start_from_properties import A_START, named_start, refuse_future
+from recordpublisher.publishers.start_from_properties import START_FORMS, named_start, refuse_future
 
 from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_lister
 
@@ -59,7 +59,7 @@ class PositionsReset:
         Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if the listing of a stream has
         no shard or lacks one that exists; ConfigurationError if a shard is unknown, or the time is in the future.
         """
-        if self.job.are_in_the_sink and await self.job.is_of_a_group():
+        if self.job.are_kept_with_rows and await self.job.is_of_a_group():
             raise StateError(
                 "positions of a group that its sink keeps with its rows cannot be reset: give the job a new name "
                 "or a new place for its rows"
@@ -149,7 +149,7 @@ def _expired(
     }
 
 
-def start_named(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
+def reset_target(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
     """Return the start that `to` gives.
 
     Raises: ConfigurationError, which names the setting `name`, if `to` is invalid or before the year 2000.
@@ -157,7 +157,7 @@ def start_named(to: datetime | timedelta | str | float, name: str = "--to") -> S
     start = named_start(name, to)
     if start.timestamp_ms is not None and start.timestamp_ms < EARLIEST_PLAUSIBLE_MS:
         raise ConfigurationError(
-            name, to, A_START, reason=f"that is {iso_time(start.timestamp_ms)}, before the year 2000"
+            name, to, START_FORMS, reason=f"that is {iso_time(start.timestamp_ms)}, before the year 2000"
         )
     return start
 
@@ -184,7 +184,7 @@ async def reset_positions(
     group is running, if a group's positions are stored with its rows, or if the listing of a stream has no shard or lacks one that exists;
     KinesisError if the shards cannot be listed.
     """
-    start, properties = start_named(to, "to"), Properties(properties)
+    start, properties = reset_target(to, "to"), Properties(properties)
     async with job_and_lister(properties) as (job, lister, streams):
         reset = PositionsReset(job, lister, streams, properties, start, shard_ids)
         plan = await reset.plan()
@@ -196,5 +196,5 @@ async def reset_positions(
 
 def _lacking(known: Iterable[str], listed: Sequence[Shard], restored: RestoredState, stream: str) -> list[str]:
     """Return the known shards of a stream that the listing lacks, without those that are younger than the listing."""
-    there = {shard.key for shard in listed} | set(shards_missing_from_listing(listed, restored, [stream]))
+    there = {shard.key for shard in listed} | set(shards_newer_than_listing(listed, restored, [stream]))
     return [key for key in known if stream_of(key) == stream and key not in there]

@@ -39,7 +39,7 @@ from recordpublisher.publishers.properties.job_properties import (
     OnBadRecord,
 )
 from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
-from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
+from recordpublisher.publishers.properties.properties import MIN_SIMILARITY, Properties, properties_by_keyword
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -81,7 +81,7 @@ class CommandOptions(msgspec.Struct, frozen=True):
         return streams_argument(self.given) if is_given else own
 
 
-OF_COMMAND: ContextVar[CommandOptions] = ContextVar("recordpublisher_of_command", default=CommandOptions())  # noqa: B039 - frozen
+COMMAND_OPTIONS: ContextVar[CommandOptions] = ContextVar("recordpublisher_of_command", default=CommandOptions())  # noqa: B039 - frozen
 """The options of `recordpublisher run shop:job`, and of the commands that describe such a job."""
 
 
@@ -119,7 +119,9 @@ _MEANT = {
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
     """Return a hint that names the argument or bound that was meant; empty if a property has a more similar name."""
     bounds, arguments, properties = Bounds.__dataclass_fields__, signature(of).parameters, properties_by_keyword()
-    near = _MEANT.get(unknown) or "".join(get_close_matches(unknown, [*arguments, *bounds, *properties], 1, SIMILAR))
+    near = _MEANT.get(unknown) or "".join(
+        get_close_matches(unknown, [*arguments, *bounds, *properties], 1, MIN_SIMILARITY)
+    )
     if near in arguments or near == "start":
         return f"did you mean '{near}'?"
     if near not in bounds:
@@ -127,7 +129,7 @@ def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
     return "this reads up to 'end'" if "end" in arguments else f"'{near}' is an argument of run_bounded"
 
 
-def described_job(
+def properties_with_arguments(
     properties: Properties, streams: Iterable[str], sink: Sink | None, store: ConditionalStore | None
 ) -> Properties:
     """Return the properties with the streams and the folder that were given as arguments.
@@ -206,7 +208,7 @@ def check_bounded(properties: Properties) -> None:
 # Decides how the batches of each shard get values, event times and watermarks, from functions or properties.
 
 Assigner = Callable[[Record], int]
-Decorators = Callable[[Shard, ShardMetrics], BatchDecorator]
+MakeDecorator = Callable[[Shard, ShardMetrics], BatchDecorator]
 
 
 def batch_decorator_factory(
@@ -215,7 +217,7 @@ def batch_decorator_factory(
     deserializer: DeserializerArgument[Any] | None = None,
     timestamp_assigner: Assigner | None = None,
     watermark_assigner: Assigner | None = None,
-) -> Decorators:
+) -> MakeDecorator:
     """Return a function that makes the `BatchDecorator` of each shard. Functions override properties.
 
     Raises: ConfigurationError if a setting is invalid, so that it is found here and not at the first record.
@@ -252,10 +254,10 @@ def decorators_and_type(
     properties: Properties,
     deserializer: DeserializerArgument[Any] | None = None,
     *times: Assigner | None,
-) -> tuple[Decorators, Any]:
+) -> tuple[MakeDecorator, Any]:
     """Return the result of `batch_decorator_factory`, and the type of the values, which the sink receives in its context."""
     values = chosen_deserializer(registry, properties, deserializer)
-    return batch_decorator_factory(registry, properties, values, *times), made_type(values)
+    return batch_decorator_factory(registry, properties, values, *times), value_type_made_by(values)
 
 
 def check_reading(registry: Registry, properties: Properties) -> None:
@@ -279,6 +281,6 @@ def chosen_deserializer(
     return build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
 
 
-def made_type(values: Deserializer[Any]) -> Any:
+def value_type_made_by(values: Deserializer[Any]) -> Any:
     """Return the type of the values that a deserialiser makes, or None if it is not known."""
     return getattr(values, "into", None) or getattr(values, "makes", None)

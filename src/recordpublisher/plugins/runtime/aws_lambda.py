@@ -30,7 +30,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, 
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, stream_name
 
-from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, made_type
+from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import BackgroundLoop
 from .stop_signals import SHORT_ERRORS
 
@@ -78,7 +78,7 @@ def lambda_handler(
             reason = "the event source mapping has an on-failure destination"
             raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
         values = chosen_deserializer(registry, given, deserializer)
-        MapSink(handler, **options).check(SinkContext(value_type=made_type(values)))
+        MapSink(handler, **options).check(SinkContext(value_type=value_type_made_by(values)))
         decorator_for = batch_decorator_factory(registry, given, values)
         traced = traced_calls(given, SystemClock())
     loops: list[BackgroundLoop] = []
@@ -163,7 +163,7 @@ class _Invocation:
         batches = Deaggregator(self._shard, ShardMetrics()).batches(response, last, StartingPosition.trim_horizon())
         async for batch in batches:
             await self._decorator.prepare(batch)
-            done, parts = 0, self._decorator.parts(batch)
+            done, parts = 0, self._decorator.decorated_parts(batch)
             try:
                 while (part := next(parts, None)) is not None:
                     done += len(part)
@@ -172,7 +172,7 @@ class _Invocation:
             # The error is raised only with the policy FAIL, so no record before was skipped.
             except DeserializationError as error:
                 before = batch.sequence_numbers.index(error.sequence_number)
-                for part in self._decorator.parts(batch.slice(done, before)) if before > done else ():
+                for part in self._decorator.decorated_parts(batch.slice(done, before)) if before > done else ():
                     yield part
                 return
 

@@ -1,6 +1,6 @@
 """Runs an asyncio event loop in a thread of its own, for synchronous callers.
 
-`RunsInThreads` lets an interpreter that exits wait for the jobs of other threads, and `LoopWatch` logs a call that blocks a loop.
+`JobsInThreads` lets an interpreter that exits wait for the jobs of other threads, and `LoopWatch` logs a call that blocks a loop.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class _Run(msgspec.Struct, frozen=True):
     closed: threading.Event = msgspec.field(default_factory=threading.Event)
 
 
-class RunsInThreads:
+class JobsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
     When the main thread has ended, Python first closes every thread pool, and only then waits for threads. A job that is still running
@@ -362,7 +362,7 @@ class RunsInThreads:
                     break
 
 
-RUNS_IN_THREADS = RunsInThreads()
+JOBS_IN_THREADS = JobsInThreads()
 
 
 # Watches, from a thread of its own, whether the event loop of a job runs, and logs the call that blocks it.
@@ -374,7 +374,7 @@ BLOCKED_CHECKS = 10
 
 Checks are counted instead of time, because while the process is suspended this thread does not check either.
 """
-FRAMES = 12
+MAX_STACK_FRAMES = 12
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 """The folder of asyncio's code, whose calls are left out because they say nothing about what blocks the loop."""
 
@@ -432,4 +432,4 @@ def _stack_of(frame: types.FrameType | None) -> str:
     if frame is None:
         return "its thread has ended"
     calls = [call for call in traceback.extract_stack(frame) if not call.filename.startswith(_ASYNCIO)]
-    return "".join(traceback.format_list(calls[-FRAMES:])).rstrip()
+    return "".join(traceback.format_list(calls[-MAX_STACK_FRAMES:])).rstrip()

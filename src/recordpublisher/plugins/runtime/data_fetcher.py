@@ -35,8 +35,15 @@ from recordpublisher.publishers.user_code import add_note, describe_error
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from .arguments import OF_COMMAND, Assigner, Decorators, checked_properties, decorators_and_type, described_job
-from .background_loop import RUNS_IN_THREADS, LoopWatch
+from .arguments import (
+    COMMAND_OPTIONS,
+    Assigner,
+    MakeDecorator,
+    checked_properties,
+    decorators_and_type,
+    properties_with_arguments,
+)
+from .background_loop import JOBS_IN_THREADS, LoopWatch
 from .job_assembly import build_job
 from .stop_signals import CLOSING_SECONDS, SHORT_ERRORS, STOP_SIGNALS, tell_what_drains
 from .stream_lister import StreamNames, StreamsArgument
@@ -84,7 +91,7 @@ class DataFetcher(Generic[V]):
         registry: Registry | None = None,
         **settings: Unpack[JobSettings],
     ) -> None:
-        command = OF_COMMAND.get()
+        command = COMMAND_OPTIONS.get()
         given = command.properties(
             checked_properties(properties, settings, DataFetcher, sink=sink, deserializer=deserializer)
         )
@@ -126,14 +133,16 @@ class DataFetcher(Generic[V]):
         """The names of the streams that are read now."""
         return tuple(self._streams)
 
-    def described(self) -> Properties:
+    def properties_for_commands(self) -> Properties:
         """Return the properties that describe this job to a command: its streams, and where it stores its positions.
 
         Raises: ConfigurationError if only objects of the program know them.
         """
-        return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
+        return properties_with_arguments(
+            self.properties, self._given_streams.values(), self._given_sink, self._given_store
+        )
 
-    def handling(self, properties: Properties) -> tuple[Sink | None, Decorators, Any]:
+    def sink_and_decorators(self, properties: Properties) -> tuple[Sink | None, MakeDecorator, Any]:
         """Return the sink if it is an object, a function that makes each shard's `BatchDecorator`, and the type of the values.
 
         A command that replays dead letters uses them.
@@ -145,7 +154,7 @@ class DataFetcher(Generic[V]):
             try:
                 if self._handles_signals:
                     STOP_SIGNALS.add(self.stop)
-                RUNS_IN_THREADS.add(self, self.stop, self.properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS)
+                JOBS_IN_THREADS.add(self, self.stop, self.properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS)
                 self._opening = asyncio.create_task(self._fetcher.open())
                 if self._is_stopped:
                     self._opening.cancel()
@@ -223,10 +232,10 @@ class DataFetcher(Generic[V]):
     def tell_of_lost_positions(self) -> None:
         """Log once that positions are lost at the end, if no positions are stored and the program does not restore snapshots."""
         if not self._is_loss_told:
-            from ..lag.job_state import without_positions  # Imported here because it loads the modules of groups.
+            from ..lag.job_state import effect_of_no_positions  # Imported here because it loads the modules of groups.
 
             self._is_loss_told = True
-            if words := without_positions(None, self.properties):
+            if words := effect_of_no_positions(None, self.properties):
                 log.warning("%s", words)
 
     async def run_bounded(
@@ -358,7 +367,7 @@ class DataFetcher(Generic[V]):
                 "an error while closing, after the error that ended the job: %s", describe_error(error), exc_info=error
             )
         finally:
-            RUNS_IN_THREADS.remove(self)
+            JOBS_IN_THREADS.remove(self)
 
     def _tell_what_was_left_out(self) -> None:
         """Log how many records were skipped, or became dead letters, because a script usually exports no metrics.

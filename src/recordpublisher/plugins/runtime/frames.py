@@ -33,7 +33,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.start_from_properties import (
-    check_end,
+    check_end_time,
     initial_position,
     named_start,
     refuse_future,
@@ -41,9 +41,9 @@ from recordpublisher.publishers.start_from_properties import (
 )
 
 from ..deserializers.schemas import is_inferred
-from .arguments import checked_properties, chosen_deserializer, made_type
+from .arguments import checked_properties, chosen_deserializer, value_type_made_by
 from .stream_lister import StreamsArgument
-from .streaming import as_look, in_background, stream
+from .streaming import in_background, stream, without_job_identity
 
 try:
     import pyarrow as pa
@@ -109,7 +109,7 @@ def read_arrow(
     """
     # 1. Check the properties, and decide which columns the values have, so that a mistake is found before anything is read.
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
-    given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
+    given = without_job_identity(given).merged(Properties(**settings)).merged(_start_properties(start, given))
     chosen = chosen_deserializer(load_registry(), given, deserializer)
     is_checked = given.value(ON_BAD_RECORD) != OnBadRecord.FAIL.name
     made = None if is_inferred(given) else _columns_of(chosen)
@@ -306,7 +306,7 @@ def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
 
     If the deserializer is a function, `json` or `avro`, there is one column with the value as JSON text, next to the payload.
     """
-    made = made_type(values)
+    made = value_type_made_by(values)
     if made is bytes:
         return frame_columns()
     return frame_columns(made) if made is str or getattr(values, "into", None) is not None else FileColumns()
@@ -341,7 +341,7 @@ def _end_ms(
     at, now_ms = time_ms("end", end, _VALID_END), SystemClock().now_ms()
     is_arrival = timestamp_assigner is None and not given.is_set(TIMESTAMP_FIELD)
     start_ms = initial_position(given).pinned_at(now_ms).timestamp_ms if is_arrival else None
-    check_end("end", iso_time(at), at, start_ms=start_ms, now_ms=now_ms, clock="this machine's clock")
+    check_end_time("end", iso_time(at), at, start_ms=start_ms, now_ms=now_ms, clock="this machine's clock")
     return at - 1
 
 
@@ -354,7 +354,7 @@ def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
         raise ConfigurationError("event_times", given, "a pair of times, each of which may be None")
     begin, end = (None if at is None else time_ms("event_times", at) for at in given)
     if end is not None:
-        check_end("event_times", given, end, start_ms=begin)
+        check_end_time("event_times", given, end, start_ms=begin)
     return begin, end
 
 

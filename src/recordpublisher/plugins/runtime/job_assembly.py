@@ -64,7 +64,7 @@ from .arguments import (
     checked_for_archive,
     checked_snapshots,
     chosen_deserializer,
-    made_type,
+    value_type_made_by,
 )
 from .stream_lister import StreamLister, StreamNames
 
@@ -161,7 +161,7 @@ def build_job(
         traced=traced_calls(given, clock),
         restore=snapshots,
         job_name=given.value(JOB_NAME),
-        value_type=made_type(values),
+        value_type=value_type_made_by(values),
     )
     fetcher = build_fetcher(dependencies, group)
     with PluginCall(factory, "prepare", is_watched=False):
@@ -267,7 +267,7 @@ def build_queue_job(
             dead_letters=build_dead_letter_sink(registry, given),
             on_alarm=on_alarm,
             traced=traced_calls(given, clock),
-            value_type=made_type(values),
+            value_type=value_type_made_by(values),
         )
     )
 

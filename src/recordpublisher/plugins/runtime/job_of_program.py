@@ -16,7 +16,7 @@ from recordpublisher.publishers.user_code import ForeignExitError, can_take, exi
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
-from .arguments import OF_COMMAND, CommandOptions
+from .arguments import COMMAND_OPTIONS, CommandOptions
 from .data_fetcher import DataFetcher
 from .supervisor import UNBOUNDED, run_fetcher
 
@@ -38,7 +38,7 @@ async def run_python_job(
 
     Raises: the errors of `run_process` and of the program.
     """
-    OF_COMMAND.set(CommandOptions(given, change))
+    COMMAND_OPTIONS.set(CommandOptions(given, change))
     async with fetcher_from_program(job) as fetcher:
         fetcher.tell_of_lost_positions()
         own = build_metrics_exporters(load_registry(), fetcher.properties)
@@ -55,7 +55,7 @@ def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
 
     async def made() -> Properties:
         async with fetcher_of_program(job, given) as fetcher:
-            return fetcher.described()
+            return fetcher.properties_for_commands()
 
     return asyncio.run(made())
 
@@ -70,7 +70,7 @@ async def fetcher_of_program(job: str, given: Mapping[str, str]) -> AsyncIterato
     def change(own: Properties) -> Properties:
         return own.merged({REGISTRATION.key: "LAZY"}) if own.value(REGISTRATION) == "EAGER" else own
 
-    OF_COMMAND.set(CommandOptions(Properties(given), change))
+    COMMAND_OPTIONS.set(CommandOptions(Properties(given), change))
     async with fetcher_from_program(job) as fetcher:
         yield fetcher
 

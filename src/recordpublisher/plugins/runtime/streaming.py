@@ -34,7 +34,7 @@ from recordpublisher.publishers.properties.reading_properties import RECORD_PUBL
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, stream_name
-from recordpublisher.publishers.start_from_properties import from_the_oldest
+from recordpublisher.publishers.start_from_properties import with_oldest_start
 from recordpublisher.publishers.user_code import close_or_leave
 
 from ..host.build_from_properties import build_source, checked_publisher_class
@@ -45,7 +45,7 @@ from .data_fetcher import DataFetcher
 from .stop_signals import SHORT_ERRORS
 from .stream_lister import StreamLister, StreamsArgument
 
-NEVER = -1
+NO_LISTING_MS = -1
 
 
 class BoundedReader:
@@ -133,7 +133,7 @@ class BoundedReader:
         streams = tuple(sorted({shard.stream for shard in shards}))
         return FetcherDependencies(
             factory=self._factory,
-            discovery=ShardDiscovery(_FixedShardLister(list(shards)), streams, NEVER),
+            discovery=ShardDiscovery(_FixedShardLister(list(shards)), streams, NO_LISTING_MS),
             sink=sink,
             tracker=OwnWatermark(),
             decorator_for=self._decorator_for,
@@ -228,7 +228,7 @@ def stream(
                 "To read as that job, pass state_uri=... or state_store=... to the call",
                 STATE_URI.key,
             )
-        look = as_look(given).merged(Properties(**settings))
+        look = without_job_identity(given).merged(Properties(**settings))
         if look.value(RECORD_PUBLISHER) != given.value(RECORD_PUBLISHER):
             text = (
                 "rp.stream and rp.consume poll, although the mapping has %s=EFO, because that may be the setting "
@@ -240,7 +240,7 @@ def stream(
         given = with_short_outages(given)
     fetcher = DataFetcher(
         streams,
-        from_the_oldest(given) if stop_at_tip else given,
+        with_oldest_start(given) if stop_at_tip else given,
         sink=sink,
         deserializer=deserializer,
         timestamp_assigner=timestamp_assigner,
@@ -441,7 +441,7 @@ async def _next(items: AsyncGenerator[T, None]) -> T | None:
 # The properties of a read that must not act as the job.
 
 
-def as_look(job: Properties) -> Properties:
+def without_job_identity(job: Properties) -> Properties:
     """Return the properties of a job for a reader that must not act as the job.
 
     They have no place of positions, group of workers or dead letters (bad records are skipped). The reader also polls instead of using the

@@ -31,7 +31,7 @@ from recordpublisher.publishers.user_code import add_note
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
 from ..host.manager import load_registry
-from ..lag.job_state import without_positions
+from ..lag.job_state import effect_of_no_positions
 from ..metrics.export import FetchersOfProcess, exporters_opened
 from .data_fetcher import DataFetcher
 from .stop_signals import CLOSING_SECONDS, WorkerFailedError, call_on_eof, stop_on_signals
@@ -175,7 +175,7 @@ async def run_process(
     Raises: RecordPublisherError if reading or storing fails; StreamNotFoundError if every stream was deleted; errors of the sink.
     """
     fetcher = DataFetcher(streams_argument(properties), properties)
-    if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
+    if words := effect_of_no_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
         log.warning("%s", words)
     exporters = [*_metrics_exporters(properties, number, metrics_folder), *more_exporters]
     await run_fetcher(fetcher, report, exporters, supervisor, bounds)

@@ -94,7 +94,7 @@ class ArchivedShards:
         self._reached[batch.shard.key] = through
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
-    def passed(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
+    def left_out_range(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
         """Return the range of records that are all left out, and begin the next range at its end.
 
         Return None if it is not known where the range begins.
@@ -236,7 +236,7 @@ class ArchivingSink(CommittingSink):
 
         Raises: SinkError if the position cannot be a part of a file name.
         """
-        if self.keeps_archive and (covered := self._archived.passed(shard, position)) is not None:
+        if self.keeps_archive and (covered := self._archived.left_out_range(shard, position)) is not None:
             self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
@@ -260,7 +260,7 @@ def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
     return files
 
 
-def range_together(parts: Sequence[WaitingBatch]) -> FileRange | None:
+def joined_range(parts: Sequence[WaitingBatch]) -> FileRange | None:
     """Return the range of batches that go into one file, or None if the sink writes no archive."""
     first, last = parts[0].covered, parts[-1].covered
     return None if first is None or last is None else FileRange(first.after, last.through)

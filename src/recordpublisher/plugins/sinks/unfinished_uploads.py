@@ -25,7 +25,7 @@ class UnfinishedUploads:
         parts = urlsplit(location)
         self._bucket, self._prefix = parts.netloc, f"{parts.path.strip('/')}/".lstrip("/")
 
-    async def found(self, folder: str) -> list[Leftover]:
+    async def find(self, folder: str) -> list[Leftover]:
         """Return the unfinished uploads of the objects `folder/<life>/...`.
 
         - `folder`: the folder relative to the location; it ends with a slash.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recordpublisher.install_commands import install_command
 
-from .python_worker import spare_collection
+from .python_worker import reduce_garbage_collection
 
 if TYPE_CHECKING:
     from .data_source import KinesisSource
@@ -25,7 +25,7 @@ _LAZY = {
     "run_to_tips": ".stream_reader",
 }
 
-spare_collection()  # Called here because Spark's processes import this module before any other module of this library.
+reduce_garbage_collection()  # Called here because Spark's processes import this module before any other module of this library.
 
 __all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "deregister_consumers", "run_to_tips"]
 

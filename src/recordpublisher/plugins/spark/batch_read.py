@@ -22,7 +22,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.start_from_properties import check_end
+from recordpublisher.publishers.start_from_properties import check_end_time
 
 from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, SparkOptions
@@ -208,7 +208,7 @@ def _settles_in(end_ms: int, now_ms: int) -> float:
     """
     if end_ms - now_ms > LONGEST_WAIT_MS:
         told = "the service's clock (NOW is by the driver's)"
-        check_end(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=told)
+        check_end_time(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=told)
     return max(0, end_ms + SETTLED_MS - now_ms) / 1000
 
 
@@ -437,9 +437,9 @@ def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None
     # Imported here because the process that plans a batch read does not need a fetcher.
     from ..runtime.streaming import BoundedReader
     from .efo_consumers import task_properties
-    from .source.task_read import endless_retries
+    from .source.task_read import with_endless_retries
 
-    properties = endless_retries(task_properties(options.properties, {}))
+    properties = with_endless_retries(task_properties(options.properties, {}))
     job = tuple(sorted(properties.items()))
     return worker_loop().cached((PUBLISHER, job), lambda: BoundedReader(properties, PUBLISHER, deserializer=values))
 
@@ -452,7 +452,7 @@ def background_reads(reader: BoundedReader) -> BeginRead:
     loop = worker_loop()
 
     def begin(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows) -> Future[BoundedResult]:
-        future = loop.begin(reader.read(shards, sink, bounds))
+        future = loop.submit(reader.read(shards, sink, bounds))
         future.add_done_callback(lambda _: loop.freeze_heap())
         return future
 

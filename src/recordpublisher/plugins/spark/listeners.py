@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from recordpublisher.plugins.metrics.http_pages import HttpPages, Page
-from recordpublisher.plugins.metrics.prometheus.exporter import CONTENT_TYPE, escaped_label, family, host_and_port
+from recordpublisher.plugins.metrics.prometheus.exporter import CONTENT_TYPE, escaped_label, host_and_port, metric_lines
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
 
@@ -65,18 +65,18 @@ PROGRESS_METRICS = (
     ProgressMetric("batchDurationMs", "batch_duration_seconds", "how long the last batch took", 1000),
 )
 OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is unreachable"
-Sources = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
+QueryFigures = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
 """The name of each query, with the figures of each of its sources."""
 
 
-def page_of_queries(queries: Sources) -> str:
+def page_of_queries(queries: QueryFigures) -> str:
     """Return the page of metrics. Unknown figures have no line."""
     rows = [
         (f'query="{escaped_label(name)}",source="{number}"', figures)
         for name, sources in queries
         for number, figures in enumerate(sources)
     ]
-    lines = family(*OUTAGE, [f"{{{labels}}} {int('outage' in figures)}" for labels, figures in rows])
+    lines = metric_lines(*OUTAGE, [f"{{{labels}}} {int('outage' in figures)}" for labels, figures in rows])
     for metric in PROGRESS_METRICS:
         known = [
             f"{{{labels}}} {value if metric.divisor == 1 else value / metric.divisor!r}"
@@ -84,7 +84,7 @@ def page_of_queries(queries: Sources) -> str:
             if isinstance(value := figures.get(metric.figure), int | float)
         ]
         if known:
-            lines += family(f"recordpublisher_spark_{metric.name}", metric.kind, metric.description, known)
+            lines += metric_lines(f"recordpublisher_spark_{metric.name}", metric.kind, metric.description, known)
     return "".join(lines)
 
 

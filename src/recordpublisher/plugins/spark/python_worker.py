@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.user_code import cause_in_user_code
 
-HIDE = "SPARK_HIDE_TRACEBACK"
+HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
 """An environment variable by which Spark reports the error of a Python process without the traceback."""
 
 
@@ -32,7 +32,7 @@ def errors_as_one_sentence() -> Iterator[None]:
         level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
         LOG.log(level, "Spark receives this error: %s", error, exc_info=error)
         if is_process_of_spark():
-            os.environ[HIDE] = "1"
+            os.environ[HIDE_TRACEBACK_VARIABLE] = "1"
         raise
 
 
@@ -59,17 +59,17 @@ class WorkerLoop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, wait for it, and return its result. If the wait is interrupted, the coroutine is cancelled."""
-        future = self.begin(work)
+        future = self.submit(work)
         try:
             return future.result()
         finally:
             future.cancel()
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop. The caller waits for the future, or cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def run_in_background(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the background. Its error is logged and kept in the future."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._background.add(future)
@@ -141,11 +141,11 @@ def log_to_stderr() -> None:
 
 # Keeps garbage collection cheap in the Python processes that Spark starts.
 
-YOUNG_OBJECTS = 10_000
+COLLECTION_THRESHOLD = 10_000
 """How many objects Python makes before it looks for garbage among them; 700 unless set."""
 
 
-def spare_collection() -> None:
+def reduce_garbage_collection() -> None:
     """Exclude all existing objects from garbage collection, and collect less often, if Spark started this process.
 
     Call it before the imports of this library. PySpark's modules have a hundred thousand objects, which Python would scan again and again
@@ -153,7 +153,7 @@ def spare_collection() -> None:
     """
     if is_process_of_spark():
         gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+        gc.set_threshold(COLLECTION_THRESHOLD, *gc.get_threshold()[1:])
 
 
 def is_process_of_spark() -> bool:

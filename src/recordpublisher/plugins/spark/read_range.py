@@ -11,7 +11,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.start_from_properties import check_end, from_the_oldest, initial_position
+from recordpublisher.publishers.start_from_properties import check_end_time, initial_position, with_oldest_start
 
 from .options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
 from .options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard
@@ -70,7 +70,7 @@ class ReadRange:
             raise ConfigurationError(END_OPTION, given, "the shards that the start names", reason=reason)
         end = now if ends is not None else _end(given, now, properties)
         if ends is None:
-            check_end(END_OPTION, given, end.arrival_ms, start_ms=start.timestamp_ms)
+            check_end_time(END_OPTION, given, end.arrival_ms, start_ms=start.timestamp_ms)
         return cls(starts, end, ends)
 
     @property
@@ -97,7 +97,7 @@ def _starts(properties: Properties, streams: Sequence[str], now_ms: int) -> Star
         raise _only_for_queries("LATEST or SHARD_END")
     if by_shard:
         return Starts(StartingPosition.trim_horizon(), by_shard)
-    start = initial_position(from_the_oldest(properties))
+    start = initial_position(with_oldest_start(properties))
     if start.is_tip:
         reason = "a batch read ends at the tip, so a start there reads nothing"
         raise ConfigurationError(START_OPTION, "LATEST", VALID_START, reason=reason)

@@ -59,7 +59,7 @@ class RowColumns:
         made = arrow_columns(*batches, schema=self._metadata, joined=joined)
         by_name = dict(zip(self._metadata.names, made.columns, strict=True))
         if self._typed is not None:
-            by_name |= zip(self._typed.schema.names, self._typed.of_fields(*batches), strict=False)
+            by_name |= zip(self._typed.schema.names, self._typed.field_columns(*batches), strict=False)
         return pa.RecordBatch.from_arrays([by_name[name] for name in self._names], schema=self.schema)
 
 

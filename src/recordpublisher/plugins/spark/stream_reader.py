@@ -79,7 +79,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     @errors_as_one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
         """Remove old claims (what tasks have read) in the background, because Spark has committed the batch of `end`."""
-        worker_loop().start(asyncio.to_thread(self._planning().commit, _offset(end)))
+        worker_loop().run_in_background(asyncio.to_thread(self._planning().commit, _offset(end)))
 
     def stop(self) -> None:
         """Do nothing, because Spark does not call it when a query stops."""
@@ -249,11 +249,11 @@ def run_to_tips(start: Callable[[], Any]) -> int:
         query = start()
         query.awaitTermination()
         runs += 1
-        if HAS_START or has_read(query.lastProgress, began_ms):
+        if HAS_START or has_read_all(query.lastProgress, began_ms):
             return runs
 
 
-def has_read(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
+def has_read_all(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
     """Return whether every shard had been read up to `began_ms` (epoch ms) before the last batch.
 
     The last batch itself does not count: its offset is the plan made before it ran, and does not say what it has read.

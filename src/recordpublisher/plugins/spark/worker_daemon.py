@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .python_worker import spare_collection
+from .python_worker import reduce_garbage_collection
 
 MODULES = (
     "pyspark_recordpublisher",
@@ -35,7 +35,7 @@ def main() -> None:
     if sys.argv[1:2] == ["pyspark.worker"]:
         for name in MODULES:
             importlib.import_module(name)
-        spare_collection()  # Called once more for the modules just imported, which the forked workers inherit.
+        reduce_garbage_collection()  # Called once more for the modules just imported, which the forked workers inherit.
     daemon.manager()
 
 

@@ -14,7 +14,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.job_properties import (
-    CHOICES,
+    BAD_RECORD_CHOICES,
     DEAD_LETTER,
     DEAD_LETTER_SINK,
     ON_BAD_RECORD,
@@ -60,7 +60,7 @@ ON_FAILURE = SPARK.choice(
     "flink.spark.write.onfailure",
     "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters`.",
     OnBadRecord.FAIL.name,
-    CHOICES,
+    BAD_RECORD_CHOICES,
     aliases=("onFailure",),
 )
 DEAD_LETTERS = SPARK.text(

@@ -45,7 +45,7 @@ from .written_rows import (
     RowIds,
     RowsToRecords,
     columns_of,
-    id_scope_of,
+    id_prefix_of,
     slices_of_batch,
 )
 
@@ -113,7 +113,7 @@ class RowWriter:
         context = TaskContext.get()
         task, batch = context.partitionId(), context.getLocalProperty(BATCH)
         where = f"task {task}" + ("" if batch is None else f" of batch {batch}")
-        scope = id_scope_of(context.getLocalProperty, self._run, task)
+        scope = id_prefix_of(context.getLocalProperty, self._run, task)
         write = TaskWrite(
             task,
             context.attemptNumber(),
@@ -329,9 +329,9 @@ class TaskWrite:
     def _abandon(self, writers: WriterPool) -> None:
         """Close the failed writers, without waiting for outstanding records."""
         self.loop.forget(self.pool_key)
-        self.loop.start(writers.abandon())
+        self.loop.run_in_background(writers.abandon())
         if self.rejected is not None:
-            self.loop.start(self.rejected.close())
+            self.loop.run_in_background(self.rejected.close())
 
     def _figures(self, counts: Counter[str], invalid: int, seconds: float) -> TaskFigures:
         return TaskFigures(

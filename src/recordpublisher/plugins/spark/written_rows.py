@@ -229,7 +229,7 @@ MOST_TEXTS = 10_000
 """Most combinations of stream and keys whose text is cached. Formatting the text takes a third of the time of making an id."""
 
 
-def id_scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
+def id_prefix_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
     """Return a prefix for the ids of one task's rows.
 
     In a query it names the query, the batch, the write within the batch, and the task. A batch that runs again makes the same writes, so

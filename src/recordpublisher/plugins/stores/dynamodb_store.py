@@ -23,7 +23,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from .object_store import get_side_by_side, refuse_credentials, refuse_cut, side_by_side
+from .object_store import get_side_by_side, refuse_credentials, refuse_query_and_fragment, side_by_side
 from .s3_store import _WRITE_ATTEMPTS
 from .store_service import ConditionFailedError, NotFoundError, StoreService
 
@@ -52,7 +52,7 @@ class DynamoDbStore(ConditionalStore):
     }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        refuse_cut(key, uri, "dynamodb://table/job")
+        refuse_query_and_fragment(key, uri, "dynamodb://table/job")
         parts = urlsplit(uri)
         if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
             raise ConfigurationError(key, uri, "dynamodb://table/job")

@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailab
 from recordpublisher.publishers.properties.properties import Properties
 
 from .object_storage import as_state_errors, error_words, open_object_store
-from .object_store import ConditionalObjects, refuse_credentials, refuse_cut
+from .object_store import ConditionalObjects, refuse_credentials, refuse_query_and_fragment
 
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
@@ -33,7 +33,7 @@ class GoogleAzureStore(ConditionalObjects):
     def __init__(
         self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] | None = None
     ) -> None:
-        refuse_cut(key, uri, FORMS)
+        refuse_query_and_fragment(key, uri, FORMS)
         host = urlsplit(uri).netloc
         refuse_credentials(key, uri, host if uri.startswith("gs:") else host.replace("@", "", 1), FORMS)
         if not _URI.fullmatch(uri):

@@ -68,7 +68,7 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
-def refuse_cut(key: str, uri: str, valid: str) -> None:
+def refuse_query_and_fragment(key: str, uri: str, valid: str) -> None:
     """Check that a URI has no `#` or `?`. Clients would cut it off there, and two jobs could then share one place.
 
     Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.

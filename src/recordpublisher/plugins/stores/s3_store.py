@@ -18,7 +18,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from .object_store import ConditionalObjects, refuse_credentials, refuse_cut
+from .object_store import ConditionalObjects, refuse_credentials, refuse_query_and_fragment
 from .store_service import ConditionFailedError, NotFoundError, StoreService
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class S3Store(ConditionalObjects):
     }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        refuse_cut(key, uri, "s3://bucket/prefix")
+        refuse_query_and_fragment(key, uri, "s3://bucket/prefix")
         parts = urlsplit(uri)
         if parts.scheme not in SCHEMES or not parts.netloc:
             raise ConfigurationError(key, uri, "s3://bucket/prefix")

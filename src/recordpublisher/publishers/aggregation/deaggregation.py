@@ -26,8 +26,8 @@ from ..records import (
     RecordBatch,
     RecordColumns,
     UserRecord,
-    behind_after,
     columns_of,
+    millis_behind_at,
     to_millis,
 )
 from ..retry import RetryPolicy, call_with_retries
@@ -311,7 +311,7 @@ class ResponseBatches:
         return RecordBatch(
             self._deaggregator.shard,
             expanded.records(),
-            millis_behind_latest=behind_after(
+            millis_behind_latest=millis_behind_at(
                 self._millis_behind_latest, self._last_arrival_ms, to_millis(self._record.arrival)
             ),
             read_position=position,

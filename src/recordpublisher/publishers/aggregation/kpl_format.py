@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple, TypeVar
 
-from ..records import MAGIC, UserRecord, to_millis
+from ..records import KPL_MAGIC, UserRecord, to_millis
 from ..shards import hash_key_from
 
 T = TypeVar("T")
@@ -31,9 +31,9 @@ def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
     long one is not checked yet: only protobuf has parsed it, in one step.
     """
     # 1. Magic bytes and digest distinguish an aggregate from other data.
-    if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
+    if not data.startswith(KPL_MAGIC) or len(data) < len(KPL_MAGIC) + _DIGEST_BYTES:
         return None
-    message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    message, digest = data[len(KPL_MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.md5(message, usedforsecurity=False).digest() != digest:
         return None
     # 2. Parse the message as columns. If only some sub-records have a field, parse it record by record.
@@ -68,7 +68,7 @@ def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
     whole.partition_key_table.extend([key.encode() for key in keys])
     whole.explicit_hash_key_table.extend([key.encode() for key in hash_keys])
     message: bytes = whole.SerializeToString()
-    return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
+    return KPL_MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
 
 
 def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:

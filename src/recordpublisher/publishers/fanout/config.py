@@ -32,7 +32,7 @@ from ..properties.reading_properties import (
     SUBSCRIBE_TIMEOUT,
 )
 from ..retry import RetryPolicy
-from ..shards import ConsumerArn, has_own_name, stream_name
+from ..shards import ConsumerArn, is_named_arn, stream_name
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # This is the service's pattern for a ConsumerName.
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
@@ -132,7 +132,7 @@ class FanOutConfig:
         """
         streams = tuple(streams)
         # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
-        renamed = [stream for stream in streams if has_own_name(stream)]
+        renamed = [stream for stream in streams if is_named_arn(stream)]
         if renamed and self.registration is not RegistrationType.LAZY:
             reason = f"{renamed[0]} has a name of its own"
             raise ConfigurationError(REGISTRATION.key, self.registration, "LAZY", reason=reason)

@@ -18,7 +18,7 @@ from ..properties.reading_properties import (
     HTTP_PROTOCOL,
     uses_fan_out,
 )
-from .endpoints import CALLS, PARTITIONS, endpoint_of, is_http_url
+from .endpoints import HOST_KINDS, PARTITIONS, endpoint_of, is_http_url
 from .plain_credentials import Keys, keys_of, plain_profile
 from .ports import is_header_text
 from .proxies import has_proxies
@@ -37,7 +37,7 @@ A container's credentials are used only if no others are found.
 """
 
 
-def known_access(properties: Properties, region: str, role: str | None) -> KnownAccess | None:
+def access_without_sdk(properties: Properties, region: str, role: str | None) -> AccessWithoutSdk | None:
     """Return the access to a region, or None if the SDK must find it.
 
     The SDK is also used if a property asks for it, and for enhanced fan-out, because only the SDK can subscribe.
@@ -62,11 +62,11 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
         endpoint = next(filter(None, found), None)
         if endpoint is not None and not is_http_url(endpoint):
             return None
-    access = KnownAccess(keys, region, endpoint)
+    access = AccessWithoutSdk(keys, region, endpoint)
     return None if access.url_of(None, "ListShards") is None else access
 
 
-class KnownAccess(NamedTuple):
+class AccessWithoutSdk(NamedTuple):
     """The keys, region and endpoint of the calls to one region. If `endpoint` is None, it is the service's own."""
 
     keys: Keys
@@ -89,7 +89,7 @@ class KnownAccess(NamedTuple):
             if arn is None:
                 return f"https://kinesis.{self.region}.{suffix}/"
             if arn["partition"] == partition:
-                return f"https://{arn['account']}.{CALLS[api]}-kinesis.{self.region}.{suffix}/"
+                return f"https://{arn['account']}.{HOST_KINDS[api]}-kinesis.{self.region}.{suffix}/"
         return None
 
 

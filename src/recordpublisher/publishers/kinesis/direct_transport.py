@@ -26,10 +26,10 @@ from ..errors import ConfigurationError, KinesisError
 from ..log_fields import MASK
 from ..properties.properties import Properties
 from ..properties.reading_properties import CREDENTIALS_PROVIDER, REQUEST_TIMEOUT
-from .access import KnownAccess, known_access
+from .access import AccessWithoutSdk, access_without_sdk
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
-from .endpoints import CALLS, QUEUE_CALLS, host_header, queue_url
-from .error_mapping import error_for_code, translate_errors, with_new_token
+from .endpoints import HOST_KINDS, QUEUE_CALLS, host_header, queue_url
+from .error_mapping import error_for_code, retry_with_new_token, translate_errors
 from .http1 import CONNECT_SECONDS, Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .plain_credentials import Keys
@@ -38,7 +38,7 @@ from .trusted_cas import client_tls, environment_ca_bundle
 
 
 class DirectTransport:
-    """A Transport that makes the calls of `CALLS` and `QUEUE_CALLS` with this package's own HTTP/1.1 client and signatures.
+    """A Transport that makes the calls of `HOST_KINDS` and `QUEUE_CALLS` with this package's own HTTP/1.1 client and signatures.
 
     Other calls go through the SDK's transport, which it makes at the first such call, and owns. Calls have the same deadline as in
     `SdkTransport`, and the same limit on how many start at once.
@@ -47,7 +47,11 @@ class DirectTransport:
     """
 
     def __init__(
-        self, access: KnownAccess, properties: Properties, with_sdk: Callable[[], Transport], clock: Clock | None = None
+        self,
+        access: AccessWithoutSdk,
+        properties: Properties,
+        with_sdk: Callable[[], Transport],
+        clock: Clock | None = None,
     ) -> None:
         self._access, self._properties = access, properties
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
@@ -58,7 +62,7 @@ class DirectTransport:
         self._routes: dict[tuple[str, str | None], SignedPost | None] = {}
         ca_bundle = environment_ca_bundle(access.endpoint or "https:")
         self._http = Http1Pools(partial(client_tls, ca_bundle), min(CONNECT_SECONDS, self._seconds))
-        apis = (*CALLS, *QUEUE_CALLS)
+        apis = (*HOST_KINDS, *QUEUE_CALLS)
         self._calls = {api: FastPathCalls(api, self._http, self._keys, partial(self._route, api)) for api in apis}
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -92,13 +96,13 @@ class DirectTransport:
         if api not in self._calls:
             return None
         used = self._access.keys
-        return await with_new_token(
+        return await retry_with_new_token(
             partial(self._call_once, api, parameters, body), partial(self._has_other_keys, used)
         )
 
     async def _has_other_keys(self, used: Keys) -> bool:
         """Read the environment and the profile again, and return whether they now have other keys than `used`."""
-        self._access = known_access(self._properties, self._access.region, None) or self._access
+        self._access = access_without_sdk(self._properties, self._access.region, None) or self._access
         return self._access.keys != used
 
     async def _call_once(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any] | None:

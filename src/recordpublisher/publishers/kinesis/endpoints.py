@@ -24,7 +24,7 @@ PARTITIONS = {
     "aws-us-gov": (r"us-gov-[a-z]+-\d+", "amazonaws.com"),
 }
 """The AWS partitions: a pattern of their regions, and the suffix of their hosts."""
-CALLS = {
+HOST_KINDS = {
     "GetRecords": "data",
     "GetShardIterator": "data",
     "PutRecords": "data",

@@ -49,7 +49,7 @@ def translate_errors(api: str) -> Iterator[None]:
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
     """Return the class of `errors.py` for an error of another library, or None for a programming error."""
-    if isinstance(error, (*NETWORK, *BROKEN)):
+    if isinstance(error, (*NETWORK, *BROKEN_RESPONSE)):
         return error_of_transport(api, error)
     # If the SDK was not imported, the error cannot come from it, and it need not be loaded here.
     return None if "botocore" not in sys.modules else _translate_sdk_error(api, error)
@@ -68,7 +68,7 @@ def reject_malformed(api: str) -> Iterator[None]:
         raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
 
 
-async def with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
+async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
     """Make a call. If the service refuses its token as expired and the provider has another token now, make the call once more.
 
     - `renew`: asks the provider again, and returns whether the call would now be signed with other keys.
@@ -93,7 +93,7 @@ TRANSIENT = {
     "InternalFailure", "InternalFailureException", "InternalServerError", "InternalError", "InternalServiceError",
     "ServiceUnavailable", "ServiceUnavailableException", "RequestTimeout", "RequestTimeoutException", "ExpiredNextTokenException",
 }  # fmt: skip
-EXACT: dict[str, type[KinesisError]] = {
+ERRORS_BY_CODE: dict[str, type[KinesisError]] = {
     "ExpiredIteratorException": ExpiredIteratorError,
     "ResourceInUseException": ResourceInUseError,
     "ResourceNotFoundException": ResourceNotFoundError,
@@ -106,7 +106,7 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
 
     If the code is unknown, the HTTP status decides.
     """
-    kind = EXACT.get(code) or _kind_of(code, http_status)
+    kind = ERRORS_BY_CODE.get(code) or _kind_of(code, http_status)
     hint = _OF_THE_FUTURE if "currentTimestampInMillis" in message else hint_for(code, kind)
     return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{hint}")
 
@@ -197,7 +197,7 @@ class StreamLostError(Exception):
     """An HTTP/2 stream, or its connection, ended before the response was complete."""
 
 
-BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
+BROKEN_RESPONSE = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 MAX_RESPONSE_BYTES = 32 * 2**20
 """The most bytes of one response, or of one event of a subscription. 10 MiB of records (service limit) are 14 MiB in JSON, and keys come

@@ -197,7 +197,7 @@ class Http2ConnectionPool:
                 server_hostname=tls_name(self._url) if tls else None,
             )
             try:
-                await connection.ready()
+                await connection.wait_until_ready()
             except BaseException:
                 connection.close()
                 raise
@@ -237,7 +237,7 @@ class Http2Connection(asyncio.Protocol):
         allowed = min(MAX_STREAMS, self._h2.remote_settings.max_concurrent_streams)
         return not self.is_closed and len(self._streams) < allowed
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until the server has sent how many streams it allows.
 
         Raises: StreamLostError if the connection is lost or no stream is allowed, ConfigurationError if the server does

@@ -119,7 +119,7 @@ class PropertyGroup:
         """
 
         def parse(text: str) -> str:
-            name = OTHER_NAMES.get(text.lower(), text.upper())
+            name = POSITION_ALIASES.get(text.lower(), text.upper())
             if name in options:
                 return name
             if other is None:
@@ -410,13 +410,13 @@ def is_secret(key: str) -> bool:
 
 # Parses a time as every setting and argument accepts it: ISO-8601 with a zone, epoch seconds or epoch milliseconds.
 
-A_TIME = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
+TIME_FORMS = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
 """The times that `epoch_ms` accepts, for messages."""
 MAX_MS = 253_402_300_799_999
 """The end of the year 9999. Microseconds since 1978, nanoseconds and sequence numbers are above it."""
 _MILLIS_FROM = 1e11
 """A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
-OTHER_NAMES = {"earliest": "TRIM_HORIZON"}
+POSITION_ALIASES = {"earliest": "TRIM_HORIZON"}
 """Kafka's name for a position in a stream, in lower case, and Kinesis's name for it."""
 _MEANT = dict.fromkeys(("oldest", "beginning", "start", "first", "smallest"), "earliest") | dict.fromkeys(
     ("newest", "end", "now", "last", "largest", "tip"), "LATEST"
@@ -443,12 +443,12 @@ def why_no_time(given: object) -> str:
     return ""
 
 
-def which_name(given: str, valid: str) -> str:
+def did_you_mean(given: str, valid: str) -> str:
     """Return which of the names that `valid` begins with was probably meant, as a question, or ""."""
     names = {name.lower(): name for name in valid.partition(" (")[0].split(", ")}
     word = given.strip().lower().replace("-", "_")
-    if OTHER_NAMES["earliest"].lower() in names:
-        names |= {name: name for name in OTHER_NAMES} | _MEANT
+    if POSITION_ALIASES["earliest"].lower() in names:
+        names |= {name: name for name in POSITION_ALIASES} | _MEANT
     near = difflib.get_close_matches(word, names, n=1, cutoff=1.0 if word in names else _SIMILAR)
     return f"did you mean '{names[near[0]]}'?" if near else ""
 
@@ -462,7 +462,7 @@ def epoch_ms(given: str) -> int:
     """Return a time as epoch ms. Raises: ValueError or OverflowError if it is not a number or a time with a zone, from 1970 to 9999."""
     if _NUMBER.fullmatch(given):
         number = float(given)
-        return checked_ms(number if number >= _MILLIS_FROM else number * 1000)
+        return checked_epoch_ms(number if number >= _MILLIS_FROM else number * 1000)
     moment = datetime.fromisoformat(given)
     if moment.tzinfo is None:  # Spark, pandas and databases print times without their zone, which need not be UTC
         raise ValueError(given)
@@ -471,7 +471,7 @@ def epoch_ms(given: str) -> int:
 
 def datetime_ms(moment: datetime) -> int:
     """Return a time as epoch ms, in UTC if it has no zone. Raises: ValueError if it is before 1970 or after 9999."""
-    return checked_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return checked_epoch_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def iso_time(epoch_ms: int) -> str:
@@ -483,7 +483,7 @@ def iso_time(epoch_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def checked_ms(given: float) -> int:
+def checked_epoch_ms(given: float) -> int:
     """Return the rounded number. Raises: ValueError if it is not a time from 1970 to 9999."""
     if not 0 <= given <= MAX_MS:
         raise ValueError(given)

@@ -243,20 +243,20 @@ class OnBadRecord(Enum):
 
 OnFailureName = Literal["FAIL", "SKIP", "DEAD_LETTER"]
 """The names of `OnBadRecord`, as arguments accept them."""
-CHOICES = tuple(OnBadRecord.__members__)
+BAD_RECORD_CHOICES = tuple(OnBadRecord.__members__)
 
 BAD_RECORDS = PropertyGroup("Bad records")
 ON_BAD_RECORD = BAD_RECORDS.choice(
     "flink.deserializer.error",
     "A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or DEAD_LETTER.",
     OnBadRecord.FAIL.name,
-    CHOICES,
+    BAD_RECORD_CHOICES,
 )
 MAP_ON_FAILURE = BAD_RECORDS.choice(
     "flink.sink.map.on.failure",
     "After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with `flink.deserializer.error=DEAD_LETTER`.",
     OnBadRecord.FAIL.name,
-    CHOICES,
+    BAD_RECORD_CHOICES,
 )
 DEAD_LETTER_SINK = BAD_RECORDS.text(
     "flink.deadletter.sink", "The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."

@@ -19,9 +19,9 @@ from .declaration import (
     Property,
     declared_keys,
     declared_properties,
+    did_you_mean,
     find_property,
     is_secret,
-    which_name,
     why_no_time,
 )
 from .job_properties import (
@@ -78,7 +78,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("initial_position", "initial_position_in_stream", "auto_offset_reset"), "start"),
 }
 """Keywords of boto3, the KCL and Kafka's clients, with our keyword for each."""
-SIMILAR = 0.75
+MIN_SIMILARITY = 0.75
 """Similarity from which on a spelling is suggested: with 0.72 `region` was suggested for `begin`."""
 
 log = logging.getLogger("recordpublisher.properties")
@@ -180,7 +180,7 @@ class Properties(Mapping[str, str]):
             shown = MASK if declared.secret else mask_passwords(text)
             # If the value was masked, the cause is dropped, because its message may quote the value.
             is_name = declared.type_name == "enum"
-            reason = (why_no_time(shown) or which_name(shown, declared.valid)) if is_name else ""
+            reason = (why_no_time(shown) or did_you_mean(shown, declared.valid)) if is_name else ""
             reason = str(error) if isinstance(error, MissingUnitError) else reason
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
@@ -367,7 +367,7 @@ def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[
     of_sinks = (_OF_SINKS, DEAD_LETTER.key)
     keys = {name: declared.key for name, declared in known.items() if not declared.key.startswith(of_sinks)}
     with_ending = [name for name, key in keys.items() if key.endswith(ending)]
-    return with_ending or difflib.get_close_matches(keyword, known, n=1, cutoff=SIMILAR)
+    return with_ending or difflib.get_close_matches(keyword, known, n=1, cutoff=MIN_SIMILARITY)
 
 
 class UnknownPropertyWarning(UserWarning):

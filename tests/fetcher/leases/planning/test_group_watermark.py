@@ -60,11 +60,11 @@ def test_a_sealed_worker_counts_for_the_tracker_timeout_at_most():
 def test_a_child_without_an_owner_counts_with_the_lowest_watermark_of_its_parents():
     both = ("t/p", "t/q")
     waiting = view(record("b", 70), p=Lease("b", 3), q=Lease("b", 4))
-    one = replace(waiting, table=waiting.table.after("b", ended={"t/p": ShardEnd(40, {"t/c": both})}))
+    one = replace(waiting, table=waiting.table.with_changes("b", ended={"t/p": ShardEnd(40, {"t/c": both})}))
     assert group_watermark(one, None) == 70
-    two = replace(one, table=one.table.after("b", ended={"t/q": ShardEnd(60, {"t/c": both})}))
+    two = replace(one, table=one.table.with_changes("b", ended={"t/q": ShardEnd(60, {"t/c": both})}))
     assert group_watermark(two, None) == 40
-    assert group_watermark(replace(two, table=two.table.after("b", taken={"t/c": 12})), None) == 70
+    assert group_watermark(replace(two, table=two.table.with_changes("b", taken={"t/c": 12})), None) == 70
 
 
 def test_a_first_shard_without_an_owner_holds_the_others():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recordpublisher.fetcher.leases.planning import (
     MAX_LEVEL,
     MIN_DIFFERENCE,
-    LoadLevels,
+    StatedLoadLevels,
     balanced_owners,
     next_load_level,
     weight,
@@ -145,7 +145,7 @@ def test_the_level_of_a_shard_that_falls_silent_is_the_lowest_again():
 
 
 def test_a_shard_keeps_the_level_of_its_owner_before_until_it_was_measured():
-    levels = LoadLevels()
+    levels = StatedLoadLevels()
     levels.inherit("heavy", 18)
     assert levels.state(["heavy", "light"], {}) == {"heavy": 18}
     assert levels.state(["heavy", "light"], {"heavy": 60_000.0, "light": 500.0}) == {"heavy": 18}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.planning import LoadLevels, LoadRate
+from recordpublisher.fetcher.leases.planning import LoadRate, StatedLoadLevels
 
 BEAT = 5.0
 
@@ -59,7 +59,7 @@ def test_how_often_it_is_observed_changes_little():
 
 
 def test_the_stated_level_follows_the_traffic():
-    levels, reading = LoadLevels(), Reading()
+    levels, reading = StatedLoadLevels(), Reading()
 
     def state(seconds, bytes_per_second):
         return levels.state(["t/0"], {"t/0": reading.read(seconds, bytes_per_second)}).get("t/0", 0)

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.streaming import as_look
+from recordpublisher.plugins.runtime.streaming import without_job_identity
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, install
@@ -54,7 +54,7 @@ def test_a_look_joins_no_group_and_writes_no_dead_letters():
             "aws.region": "eu-west-1",
         }
     )
-    assert dict(as_look(job)) == {"flink.deserializer.error": "SKIP", "aws.region": "eu-west-1"}
+    assert dict(without_job_identity(job)) == {"flink.deserializer.error": "SKIP", "aws.region": "eu-west-1"}
 
 
 def test_a_look_leaves_the_consumer_of_the_job_alone(monkeypatch, caplog):

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.background_loop import RunsInThreads
+from recordpublisher.plugins.runtime.background_loop import JobsInThreads
 
 from fakes.memory_streams import PROPERTIES, install
 
@@ -73,7 +73,7 @@ def in_thread(runs, daemon, ends_without_closing=False):
 
 @pytest.fixture
 def runs():
-    made = RunsInThreads()
+    made = JobsInThreads()
     made._is_registered = True  # this process does not end
     return made
 

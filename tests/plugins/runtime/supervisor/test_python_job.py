@@ -9,7 +9,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import in_memory
-from recordpublisher.plugins.runtime.arguments import OF_COMMAND, CommandOptions
+from recordpublisher.plugins.runtime.arguments import COMMAND_OPTIONS, CommandOptions
 from recordpublisher.plugins.runtime.job_of_program import fetcher_from_program, properties_of_program, run_python_job
 
 SHOP = """
@@ -109,7 +109,7 @@ async def test_anything_else_is_refused(name):
 
 async def test_options_of_the_command_are_above_those_of_the_program(shop):
     async def run():
-        OF_COMMAND.set(CommandOptions(rp.Properties({"flink.job.name": "other"})))
+        COMMAND_OPTIONS.set(CommandOptions(rp.Properties({"flink.job.name": "other"})))
         async with fetcher_from_program("shop_of_program:function") as fetcher:
             return fetcher.properties["flink.job.name"]
 

@@ -35,8 +35,8 @@ def begun(*known, begins=(), unhandled=("a", "other")):
     if known:
         lineage.learn(state(*known))
     for shard in begins:
-        lineage.begin(shard, set())
-    return lineage.begin(C, set(unhandled))
+        lineage.unhandled_before(shard, set())
+    return lineage.unhandled_before(C, set(unhandled))
 
 
 def test_a_shard_waits_for_the_ancestor_behind_a_parent_without_records():
@@ -243,7 +243,7 @@ def released(batches, finished, **options):
             handler.open[data].set_result(None)
             await settle()
         state = await sink.flush(LAST)
-        result = handler.begun, state["shards"].get(SHARD, {}).get("position"), sink.has_given_up(SHARD)
+        result = handler.begun, state["shards"].get(SHARD, {}).get("position"), sink.has_stopped(SHARD)
         metrics = sink.metrics()
         await sink.close()
         return *result, metrics["outstanding"]
@@ -274,7 +274,7 @@ def test_a_shard_of_which_nothing_has_begun_is_given_up_at_once():
         await sink.open(SinkContext(may_write=lambda: False))
         await sink.write(batch_of_keys("a", "b"))
         state = await sink.flush(LAST)
-        result = state["shards"], sink.has_given_up(SHARD), sink.metrics()["heldBytes"]
+        result = state["shards"], sink.has_stopped(SHARD), sink.metrics()["heldBytes"]
         await sink.close()
         return result
 

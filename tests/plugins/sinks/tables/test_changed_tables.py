@@ -13,11 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS, checked_snapshot
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX, checked_snapshot
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.leases.sealing import seal_parts, seal_worker
-from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back
+from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back_commits
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.table_folder import TableFolder
 
@@ -216,7 +216,7 @@ async def test_a_table_of_iceberg_that_others_change_is_named(tmp_path, change, 
 
 async def test_a_stage_without_rows_looks_at_nothing(kind, monkeypatch):
     sink = await opened(kind)
-    monkeypatch.setattr(sink._table, "look_again", None)
+    monkeypatch.setattr(sink._table, "prepare_if_changed", None)
     assert await sink.stage(number(1)) is None
     await sink.close()
 
@@ -248,7 +248,7 @@ class Job:
         for name, part in (await self.parts()).items():
             if staged := await sink.unpublished(part.staged):
                 await seal_worker(GroupStore(self.store), part.worker)
-                await take_back(UnpublishedCommits(sink, self.store, name, staged))
+                await take_back_commits(UnpublishedCommits(sink, self.store, name, staged))
 
     async def seal(self):
         group = GroupStore(self.store)
@@ -258,7 +258,8 @@ class Job:
     async def parts(self):
         """The parts that name something staged."""
         found = {
-            name: PositionPart.from_bytes(each.value, name) for name, each in (await self.store.list(PARTS)).items()
+            name: PositionPart.from_bytes(each.value, name)
+            for name, each in (await self.store.list(PARTS_PREFIX)).items()
         }
         return {name: part for name, part in found.items() if part.staged}
 
@@ -486,10 +487,10 @@ async def test_the_number_of_a_worker_that_its_group_has_forgotten_goes_with_the
         await sink.write(batch(b"%d" % n))
         staged = await sink.stage(number(1, f"job/worker-{n}"))
         if n:
-            assert not await sink.forget(lambda life: life == "worker-0"), "the next commit does it"
+            assert not await sink.forget_ended_lives(lambda life: life == "worker-0"), "the next commit does it"
         await sink.publish([staged])
-        assert await sink.forget(lambda life: life == "worker-0") is bool(n)
-        assert await sink.forget(lambda life: life == "worker-0") is bool(n)
+        assert await sink.forget_ended_lives(lambda life: life == "worker-0") is bool(n)
+        assert await sink.forget_ended_lives(lambda life: life == "worker-0") is bool(n)
         await sink.close()
     assert [name for name in kind.table().properties if "worker" in name] == ["recordpublisher.job/worker-1"]
 

@@ -323,7 +323,7 @@ async def test_a_group_asks_a_table_that_nobody_has_made_yet_for_its_writers(kin
     made = await job(kind, **BY_FIELD)
 
     assert list(await made.sink.writers()) == []
-    assert await made.sink.forget(lambda life: True)
+    assert await made.sink.forget_ended_lives(lambda life: True)
     await made.sink.close()
 
 

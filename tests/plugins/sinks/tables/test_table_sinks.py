@@ -253,7 +253,7 @@ async def test_a_stage_that_was_cancelled_while_its_files_were_taken_is_part_of_
     await sink.write(batch(b"a"))
     loop, is_taking, may_return = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
-    def slow(columns, taken_of=sink._files.taken):
+    def slow(columns, taken_of=sink._files.take_staged):
         taken = taken_of(columns)
         loop.call_soon_threadsafe(is_taking.set)
         may_return.wait()

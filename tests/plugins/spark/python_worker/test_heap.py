@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from recordpublisher.plugins.spark.python_worker import YOUNG_OBJECTS
+from recordpublisher.plugins.spark.python_worker import COLLECTION_THRESHOLD
 
 from processes.command_line import process_environment
 
@@ -16,7 +16,7 @@ AS_SPARK = "import sys, types; sys.modules['__main__'].__spec__ = types.SimpleNa
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(AS_SPARK + REPORT, ["True", str(YOUNG_OBJECTS)]), (REPORT, ["False", "700"])]
+    ("code", "told"), [(AS_SPARK + REPORT, ["True", str(COLLECTION_THRESHOLD)]), (REPORT, ["False", "700"])]
 )
 def test_only_in_a_process_of_spark_is_what_it_had_imported_left_out_of_the_collection(code, told):
     done = subprocess.run(

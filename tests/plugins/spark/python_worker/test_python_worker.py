@@ -66,7 +66,7 @@ def test_background_errors_are_logged_our_own_without_a_traceback(caplog):
 
     for error in (StateError("no such folder"), KeyError("a bug")):
         with pytest.raises(type(error)):
-            worker_loop().start(fail(error)).result()
+            worker_loop().run_in_background(fail(error)).result()
     deadline = time.monotonic() + 60
     while len(caplog.records) < 2 and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -11,7 +11,7 @@ import pytest
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.source.new_data_watch import (
-    Look,
+    LookResult,
     NewDataWatch,
     seconds_between_shards,
     watch_properties,
@@ -83,7 +83,7 @@ def watched(factory: Factory, *names: str) -> NewDataWatch:
 )
 def test_a_record_an_end_and_any_error_end_the_watch(outcome):
     watch = watched(Factory(b=outcome), "a", "b")
-    assert watch.look(60) is Look.FOUND
+    assert watch.look(60) is LookResult.FOUND
     assert watch.found.is_set()
     watch.stop()
 
@@ -91,14 +91,14 @@ def test_a_record_an_end_and_any_error_end_the_watch(outcome):
 def test_a_response_that_names_children_ends_the_watch_in_the_same_look():
     """They may have records that were put before the look."""
     watch = watched(Factory(b=(Shard("s", "child", ("b",)),)), "a", "b")
-    assert watch.look(60) is Look.FOUND
+    assert watch.look(60) is LookResult.FOUND
     watch.stop()
 
 
 def test_empty_responses_do_not_end_it_and_a_stopped_watch_reads_no_more():
     factory = Factory()
     watch = watched(factory, "a")
-    assert watch.look(60) is Look.NOTHING
+    assert watch.look(60) is LookResult.NOTHING
     watch.stop()
     assert factory.cancelled.wait(60)
     assert factory.tips.keys() == {"s/a"}
@@ -110,7 +110,7 @@ def test_each_look_reads_each_shard_once():
     factory = Factory()
     watch = watched(factory, "a", "b")
     for looks in range(1, 4):
-        assert watch.look(60) is Look.NOTHING
+        assert watch.look(60) is LookResult.NOTHING
         assert sorted(factory.reads) == sorted(["a", "b"] * looks)
     watch.stop()
 
@@ -119,7 +119,7 @@ def test_an_empty_response_before_the_tip_is_followed_by_another_read_in_the_sam
     factory = Factory()
     factory.behind_ms = [9000, 5, 0]
     watch = watched(factory, "a")
-    assert watch.look(60) is Look.NOTHING
+    assert watch.look(60) is LookResult.NOTHING
     assert factory.reads == ["a"] * 3
     watch.stop()
 
@@ -129,9 +129,9 @@ def test_a_read_that_began_before_a_look_does_not_count_for_it():
     factory = Factory()
     watch = watched(factory, "a")
     factory.answer.clear()
-    assert watch.look(0.05) is Look.LATE
+    assert watch.look(0.05) is LookResult.LATE
     threading.Timer(0.05, factory.answer.set).start()
-    assert watch.look(60) is Look.NOTHING
+    assert watch.look(60) is LookResult.NOTHING
     assert factory.reads == ["a", "a"]
     watch.stop()
 
@@ -147,20 +147,20 @@ def test_shards_take_turns_during_a_pause_as_far_as_the_time_of_the_call_allows(
 def test_a_look_takes_its_pause_unless_the_call_would_end_before():
     factory = Factory()
     watch = watched(factory, "a")
-    assert watch.look(60) is Look.NOTHING
+    assert watch.look(60) is LookResult.NOTHING
     before = time.monotonic()
-    assert watch.look(60, pause=0.2) is Look.NOTHING
+    assert watch.look(60, pause=0.2) is LookResult.NOTHING
     assert time.monotonic() - before >= 0.2
-    assert watch.look(0.05, pause=3600) is not Look.FOUND  # and does not wait an hour
+    assert watch.look(0.05, pause=3600) is not LookResult.FOUND  # and does not wait an hour
     watch.stop()
 
 
 def test_a_look_at_many_shards_ends_early_at_a_record_and_is_late_without_every_response():
     watch = watched(Factory(a=UserRecord(b"x", "8")), *(f"s{n}" for n in range(5000)), "a")
-    assert watch.look(0.05) is Look.PARTIAL  # 5,001 shards take 50 s
+    assert watch.look(0.05) is LookResult.PARTIAL  # 5,001 shards take 50 s
     watch.stop()
     watch = watched(Factory(a=UserRecord(b"x", "8")), "a", *(f"s{n}" for n in range(5000)))
-    assert watch.look(60) is Look.FOUND
+    assert watch.look(60) is LookResult.FOUND
     watch.stop()
 
 

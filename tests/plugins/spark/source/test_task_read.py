@@ -15,7 +15,7 @@ from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import ReadClaim
 from recordpublisher.plugins.spark.source.offset import ShardOffset
 from recordpublisher.plugins.spark.source.task_plans import TaskPlan
-from recordpublisher.plugins.spark.source.task_read import TaskRead, endless_retries
+from recordpublisher.plugins.spark.source.task_read import TaskRead, with_endless_retries
 from recordpublisher.plugins.stores.read_claim_store import BatchId, read_claim_store_of, run_without_loop
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -329,7 +329,7 @@ def test_a_replay_warns_of_an_outage_and_goes_on_where_it_was(kinesis, caplog):
 
 
 def test_a_first_read_tries_failed_calls_again_until_its_window_ends():
-    properties = endless_retries(Properties({"flink.shard.getrecords.maxretries": "3"}))
+    properties = with_endless_retries(Properties({"flink.shard.getrecords.maxretries": "3"}))
     assert GETRECORDS_RETRIES.policy(properties).max_retries > 10**6
 
 

@@ -15,7 +15,7 @@ from recordpublisher.plugins.spark.written_rows import (
     ROOT_EXECUTION,
     IdField,
     RowIds,
-    id_scope_of,
+    id_prefix_of,
 )
 from recordpublisher.publishers.errors import SinkError
 
@@ -56,8 +56,8 @@ def test_equal_rows_of_two_batches_tasks_or_queries_are_not_repeats():
 
 
 def test_the_scope_is_the_batch_of_the_query_and_outside_a_query_the_run():
-    assert id_scope_of(in_batch(0), "run", 3) == "q/7/0/3"
-    assert id_scope_of({}.get, "run", 3) == "run/3"
+    assert id_prefix_of(in_batch(0), "run", 3) == "q/7/0/3"
+    assert id_prefix_of({}.get, "run", 3) == "run/3"
 
 
 def in_batch(write, root=40):
@@ -67,14 +67,14 @@ def in_batch(write, root=40):
 
 def test_two_writes_of_one_batch_have_different_scopes_and_the_same_when_the_batch_runs_again():
     first, again = (
-        [id_scope_of(in_batch(write, root), run, 0) for write in (1, 2)] for run, root in [("a", 40), ("b", 7)]
+        [id_prefix_of(in_batch(write, root), run, 0) for write in (1, 2)] for run, root in [("a", 40), ("b", 7)]
     )
     assert first == again
     assert len(set(first)) == 2
 
 
 def test_two_writes_whose_numbers_are_not_known_have_different_scopes():
-    assert len({id_scope_of({QUERY: "q", BATCH: "7"}.get, run, 0) for run in ("a", "b")}) == 2
+    assert len({id_prefix_of({QUERY: "q", BATCH: "7"}.get, run, 0) for run in ("a", "b")}) == 2
 
 
 @pytest.mark.parametrize("data", [b"{}", b" { } ", b'{"a": 1}', b'\n{"b": {"id2": [1]}}\n', '{"ключ": "id"}'.encode()])

@@ -5,8 +5,8 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import known_access
-from recordpublisher.publishers.kinesis.endpoints import CALLS
+from recordpublisher.publishers.kinesis.access import access_without_sdk
+from recordpublisher.publishers.kinesis.endpoints import HOST_KINDS
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.scripted_kinesis import PROPERTIES
@@ -27,7 +27,7 @@ def aws_files(monkeypatch, tmp_path):
 
 
 def access(given=PROPERTIES, region="eu-west-1", role=None):
-    return known_access(Properties(given), region, role)
+    return access_without_sdk(Properties(given), region, role)
 
 
 def keys(**given):
@@ -75,7 +75,7 @@ FURTHER = {
 
 
 @pytest.mark.parametrize("partition", REGIONS)
-@pytest.mark.parametrize("api", CALLS)
+@pytest.mark.parametrize("api", HOST_KINDS)
 async def test_calls_go_where_the_sdk_sends_them(partition, api, models):
     region = REGIONS[partition]
     arn = f"arn:{partition}:kinesis:{region}:123456789012:stream/orders"

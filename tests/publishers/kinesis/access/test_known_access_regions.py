@@ -7,8 +7,8 @@ import pytest
 from botocore.endpoint_provider import EndpointProvider
 from botocore.loaders import Loader
 
-from recordpublisher.publishers.kinesis.access import KnownAccess
-from recordpublisher.publishers.kinesis.endpoints import CALLS, PARTITIONS
+from recordpublisher.publishers.kinesis.access import AccessWithoutSdk
+from recordpublisher.publishers.kinesis.endpoints import HOST_KINDS, PARTITIONS
 from recordpublisher.publishers.kinesis.plain_credentials import Keys
 
 LEFT_TO_THE_SDK = {"aws-iso", "aws-iso-b", "aws-iso-e", "aws-iso-f"}
@@ -30,11 +30,11 @@ def url_of_the_sdk(region: str, **parameters: Any) -> str:
     return f"{provider().resolve_endpoint(Region=region, **parameters).url}/"
 
 
-def known(region: str) -> KnownAccess:
-    return KnownAccess(Keys("key", "secret"), region, None)
+def known(region: str) -> AccessWithoutSdk:
+    return AccessWithoutSdk(Keys("key", "secret"), region, None)
 
 
-@pytest.mark.parametrize("api", CALLS)
+@pytest.mark.parametrize("api", HOST_KINDS)
 @pytest.mark.parametrize("region", PARTITION_OF)
 def test_a_call_goes_where_the_sdk_sends_it(region, api):
     partition = PARTITION_OF[region]
@@ -44,7 +44,7 @@ def test_a_call_goes_where_the_sdk_sends_it(region, api):
     if partition in LEFT_TO_THE_SDK:
         assert found == [None, None]
     else:
-        by_arn = url_of_the_sdk(region, StreamARN=own, OperationType=CALLS[api])
+        by_arn = url_of_the_sdk(region, StreamARN=own, OperationType=HOST_KINDS[api])
         assert found == [url_of_the_sdk(region), by_arn]
 
 

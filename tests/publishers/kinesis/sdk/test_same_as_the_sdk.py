@@ -7,7 +7,7 @@ import pytest
 from aiobotocore.config import AioConfig
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import known_access
+from recordpublisher.publishers.kinesis.access import access_without_sdk
 from recordpublisher.publishers.kinesis.endpoints import region_of
 from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
 from recordpublisher.publishers.properties.properties import Properties
@@ -122,7 +122,7 @@ async def test_keys_and_endpoint_are_those_of_the_sdk(home, monkeypatch):
             properties = Properties(given.properties)
             try:
                 region = region_of(properties)
-                access = known_access(properties, region, None)
+                access = access_without_sdk(properties, region, None)
             except ConfigurationError:  # of the SDK, or none of both finds a region
                 continue
             if access is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from recordpublisher.fetcher.leases import planning as view_module
-from recordpublisher.fetcher.leases.planning import RATE_SECONDS, LoadLevels, LoadRate
+from recordpublisher.fetcher.leases.planning import RATE_SECONDS, LoadRate, StatedLoadLevels
 
 from .patches import Patches
 
 
 def loads_are_not_stated() -> Patches:
     """E6: shards are shared by number."""
-    return [(LoadLevels, "state", lambda self, owned, loads: {})]
+    return [(StatedLoadLevels, "state", lambda self, owned, loads: {})]
 
 
 def loads_do_not_count() -> Patches:

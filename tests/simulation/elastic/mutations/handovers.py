@@ -230,7 +230,7 @@ def leases_survive_their_stream() -> Patches:
 
 def deleted_streams_stay_deleted() -> Patches:
     """E12: a worker that has found a stream deleted removes the leases of each later stream of its name."""
-    return [(GroupUpkeep, "keep_deleted", lambda self, kept: None)]
+    return [(GroupUpkeep, "forget_deleted", lambda self, kept: None)]
 
 
 def nobody_looks_for_streams_that_nobody_reads() -> Patches:

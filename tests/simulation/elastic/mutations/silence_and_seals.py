@@ -18,7 +18,7 @@ from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
 from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, OwnDocument
 from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
-from recordpublisher.fetcher.leases.heartbeat import SendTime, SilenceObserver, WritePermission
+from recordpublisher.fetcher.leases.heartbeat import SentAt, SilenceObserver, WritePermission
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.lease_transfers import LeaseTaker
 from recordpublisher.fetcher.leases.planning import GroupView
@@ -38,7 +38,7 @@ def permission_counts_from_the_answer() -> Patches:
     """E4: a late answer prolongs the permission."""
     confirm = WritePermission.confirm
 
-    def from_answer(self: WritePermission, sent: SendTime) -> None:
+    def from_answer(self: WritePermission, sent: SentAt) -> None:
         confirm(self, self.send_time())
 
     return [(WritePermission, "confirm", from_answer)]

@@ -24,14 +24,14 @@ from ..export import (
     MeasuredFetcher,
     MeasuredProducer,
     MetricOrigin,
-    as_fetchers,
+    as_measured_fetchers,
     exported_tables,
 )
 from ..http_pages import LOCAL_NAMES, HttpPages, Page
 
 log = logging.getLogger("recordpublisher.metrics")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PORTS = 20
+PORTS_TO_TRY = 20
 """Number of ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
 _VALID = "host:port, for example 127.0.0.1:9249, or 0.0.0.0:9249 for other machines"
 Row = tuple[str, dict[str, Any]]
@@ -49,7 +49,7 @@ class PrometheusExporter(MetricsExporter):
 
     def __init__(self, properties: Properties) -> None:
         self._address = properties.value(PROMETHEUS_ADDRESS)
-        self._tries = 1 if properties.is_set(PROMETHEUS_ADDRESS) else PORTS
+        self._tries = 1 if properties.is_set(PROMETHEUS_ADDRESS) else PORTS_TO_TRY
         self._host, self._port = host_and_port(self._address)
         pages = {"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready}
         self._pages = HttpPages(pages, is_local=self._host in LOCAL_NAMES)
@@ -98,7 +98,7 @@ class PrometheusExporter(MetricsExporter):
         await self._pages.close()
 
     async def _metrics(self) -> Page:
-        page = page_of(await self._source.metrics(), await self._source.health())
+        page = metrics_page(await self._source.metrics(), await self._source.health())
         return Page(page.encode(), content_type=CONTENT_TYPE)
 
     async def _alive(self) -> Page:
@@ -142,31 +142,31 @@ def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
 
     Raises: TypeError if a source has no metrics.
     """
-    here = FetchersOfProcess(as_fetchers(sources))
-    return page_of(here.measure(), here.check())
+    here = FetchersOfProcess(as_measured_fetchers(sources))
+    return metrics_page(here.measure(), here.check())
 
 
-def page_of(workers: Iterable[WorkerMetrics], health: Iterable[WorkerHealth]) -> str:
+def metrics_page(workers: Iterable[WorkerMetrics], health: Iterable[WorkerHealth]) -> str:
     """Return the page /metrics: each metric once, with a line for each worker, shard or producer."""
     found = list(health)
     healths, producers = [each for each in found if not each.producer], [each for each in found if each.producer]
     lines: list[str] = []
     if healths or not producers:
-        lines += family(*_UP, [f'{{process="{each.process}"}} {int(each.responds)}' for each in healths])
-        lines += family(*_READY, [f'{{process="{each.process}"}} {int(each.is_ready)}' for each in healths])
+        lines += metric_lines(*_UP, [f'{{process="{each.process}"}} {int(each.responds)}' for each in healths])
+        lines += metric_lines(*_READY, [f'{{process="{each.process}"}} {int(each.is_ready)}' for each in healths])
     if producers:
-        lines += family(
+        lines += metric_lines(
             *_PRODUCER_READY, [f"{{{_producer(each.producer)}}} {int(each.is_ready)}" for each in producers]
         )
     for metrics, rows in exported_tables(list(workers)):
         labelled = [(_labels(origin), values) for origin, values in rows]
         for metric in metrics:
             kind = str(metric.type) if metric.type in (MetricType.COUNTER, MetricType.HISTOGRAM) else "gauge"
-            lines += family(metric.prometheus_name, kind, metric.description, _samples(metric, labelled))
+            lines += metric_lines(metric.prometheus_name, kind, metric.description, _samples(metric, labelled))
     return "".join(lines)
 
 
-def family(name: str, kind: str, description: str, samples: list[str]) -> list[str]:
+def metric_lines(name: str, kind: str, description: str, samples: list[str]) -> list[str]:
     """Return the lines of a metric. Each sample is the part of its line after the name."""
     escaped = description.replace("\\", "\\\\").replace("\n", "\\n")
     return [f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n", *[f"{name}{sample}\n" for sample in samples]]

@@ -74,7 +74,7 @@ class JsonlSink(FileSink):
             seen = await asyncio.to_thread(self._inferred.unknown, contents)
             if seen is not None:
                 grown = await self._folder().inferred(self._inferred, seen, may_change=True)
-                grown.tell_change(self._path, self._inferred)
+                grown.log_change(self._path, self._inferred)
                 self._inferred = grown
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:

@@ -71,7 +71,7 @@ class ParquetSink(FileSink):
         if self._takes_fields and context.value_type is InferColumns:
             if self.keeps_archive:
                 raise no_archive_of_fields()
-            kinds = self._options.kinds() | self._partitions.kinds()
+            kinds = self._options.types_by_path() | self._partitions.types_by_path()
             return InferredColumns(pa.schema([]), self._partitions.derived_names, check, kinds=kinds)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         if self.keeps_archive and columns.schema != FileColumns().schema:
@@ -104,7 +104,7 @@ class ParquetSink(FileSink):
             seen = await asyncio.to_thread(columns.unknown, contents)
             if seen is not None:
                 grown = await self._folder().inferred(columns, seen, may_change=True)
-                grown.tell_change(self._path, columns)
+                grown.log_change(self._path, columns)
                 self._use(grown)
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:

@@ -29,10 +29,10 @@ from ..archived_shards import (
     ShardDocument,
     WaitingBatch,
     batches_by_file,
-    range_together,
+    joined_range,
     store_documents,
 )
-from .staged_files import Files, StagedFile, StagedFiles
+from .staged_files import StagedFile, StagedFiles, StagedItem
 
 if TYPE_CHECKING:
     from .staged_objects import StagedObjects
@@ -244,14 +244,14 @@ class FileSink(ArchivingSink):
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)
         self._context.resume_writing()
 
-    def _files(self, parts: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> Files:
+    def _files(self, parts: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> StagedItem:
         files: dict[str, Callable[[Path], None]] = {}
         for together in batches_by_file(parts):
             contents = [part.content for part in together if part.content is not None]
             writers = self.file_writers(contents, rejected) if contents else {}
             first, last = together[0], together[-1]
             name, numbers = f"{first.first}-{last.last}", [""] * len(writers)
-            if (covered := range_together(together)) is not None:
+            if (covered := joined_range(together)) is not None:
                 name = str(covered)
                 if not writers:  # The next range begins where this one ends.
                     files[f"{RANGES}/{first.shard}/{name}"] = Path.touch

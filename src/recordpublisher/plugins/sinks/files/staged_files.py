@@ -25,14 +25,14 @@ DELTA_LOG = "_delta_log"
 IN_A_TABLE = (
     "it is the folder of a table of Delta or Iceberg, and who reads all Parquet files below it would read rows of both"
 )
-EARLIER = ("subtasks", "workers")
+EARLIER_FOLDERS = ("subtasks", "workers")
 """Folders in which versions before 26 November 2026 stored their positions."""
 FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]
 """A path relative to the sink's folder and inside it. The pattern is checked because another program may have written the entry."""
 T = TypeVar("T")
 StagedFile = tuple[FileName, FileName]
 """The hidden path of a file, and its final name."""
-Files = Mapping[str, Callable[[Path], None]]
+StagedItem = Mapping[str, Callable[[Path], None]]
 """For each file's name a function that writes the file."""
 
 
@@ -52,7 +52,7 @@ class StagedFiles:
         """Make the folder. Raises: StateError if an earlier version has left positions there, or if the folder cannot be made."""
         hidden = self._path / HIDDEN
         await _in_thread(self._path, lambda: make_folder(hidden / STAGED))
-        if found := [name for name in EARLIER if any((hidden / name).glob("*"))]:
+        if found := [name for name in EARLIER_FOLDERS if any((hidden / name).glob("*"))]:
             raise StateError(
                 f"{hidden / found[0]} has the positions of a job of an earlier version, which this version cannot read. 1. Stop the job. "
                 "2. With the earlier version run `recordpublisher positions show JOB --json > positions.jsonl`. "
@@ -69,7 +69,7 @@ class StagedFiles:
             return IN_A_TABLE
         return IN_A_TABLE if any((self._path / "metadata").glob("*.metadata.json")) else None
 
-    async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
+    async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
         """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
 
         The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run has
@@ -101,7 +101,7 @@ class StagedFiles:
         """Delete the leftovers. Some may be gone already."""
         await _in_thread(self._path, lambda: self._remove(leftovers))
 
-    def _stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
+    def _stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
         staged = self._path / HIDDEN / STAGED / life
         make_folder(staged)
         written: list[StagedFile] = []

@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..archived_shards import HIDDEN, SHARDS
 from ..unfinished_uploads import UnfinishedUploads
-from .staged_files import DELTA_LOG, ENTRIES, IN_A_TABLE, STAGED, Files, StagedFile, name_after_clash
+from .staged_files import DELTA_LOG, ENTRIES, IN_A_TABLE, STAGED, StagedFile, StagedItem, name_after_clash
 
 _STAGED = f"{HIDDEN}/{STAGED}/"
 _AT_ONCE = 16
@@ -64,7 +64,7 @@ class StagedObjects:
                     return IN_A_TABLE
         return None
 
-    async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
+    async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
         """Upload the files as hidden objects. Return the hidden path and the name of each one, and their bytes in total."""
         sizes: list[int] = []
         staged = [(f"{_STAGED}{life}/{number}-{index}", name) for index, name in enumerate(files)]
@@ -110,7 +110,7 @@ class StagedObjects:
 
     async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
         """Return the hidden objects of all runs, except `kept`; in S3 also uploads that were never completed."""
-        uploads = [] if self._uploads is None else await self._uploads.found(_STAGED)
+        uploads = [] if self._uploads is None else await self._uploads.find(_STAGED)
         return await self._staged(kept) + uploads
 
     async def remove(self, leftovers: Iterable[Leftover]) -> None:

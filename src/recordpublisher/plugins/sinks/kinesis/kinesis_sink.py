@@ -26,7 +26,7 @@ from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import stream_name, written_hash_key
+from recordpublisher.publishers.shards import canonical_hash_key, stream_name
 
 from .records import FailedRecord, PendingRecord, size_of
 from .sink_settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
@@ -259,7 +259,7 @@ def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:
     """Return a record to put from a record that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
     key = record.partition_key or record.sequence_number
     return PendingRecord(
-        record.data, key, written_hash_key(record.explicit_hash_key), size_of(record.data, key), source=source
+        record.data, key, canonical_hash_key(record.explicit_hash_key), size_of(record.data, key), source=source
     )
 
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
-from recordpublisher.publishers.retry import LINE_SECONDS, RetryPolicy, call_with_retries
+from recordpublisher.publishers.retry import LOG_INTERVAL_SECONDS, RetryPolicy, call_with_retries
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 from recordpublisher.publishers.user_code import describe_error, raised_line
 
@@ -44,7 +44,9 @@ _HALVE_AFTER = 10_000
 
 
 LONG_WAIT_SECONDS = 1.0
-"""A write that waits longer is logged, as in Flink (after ten checks of 100 ms). All such writes share one line for each `LINE_SECONDS`."""
+"""A write that waits longer is logged, as in Flink (after ten checks of 100 ms). All such writes share one line in each
+`LOG_INTERVAL_SECONDS`.
+"""
 
 
 DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)
@@ -257,7 +259,7 @@ class FifoWaiters:
     def _warn(self, waited: float, describe: Callable[[], str]) -> None:
         """Warn of all waiting writes together, once a minute, because in an outage each request of a server may be such a write."""
         now = self._clock.monotonic()
-        if now - self._warned < LINE_SECONDS:
+        if now - self._warned < LOG_INTERVAL_SECONDS:
             return
         self._warned = now
         others = f", and {len(self) - 1} more after it" if len(self) > 1 else ""

@@ -63,7 +63,7 @@ READY_AFTER_SECONDS = 10.0
 
 Another call may succeed while puts fail. Without the pause a server would then be ready again right after each record given up.
 """
-PROBE = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
+PROBE_RETRY = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
 """How the call is retried that asks whether the service responds: an account has 20 such calls a second."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
@@ -390,7 +390,7 @@ class RecordSending:
             if self._clock.monotonic() < self._failed_at + READY_AFTER_SECONDS:
                 continue
             with suppress(RecordPublisherError):
-                await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), PROBE)
+                await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), PROBE_RETRY)
                 self._forget_failures()
 
     def _forget_failures(self) -> None:

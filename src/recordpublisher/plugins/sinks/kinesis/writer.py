@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.retry import GRACE_SECONDS, RetryListener, duration_words, retry_listener
+from recordpublisher.publishers.retry import UNLOGGED_SECONDS, RetryListener, duration_words, retry_listener
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
@@ -287,7 +287,7 @@ class KinesisWriter:
 
     async def _flush_at_close(self) -> None:
         """Flush. If that takes long, log once what it waits for, because a server that is stopping would otherwise be silent."""
-        line = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._log_close)
+        line = asyncio.get_running_loop().call_later(UNLOGGED_SECONDS, self._log_close)
         try:
             await self.flush_or_give_up()
         finally:

@@ -47,7 +47,7 @@ WARN_SECONDS = 60.0
 """A call that runs this long is named in the log, and again after each further minute."""
 CLOSE_SECONDS = 10.0
 """How long handlers may clean up after they were cancelled."""
-MEASURED = 16
+MEASURED_EVERY = 16
 """The delay of each sixteenth record of a batch is measured. To measure each would cost a tenth of a handler that does nothing."""
 _PERMISSION_SECONDS = 0.1
 """Pause between two questions whether the job may write (E4)."""
@@ -351,9 +351,9 @@ class RecordHandling:
 
     def _succeed(self, item: UnhandledRecord) -> None:
         self._counts["handled"] += 1
-        if item.index % MEASURED == 0:
+        if item.index % MEASURED_EVERY == 0:
             delay_ms = self._clock.now_ms() - item.record.arrival_millis
-            self._delays.add_many(delay_ms, min(MEASURED, len(item.batch.records) - item.index))
+            self._delays.add_many(delay_ms, min(MEASURED_EVERY, len(item.batch.records) - item.index))
         self._finish(item)
 
     def _expire(self, item: UnhandledRecord) -> None:

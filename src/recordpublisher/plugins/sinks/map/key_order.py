@@ -255,7 +255,7 @@ class ReadyRecords:
 
     def _wait_for_ancestors(self, shard: Shard, queues: dict[str, KeyQueue]) -> None:
         """Make the queue of a shard wait for its unhandled ancestors, if it has any."""
-        parents = [queues[shard_id] for shard_id in sorted(self._lineage.begin(shard, queues.keys()))]
+        parents = [queues[shard_id] for shard_id in sorted(self._lineage.unhandled_before(shard, queues.keys()))]
         if parents:
             child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
             for parent in parents:
@@ -279,7 +279,7 @@ class ShardLineage:
         self._in_checkpoint = state["shards"].keys()
         self._parents = {key: tuple(entry.get("parents", ())) for key, entry in state["shards"].items()}
 
-    def begin(self, shard: Shard, unhandled: Collection[str]) -> set[str]:
+    def unhandled_before(self, shard: Shard, unhandled: Collection[str]) -> set[str]:
         """Return the ids of the shards in `unhandled` that `shard` must wait for at its first record.
 
         They are the nearest unhandled ancestors. If the shard came after the last checkpoint and has an unknown ancestor, they are all

@@ -198,7 +198,7 @@ class MapSink(Sink[V]):
         self._handling.learn_parents(checkpoint.state)
         return self._positions.handled_state(checkpoint.state)
 
-    def after_error(self) -> bool:
+    def may_flush_after_error(self) -> bool:
         """Return True, because the sink knows which records are handled. A record that fails from now on is left to the next start."""
         self._handling.continue_after_error()
         return True
@@ -207,7 +207,7 @@ class MapSink(Sink[V]):
         """Return `state` with the position of each shard before its first unhandled record, even if a record has failed the job."""
         return self._positions.handled_state(state)
 
-    def has_given_up(self, shard: str) -> bool:
+    def has_stopped(self, shard: str) -> bool:
         """Return whether records of the shard were dropped here, and all records before them are handled."""
         return self._positions.has_dropped_the_rest(shard)
 

@@ -80,7 +80,7 @@ def columns_of_type(of: Any) -> FieldColumns:
 
 
 @cache
-def bytes_of_type(of: Any) -> dict[str, Callable[[Any], Any]]:
+def bytes_getters_of(of: Any) -> dict[str, Callable[[Any], Any]]:
     """Return for each field of bytes a function that gets the bytes from a value. In the JSON form of a value they would be base64."""
     fields = fields_of(inspect.type_info(of)) or ()
     return {field.name: field.take for field in fields if isinstance(type_without_none(field.type), inspect.BytesType)}
@@ -197,7 +197,7 @@ def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
     return ""
 
 
-def cannot_take(column: Column[Any], value: Any) -> str:
+def why_rejected(column: Column[Any], value: Any) -> str:
     """Return why a row is rejected, with the column, its type and at most 100 characters of the value."""
     return f"column '{column.name}' ({str(column.type).lower()}) cannot take {repr_of(value)}"
 

@@ -31,13 +31,13 @@ from recordpublisher.publishers.user_code import describe_error
 from .column_types import (
     UNCONVERTIBLE,
     FieldColumns,
-    bytes_of_type,
-    cannot_take,
+    bytes_getters_of,
     conversion_of,
     is_same_decimal,
     is_storable_json,
     lost_by,
     storable_json,
+    why_rejected,
 )
 from .latest_by_key import LatestByKey
 
@@ -172,7 +172,7 @@ class RowBuilder:
         except UNCONVERTIBLE as error:
             if not name:
                 return Row(batch, index, {}, describe_error(error))
-            return Row(batch, index, {}, cannot_take(self._table.columns[name], given[name]))
+            return Row(batch, index, {}, why_rejected(self._table.columns[name], given[name]))
         if special := self._delete_or_bad_key(batch, index, known | named, is_delete):
             return special
         if not named and (not known or (self._is_of_fields and not is_object)):
@@ -197,7 +197,7 @@ class RowBuilder:
     def _fields(self, value: Any) -> dict[str, Any]:
         """Return the fields of a typed value in their JSON form, but as bytes if the column is one of bytes."""
         fields: dict[str, Any] = plain_value(value)
-        takes = bytes_of_type(value.__class__) if self._columns_of_bytes else {}
+        takes = bytes_getters_of(value.__class__) if self._columns_of_bytes else {}
         return fields | {name: takes[name](value) for name in takes.keys() & self._columns_of_bytes}
 
 

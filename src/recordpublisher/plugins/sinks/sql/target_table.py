@@ -35,7 +35,7 @@ from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
-from .column_types import FieldColumns, cannot_take, columns_of_type, columns_of_values, is_narrower
+from .column_types import FieldColumns, columns_of_type, columns_of_values, is_narrower, why_rejected
 from .latest_by_key import LatestByKey
 from .rows import (
     IDENTITY,
@@ -59,7 +59,7 @@ _MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
 _LONGEST_NAME = 63
 """Most bytes (UTF-8) of a name in PostgreSQL, which truncates a longer one."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
-KEYS = "recordpublisher_keys"
+KEY_TABLE = "recordpublisher_keys"
 """The table with the newest record of each key. It keeps deleted keys, so that an older record does not bring a deleted row back."""
 _LONGEST_KEY = 200
 """Most characters of a key. A longer key is replaced by its hash, because an index of PostgreSQL takes at most 2,700 bytes."""
@@ -230,7 +230,7 @@ class TargetTable:
                 self.table.columns[name].type, "length", None
             )  # checked here because PostgreSQL's CAST truncates a text
             if isinstance(item, str) and length is not None and len(item) > length:
-                return f"{_message(error)}: {cannot_take(self.table.columns[name], item)}"
+                return f"{_message(error)}: {why_rejected(self.table.columns[name], item)}"
         given = {} if isinstance(error, IntegrityError) else row.values
         for column in map(self.table.columns.__getitem__, given):
             try:
@@ -241,7 +241,7 @@ class TargetTable:
             except _OF_A_VALUE as refused:
                 if not is_about_the_row(refused):
                     raise
-                return cannot_take(column, fields.get(column.name, given[column.name]))
+                return why_rejected(column, fields.get(column.name, given[column.name]))
         is_object = isinstance(value, dict) or has_fields(value) or is_keyed_by_record(self.table)
         return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{repr_of(value)}"
 
@@ -495,19 +495,19 @@ def _lower(name: str) -> bytes:
 
 
 class NewestRecords:
-    """Owns the rows of the table `KEYS` that belong to one target table.
+    """Owns the rows of the table `KEY_TABLE` that belong to one target table.
 
     The newest record of a key has the largest sequence number, and within an aggregate the largest sub-sequence number. Sequence
     numbers of one stream grow with time across its shards. Numbers of two streams cannot be compared.
     """
 
     def __init__(self, connection: Connection, table: Table, key: Sequence[str]) -> None:
-        """Create the table `KEYS` if it is missing."""
+        """Create the table `KEY_TABLE` if it is missing."""
         self._key = sorted(key)  # one scope for the jobs that name the key in another order
         self._scope = f"{_full_name(connection, table)} ({', '.join(self._key)})"
         exact = Text().with_variant(Text(collation="C"), "postgresql")
         self._table = Table(
-            KEYS,
+            KEY_TABLE,
             MetaData(),
             Column("target", Text, primary_key=True),
             Column("key", exact, primary_key=True),
@@ -515,7 +515,7 @@ class NewestRecords:
             Column("newest", exact, nullable=False),
             Column("arrival_millis", BigInteger),
         )
-        lock_table_creation(connection, KEYS)
+        lock_table_creation(connection, KEY_TABLE)
         self._table.create(connection, checkfirst=True)
 
     def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -218,7 +218,7 @@ class DeltaLakeTable(LakeTable):
         except NoTableError:
             return pa.schema([])
 
-    def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
+    def prepare_if_changed(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Prepare the table again if its id, partitions, settings, protocol or columns have changed in the log."""
         try:
             is_new = _shape(self.load()) != self._checked

@@ -46,7 +46,7 @@ except ImportError as error:
     raise ImportError(f"the iceberg sink needs the extra 'iceberg': {install_command('iceberg')}") from error
 
 from recordpublisher.fetcher.sink import Staged
-from recordpublisher.plugins.columns.partitions import Partitions, fit_datetime
+from recordpublisher.plugins.columns.partitions import Partitions, within_datetime_range
 from recordpublisher.plugins.stores.object_storage import s3_access
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -65,7 +65,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     TABLE_COLUMNS,
 )
 
-from .iceberg_files import ACCESS, NOT_TAKEN, ObjectFileIO
+from .iceberg_files import ACCESS_PROPERTY, UNSUPPORTED_PROPERTIES, ObjectFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .table import (
@@ -120,7 +120,7 @@ class IcebergSink(TableSink):
         if given.value(STATE_URI) is None:
             reason = "the iceberg sink cannot store the job's positions in a catalogue"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
-        if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
+        if foreign := sorted(UNSUPPORTED_PROPERTIES & {*given.with_prefix(ICEBERG_CATALOG)}):
             reason = "set aws.credentials.* or AWS's configuration files for the credentials, and flink.state.endpoint for S3"
             raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", reason=reason)
         table = IcebergTable(name, given)
@@ -139,7 +139,7 @@ class IcebergTable(LakeTable):
         catalog = given.with_prefix(ICEBERG_CATALOG)
         self._name, self._columns, self._given = name, chosen_evolution(given, TABLE_COLUMNS), given
         file_io = f"{ObjectFileIO.__module__}.{ObjectFileIO.__name__}"
-        self._properties: dict[str, Any] = {"py-io-impl": file_io, **catalog, ACCESS: self._files_access}
+        self._properties: dict[str, Any] = {"py-io-impl": file_io, **catalog, ACCESS_PROPERTY: self._files_access}
         self._catalog: Catalog | None = None
         self._found: dict[str, str] = {}
         self._loaded_with = self._found
@@ -200,7 +200,7 @@ class IcebergTable(LakeTable):
         """
         partitions.check_values(rows, _MOST_STATISTICS_BYTES, _MOST_STATISTICS_BYTES)
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
-            if pa.types.is_timestamp(column.type) and not pc.all(fit_datetime(column), min_count=0).as_py():
+            if pa.types.is_timestamp(column.type) and not pc.all(within_datetime_range(column), min_count=0).as_py():
                 raise ValueError(f"the column {name!r} has a time before the year 1 or after 9999 in UTC")
 
     def load(self) -> Table:
@@ -249,7 +249,7 @@ class IcebergTable(LakeTable):
         except NoTableError:
             return pa.schema([])
 
-    def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
+    def prepare_if_changed(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Prepare the table again if the id of the table, of its schema or of its partitions has changed."""
         try:
             is_new = _shape(self.load()) != self._checked

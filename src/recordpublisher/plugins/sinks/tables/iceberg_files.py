@@ -21,7 +21,7 @@ from recordpublisher.publishers.errors import (
 
 from .table_folder import ObjectFolder, ObjectReader, ObjectWriter, TableFolder, as_os_errors
 
-ACCESS = "recordpublisher.access"
+ACCESS_PROPERTY = "recordpublisher.access"
 """The property of pyiceberg whose value is a function, which returns the job's `AwsAccess` to S3 for a region, with keys or without."""
 _S3: dict[str, tuple[str, ...]] = {
     "region": ("s3.region", "client.region"),
@@ -52,7 +52,7 @@ _NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "abfss": _AZURE,
 }
 """For each scheme of a location: obstore's name of each setting, with pyiceberg's names for it. The first of these that is set is used."""
-NOT_TAKEN = {
+UNSUPPORTED_PROPERTIES = {
     "s3.role-arn", "s3.signer", "s3.profile-name", "s3.proxy-uri", "s3.force-virtual-addressing", "client.role-arn",
     "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",
 }  # fmt: skip
@@ -128,7 +128,7 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
         given: dict[str, Any] = {own: value for own, value in found.items() if value is not None}
         if names is _S3:
             needs_keys = not given.keys() & {"access_key_id", "skip_signature"}
-            given = s3_options(self.properties[ACCESS](given.get("region"), needs_keys), given)
+            given = s3_options(self.properties[ACCESS_PROPERTY](given.get("region"), needs_keys), given)
         elif names is _GOOGLE and (token := self.properties.get("gcs.oauth2.token")):
             until = self.properties.get("gcs.oauth2.token-expires-at")
             expires_at = datetime.fromtimestamp(int(until) / 1000, UTC) if until else None

@@ -41,8 +41,8 @@ from ..archived_shards import (
     WaitingBatch,
     batches_by_file,
     check_partitions,
+    joined_range,
     no_archive_of_fields,
-    range_together,
     store_documents,
 )
 from ..unfinished_uploads import UnfinishedUploads
@@ -179,7 +179,7 @@ class TableSink(ArchivingSink):
         if self.keeps_archive:
             raise no_archive_of_fields()
         there = await self._called(self._table.columns)
-        kinds = self._options.kinds() | self._partitions.kinds()
+        kinds = self._options.types_by_path() | self._partitions.types_by_path()
         self._inferred = InferredColumns(there, self._partitions.derived_names, check, kinds=kinds)
         return self._inferred
 
@@ -211,12 +211,12 @@ class TableSink(ArchivingSink):
         documents = self._archived.changes()  # Documents of shards that end from here on belong to a later snapshot.
         await self._write_waiting()
         if self._opened.has_rows:
-            await self._called(lambda: self._table.look_again(self._schema, self._partitions))
+            await self._called(lambda: self._table.prepare_if_changed(self._schema, self._partitions))
         await self._written(self._opened.end_files)
         if self._rejected:
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
-        taken = await self._written(self._opened.taken, self._types)
+        taken = await self._written(self._opened.take_staged, self._types)
         # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so
         # it begins before any later write.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
@@ -246,14 +246,14 @@ class TableSink(ArchivingSink):
         if documents := [document for content in contents for document in content.shards]:
             assert self._documents is not None
             await store_documents(self._documents, documents)
-        await self._mark([name for content in contents for name in content.proofs()])
+        await self._mark([name for content in contents for name in content.proof_paths()])
 
     async def _mark(self, names: Sequence[str]) -> None:
         def mark() -> None:
             folder = self._table.folder()
             for name in names:
                 with suppress(FileExistsError):  # An earlier call, or another process, has written it.
-                    folder.mark(name)
+                    folder.write_empty(name)
 
         if names:
             await self._called(mark)
@@ -286,7 +286,7 @@ class TableSink(ArchivingSink):
         # stage's files are not published) are deleted, because a clean-up deletes the files of each stage that has a mark and is not
         # named.
         await self._delete_marks([each for each in staged if each not in taken])
-        if proofs := [name for each in taken for name in staged_data_files(each).proofs()]:
+        if proofs := [name for each in taken for name in staged_data_files(each).proof_paths()]:
             await self._called(lambda: self._table.folder().delete(proofs))
         return taken
 
@@ -301,7 +301,7 @@ class TableSink(ArchivingSink):
             return ()
 
     async def _delete_marks(self, published: Sequence[Staged]) -> None:
-        if marks := [staged_data_files(each).mark for each in published]:
+        if marks := [staged_data_files(each).mark_path for each in published]:
             await self._called(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
@@ -311,7 +311,7 @@ class TableSink(ArchivingSink):
         """
         await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
 
-    async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
+    async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
 
         Return whether none of these numbers is left. If a suspended process of such a run continues, it publishes nothing, because its
@@ -331,7 +331,7 @@ class TableSink(ArchivingSink):
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
         """Return the stages that have a mark and are not in `kept`, and in S3 the unfinished uploads."""
-        uploads = () if self._uploads is None else await self._uploads.found(f"{DATA}/")
+        uploads = () if self._uploads is None else await self._uploads.find(f"{DATA}/")
         return [*await self._staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
@@ -404,7 +404,7 @@ class TableSink(ArchivingSink):
                 continue
             self._schema, self._types, self._inferred = grown.schema, types, grown
             await self._written(self._opened.use, grown)
-            grown.tell_change(self._place, columns)
+            grown.log_change(self._place, columns)
             break
 
     def _write_all(self, waiting: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> None:
@@ -414,7 +414,7 @@ class TableSink(ArchivingSink):
             return
         for parts in batches_by_file(waiting):
             batches = [part.content for part in parts if part.content is not None]
-            rejected += self._opened.write(batches, parts[0].shard, range_together(parts))
+            rejected += self._opened.write(batches, parts[0].shard, joined_range(parts))
 
     async def _written(self, call: Callable[..., T], *arguments: Any) -> T:
         """Make a call in the thread of files, after its earlier calls, and return the result. A cancelled call is still carried out.
@@ -497,9 +497,9 @@ class TableSink(ArchivingSink):
         if not last:
             new = [each for each in new if not self._is_known_as_published(folder, each)]
         for files in map(staged_data_files, new):
-            if not last and folder.size(files.mark) is None:
+            if not last and folder.size(files.mark_path) is None:
                 raise StateError(
-                    f"{files.mark} is gone: the commit was published, or a removal of orphans took the mark"
+                    f"{files.mark_path} is gone: the commit was published, or a removal of orphans took the mark"
                 )
             missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
             if missing:
@@ -520,7 +520,7 @@ class TableSink(ArchivingSink):
         commit was published, and a removal of orphan files may have deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
-        return self._table.numbers_expire and bool(content.files) and folder.size(content.mark) is None
+        return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
         """Return the commits from the first one that was taken back on. The table has the number of that one."""
@@ -552,7 +552,7 @@ class TableSink(ArchivingSink):
         return found
 
     def _leftovers(self, kept: Sequence[Staged]) -> list[Leftover]:
-        folder, named = self._table.folder(), {staged_data_files(each).mark for each in kept}
+        folder, named = self._table.folder(), {staged_data_files(each).mark_path for each in kept}
         found: list[Leftover] = []
         for life in folder.names(STAGED):
             marks = f"{STAGED}/{life}"

@@ -29,7 +29,7 @@ With more partitions, open files are ended.
 """
 _MOST_FOLDER_BYTES = 250
 """Longest path of partition folders (bytes). The usual file systems refuse longer names, and a file's key in an object store is limited."""
-Describe = Callable[[Any], str | None]
+DescribeFile = Callable[[Any], str | None]
 """Returns what a table format stores about a file, from the footer of the Parquet file."""
 
 
@@ -52,7 +52,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     shards: Sequence[ShardDocument] = ()
 
     @property
-    def mark(self) -> str:
+    def mark_path(self) -> str:
         """The path of the mark: an empty file that exists until the files are published."""
         return stage_mark_path(self.life, self.stage)
 
@@ -60,7 +60,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the path of a file, relative to the table."""
         return f"{stage_folder_path(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
-    def proofs(self) -> list[str]:
+    def proof_paths(self) -> list[str]:
         """Return the paths of the empty files that say of which ranges the files have every record.
 
         They must exist before the files are published.
@@ -115,7 +115,7 @@ class OpenFiles:
         partitions: Partitions,
         options: ParquetOptions,
         limit_bytes: int,
-        describe: Describe,
+        describe: DescribeFile,
         *,
         without: Collection[str] = (),
     ) -> None:
@@ -199,7 +199,7 @@ class OpenFiles:
         """Whether the next stage has rows."""
         return bool(self._open or self._ended)
 
-    def taken(self, columns: Mapping[str, str]) -> StagedDataFiles:
+    def take_staged(self, columns: Mapping[str, str]) -> StagedDataFiles:
         """Return the files of the stage, perhaps none. They are kept until `begin_stage`. All files must have been ended.
 
         `columns`: the types that the columns have in the table.
@@ -251,7 +251,7 @@ class OpenFiles:
                     f"{DATA}/{self._life} has files of another process that writes under the same name; restart this "
                     "process, which then gets a new name"
                 )
-            folder.mark(stage_mark_path(self._life, self._stage))
+            folder.write_empty(stage_mark_path(self._life, self._stage))
             self._folder = folder
         self._count += 1
         return self._folder.create(f"{stage_folder_path(self._life, self._stage)}/{folders}{self._count}.parquet")

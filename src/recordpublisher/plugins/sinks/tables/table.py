@@ -71,7 +71,7 @@ class LakeTable(ABC):
         """Return the columns of the newest version; none if there is no table."""
 
     @abstractmethod
-    def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
+    def prepare_if_changed(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Prepare the table again if its columns, partitions or settings have changed since.
 
         Raises: ConfigurationError if the table was deleted, or no longer accepts the rows (see `prepare`).

@@ -42,7 +42,7 @@ class TableFolder:
         file = DurableFile(self._path / name, is_new=True)
         return OutputFile(name, file, file.close)
 
-    def mark(self, name: str) -> None:
+    def write_empty(self, name: str) -> None:
         """Write an empty file."""
         self.create(name).close()
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
-from recordpublisher.plugins.stores.object_store import refuse_cut
+from recordpublisher.plugins.stores.object_store import refuse_query_and_fragment
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -51,7 +51,7 @@ class TableStorage:
             raise ConfigurationError(key, location, FORMS)
         self.is_local = back_end == "FILE"
         if not self.is_local:
-            refuse_cut(key, location, FORMS)
+            refuse_query_and_fragment(key, location, FORMS)
         self.uri = str(Path(path_of(location, key)).absolute()) if self.is_local else location.rstrip("/")
         if back_end == "S3":
             self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"

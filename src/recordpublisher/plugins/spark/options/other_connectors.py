@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties.declaration import (
     MAX_MS,
-    OTHER_NAMES,
+    POSITION_ALIASES,
     Property,
     declared_properties,
     epoch_ms,
@@ -198,7 +198,7 @@ def _refused(reason: str, keys: str) -> tuple[PeerOption, ...]:
 
 
 EPOCH_MS = "epoch ms"
-START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", **OTHER_NAMES}
+START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", **POSITION_ALIASES}
 LOSS = {"true": "FAIL", "false": "CONTINUE"}
 ROLE = {"aws.credentials.provider": "ASSUME_ROLE"}
 ACCESS_KEY, SECRET_KEY = "aws.credentials.provider.basic.accesskeyid", "aws.credentials.provider.basic.secretkey"

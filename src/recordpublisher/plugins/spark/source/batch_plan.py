@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import SparkOptions
 from .claims import BatchClaims, ShardRead
-from .offset import BatchOffset, Held, ShardOffset
+from .offset import BatchOffset, HeldSoFar, ShardOffset
 from .offset_alignment import AlignmentSettings, is_held, next_global_watermark
 from .offset_lineage import has_children, is_startable, new_shards, unread_shard, with_new_shards, with_started_children
 
@@ -275,7 +275,7 @@ def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int)
     if entry.seen.next_watermark is None or entry.state.ended:
         return entry
     batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
-    return replace(entry, held=Held(entry.held.ms + max(0, elapsed_ms), batches))
+    return replace(entry, held=HeldSoFar(entry.held.ms + max(0, elapsed_ms), batches))
 
 
 def _is_readable(entry: ShardOffset, shards: Mapping[str, ShardOffset], emit_limit: int | None) -> bool:

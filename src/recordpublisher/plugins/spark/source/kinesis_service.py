@@ -1,4 +1,4 @@
-"""Makes the calls of a query's driver to Kinesis, and decides whether a listing may show new shards (`ListingCheck`, S2, S3)."""
+"""Makes the calls of a query's driver to Kinesis, and decides whether a listing may show new shards (`ListingCompleteness`, S2, S3)."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from recordpublisher.publishers.shards import Shard, stream_name, stream_of
 from ..options.spark_options import SparkOptions
 from ..outages import with_short_retries
 from ..python_worker import worker_loop
-from .new_data_watch import Look, NewDataWatch, watch_properties
+from .new_data_watch import LookResult, NewDataWatch, watch_properties
 
 LOG = logging.getLogger("recordpublisher.spark")
 OLD_LISTING_SECONDS = 5.0
@@ -52,7 +52,7 @@ class KinesisService:
             lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
         )
         self._retention_periods = RetentionPeriods(lister.retention_ms, tuple(self._names))
-        self._check = ListingCheck(lister.shard_exists)
+        self._check = ListingCompleteness(lister.shard_exists)
         self._listed: dict[str, list[Shard]] = {}
         self._old: set[str] = set()
         self._arns: Mapping[str, str] | None = None
@@ -126,8 +126,8 @@ class KinesisService:
         self._check.require(known)
         if not self._discovers:
             self._discovers = True
-            worker_loop().start(self._discover())
-            worker_loop().start(self._retention_periods.run())
+            worker_loop().run_in_background(self._discover())
+            worker_loop().run_in_background(self._retention_periods.run())
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
@@ -152,9 +152,9 @@ class KinesisService:
         """Return whether the watch has found a record, an end or an error of a shard. Never blocks."""
         return self._watch is not None and self._watch.found.is_set()
 
-    def look(self, seconds: float, pause: float = 0.0) -> Look:
-        """Read every watched shard now, as `NewDataWatch.look` does. Without a watch return `Look.LATE`."""
-        return Look.LATE if self._watch is None else self._watch.look(seconds, pause)
+    def look(self, seconds: float, pause: float = 0.0) -> LookResult:
+        """Read every watched shard now, as `NewDataWatch.look` does. Without a watch return `LookResult.LATE`."""
+        return LookResult.LATE if self._watch is None else self._watch.look(seconds, pause)
 
     def tip_ms(self, key: str) -> int | None:
         """Return when a watch last read a shard (`Shard.key`) to its tip and found nothing new (epoch ms); None if it never did."""
@@ -219,7 +219,7 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
 # Decides whether new shards may be found in a listing. ListShards is eventually consistent (S2, S3).
 
 
-class ListingCheck:
+class ListingCompleteness:
     """Owns what is known about shards that the newest listing of each stream lacks.
 
     An old listing may show a shard that was read and left the offset, but lack its descendants up to the shards of the offset. Only these

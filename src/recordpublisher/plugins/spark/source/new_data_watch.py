@@ -30,7 +30,7 @@ MOST_SHARDS = 300
 """How many shards a look can read in the time of one call of Spark."""
 
 
-class Look(Enum):
+class LookResult(Enum):
     """The result of a look, which is one read of every watched shard."""
 
     FOUND = "a record, the end of a shard, or an error"
@@ -87,25 +87,25 @@ class NewDataWatch:
     def begin(self, shards: Mapping[Shard, ShardState]) -> None:
         """Start to watch in the background. Nothing is read before the first look."""
         self._places = {shard: place for place, shard in enumerate(shards)}
-        self._loop.start(self._watch(dict(shards)))
+        self._loop.run_in_background(self._watch(dict(shards)))
 
-    def look(self, seconds: float, pause: float = 0.0) -> Look:
+    def look(self, seconds: float, pause: float = 0.0) -> LookResult:
         """Read every shard once, with reads that begin after this call does. Return within `seconds`.
 
         - `pause`: seconds that the look takes. It is shorter if the look would otherwise end too late.
         """
         end = threading.Event()
-        self._loop.start(self._start_look(end, seconds_between_shards(len(self._places), seconds, pause)))
+        self._loop.run_in_background(self._start_look(end, seconds_between_shards(len(self._places), seconds, pause)))
         has_ended = end.wait(seconds)
         if self.found.is_set():
-            return Look.FOUND
+            return LookResult.FOUND
         if has_ended:
-            return Look.NOTHING
-        return Look.LATE if len(self._places) <= MOST_SHARDS else Look.PARTIAL
+            return LookResult.NOTHING
+        return LookResult.LATE if len(self._places) <= MOST_SHARDS else LookResult.PARTIAL
 
     def stop(self) -> None:
         """End the watch. Return at once."""
-        self._loop.start(self._end())
+        self._loop.run_in_background(self._end())
 
     async def _start_look(self, end: threading.Event, spacing: float) -> None:
         self._number += 1

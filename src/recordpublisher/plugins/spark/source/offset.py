@@ -25,7 +25,7 @@ VERSION = 3
 EMIT_NOTHING = -(2**62)
 """An emit limit below every record: the batch reads the first watermark of each shard and emits nothing."""
 
-UNLISTED = "unlisted"
+UNLISTED_PLAN = "unlisted"
 """The plan of an offset whose shards are not known yet."""
 
 
@@ -35,7 +35,7 @@ def random_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSoFar:
     """How long alignment has held a shard so far: `ms`, in `batches` batches."""
 
     ms: int = 0
@@ -62,7 +62,7 @@ class ShardOffset:
     task: int | None = None
     seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
     silence: Silence = Silence()  # noqa: RUF009 - is frozen
-    held: Held = Held()
+    held: HeldSoFar = HeldSoFar()
     idle: bool = False
     records: int = 0
     last_records: int = 0
@@ -113,7 +113,7 @@ class ShardOffset:
             task=entries.get("task"),
             seen=ShardObservation.from_json(entries.get("seen", {})),
             silence=Silence(silence.get("ms", 0), silence.get("tipMs")),
-            held=Held(held.get("ms", 0), held.get("batches", 0)),
+            held=HeldSoFar(held.get("ms", 0), held.get("batches", 0)),
             idle=entries.get("idle", False),
             records=entries.get("records", 0),
             last_records=entries.get("lastRecords", 0),
@@ -159,12 +159,12 @@ class BatchOffset:
     @classmethod
     def unlisted(cls, now_ms: int) -> BatchOffset:
         """Return the first offset of a query that could not list its shards yet."""
-        return cls(random_id(), UNLISTED, 0, now_ms, {})
+        return cls(random_id(), UNLISTED_PLAN, 0, now_ms, {})
 
     @property
     def is_unlisted(self) -> bool:
         """Whether the shards of the query are not listed yet."""
-        return self.plan == UNLISTED
+        return self.plan == UNLISTED_PLAN
 
     def tasks(self) -> list[list[ShardOffset]]:
         """Return the shards of each task, as planned. No task is empty.

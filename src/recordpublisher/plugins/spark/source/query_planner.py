@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import RecordPublisherError, StateError
 from ..outages import Outage, OutageWatch, is_outage, outage_figures
 from .batch_plan import Decision, Wait, Watch
 from .batch_planner import BatchPlanner
-from .new_data_watch import Look
+from .new_data_watch import LookResult
 from .offset import BatchOffset
 from .task_plans import TaskPlan, task_plans
 
@@ -184,7 +184,7 @@ class QueryPlanner:
                 return _without_rows(previous) if planner.has_news() else previous
             if isinstance(step, Watch):
                 began, look = now(), self._look(step, until)
-                found_new = look is Look.FOUND or (step.first_look and look is not Look.NOTHING)
+                found_new = look is LookResult.FOUND or (step.first_look and look is not LookResult.NOTHING)
                 if found_new:
                     self._late_since = None
                     continue
@@ -227,20 +227,20 @@ class QueryPlanner:
         """Return the figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
-    def _look(self, step: Watch, until: float) -> Look:
+    def _look(self, step: Watch, until: float) -> LookResult:
         """Read every shard once: at once after a batch that had records, and otherwise once in each probe interval."""
         if step.first_look:
             return self.planner.service.look(FIRST_LOOK_SECONDS)
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
         return self.planner.service.look(max(0.0, until - self.planner.clock.monotonic()), pause)
 
-    def _may_be_in_time(self, look: Look, began: float) -> bool:
+    def _may_be_in_time(self, look: LookResult, began: float) -> bool:
         """Return whether the look was late and the next one may be in time.
 
         After `NO_ANSWER_SECONDS` a shard that has not answered is treated like an outage, because a batch in each call would cost a commit
         every four seconds for as long as the shard does not answer.
         """
-        if look is not Look.LATE:
+        if look is not LookResult.LATE:
             self._late_since = None
             return False
         if self._late_since is None:

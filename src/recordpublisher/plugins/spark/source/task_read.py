@@ -77,7 +77,7 @@ def shard_reader(
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.streaming import BoundedReader
 
-    properties = endless_retries(task_properties(options.properties, consumer_arns))
+    properties = with_endless_retries(task_properties(options.properties, consumer_arns))
     job = tuple(sorted(properties.items()))
 
     def read(
@@ -94,7 +94,7 @@ def shard_reader(
     return read
 
 
-def endless_retries(properties: Properties) -> Properties:
+def with_endless_retries(properties: Properties) -> Properties:
     """Return the properties with which a read retries failed calls until its window ends. A later task reads what this one cannot."""
     return properties.merged({retries.max_retries.key: ENDLESS for retries in ALL_RETRIES})
 

@@ -20,7 +20,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import REQUEST_TIMEOUT
 
 from ..endpoints import region_of
-from ..error_mapping import reject_malformed, translate_errors, with_new_token
+from ..error_mapping import reject_malformed, retry_with_new_token, translate_errors
 from ..trusted_cas import ca_bundle_path
 from .credentials import credentials_of, renewal_of, session_with_credentials
 from .private_parts import read_body
@@ -70,7 +70,9 @@ class AwsService:
         """Make one call, and return what `parse` returns for the response. If the response has a `Body`, it was read before."""
         call_once = partial(self._call_once, api, parse, parameters)
         return (
-            await call_once() if self._session is None else await with_new_token(call_once, renewal_of(self._session))
+            await call_once()
+            if self._session is None
+            else await retry_with_new_token(call_once, renewal_of(self._session))
         )
 
     async def _call_once(self, api: str, parse: Callable[[Response], T], parameters: Response) -> T:

@@ -51,7 +51,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return the function `renew` of `with_new_token`, for a call that begins now and is signed by this session."""
+    """Return the function `renew` of `retry_with_new_token`, for a call that begins now and is signed by this session."""
     began = time.monotonic()
 
     async def renew() -> bool:
@@ -132,7 +132,7 @@ def _use_role(session: SdkSession, source: _SourceCredentials, role: str, proper
     fetcher = aio.AioAssumeRoleCredentialFetcher(
         _sts_clients(properties, region), source, role, extra_args=_role_arguments(properties)
     )
-    session.renew_first(source.session)
+    session.renew_source_first(source.session)
     _use_refreshable(session, fetcher, "assume-role")
 
 

@@ -76,7 +76,7 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         self.register_component("data_loader", _loader(self.get_config_variable("data_path")))
         return super().create_client(*arguments, **settings)
 
-    def renew_first(self, source: SdkSession) -> None:
+    def renew_source_first(self, source: SdkSession) -> None:
         """Make renewals begin with the credentials of `source`, because these assume the role of this session."""
         self._source = source
 

@@ -26,7 +26,7 @@ from recordpublisher.publishers.properties.reading_properties import HTTP_CLIENT
 from ..codec import decode_object, preset_body, replace_body
 from ..direct_transport import CallStartLimiter, FastPathCalls, SignedPost, error_in_response, json_headers
 from ..endpoints import QUEUE_CALLS, endpoint_of, queue_url, region_of
-from ..error_mapping import translate_errors, with_new_token
+from ..error_mapping import retry_with_new_token, translate_errors
 from ..http1 import CONNECT_SECONDS, Http1Pools
 from ..trusted_cas import ca_bundle_path
 from .credentials import renewal_of, session_with_credentials
@@ -104,7 +104,7 @@ class SdkTransport:
                 response: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
                 return response
 
-        return await with_new_token(subscribe_once, renewal_of(self._session))
+        return await retry_with_new_token(subscribe_once, renewal_of(self._session))
 
     async def endpoint_url(self) -> str:
         """Return the URL that calls go to: the one that is set, else the one that the environment and the SDK's rules give."""
@@ -122,7 +122,7 @@ class SdkTransport:
         await closing.aclose()
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
-        return await with_new_token(partial(self._call_once, api, parameters, body), renewal_of(self._session))
+        return await retry_with_new_token(partial(self._call_once, api, parameters, body), renewal_of(self._session))
 
     async def _call_once(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
         await self._start_limiter.wait_for_slot()

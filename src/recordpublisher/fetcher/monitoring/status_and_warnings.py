@@ -16,7 +16,7 @@ run_log = logging.getLogger("recordpublisher.run")
 QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
 """A shard whose publisher gives no batch is logged after this time (ms), and again after pauses that double up to the second one."""
 
-UNREAD_MS = 2_000
+FAILING_READS_MS = 2_000
 """How long calls for a shard must fail before that is logged (ms). A single failure is not worth a line."""
 MINUTE = 60.0
 """Seconds between two status lines, and between the beginning of a stall of alignment and the warning."""
@@ -85,7 +85,7 @@ class StatusLogger:
             if self._unread_logged_at is not None:
                 log.warning("all shards are read again")
             self._unread_logged_at = None
-        elif longest_ms >= UNREAD_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
+        elif longest_ms >= FAILING_READS_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
             self._unread_logged_at = now
             log.warning(
                 "%s cannot be read, %s not for %.0f s; reading is tried again: %s",
@@ -155,9 +155,9 @@ class StatusLogger:
         )
 
     def _blocked_by(self) -> str:
-        return blocked_by(self._alignment)
+        return what_blocks(self._alignment)
 
 
-def blocked_by(alignment: Alignment) -> str:
+def what_blocks(alignment: Alignment) -> str:
     """Return, for a message, what the global watermark waits for: the shard of this process with the lowest watermark."""
     return f"shard {alignment.blocking_shard}"
