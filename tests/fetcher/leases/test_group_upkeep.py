@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import PARTS, WORKERS, GroupStore, TableCache
+from recordpublisher.fetcher.leases.group_store import PARTS_PREFIX, WORKERS, GroupStore, TableCache
 from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
@@ -39,7 +39,7 @@ async def group():
     made = Group(store)
     await made.group.write_table(LeaseTable(1, leases={"t/s": Lease("b", 1)}), None)
     await store.put_if_absent(f"{WORKERS}gone", WorkerRecord("gone", 1, is_sealed=True).to_bytes())
-    await store.put_if_absent(f"{PARTS}gone/0", b"a part")
+    await store.put_if_absent(f"{PARTS_PREFIX}gone/0", b"a part")
     await made.cache.read()
     return made
 

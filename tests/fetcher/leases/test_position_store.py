@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import PARTS, GroupStore
+from recordpublisher.fetcher.leases.group_store import PARTS_PREFIX, GroupStore
 from recordpublisher.fetcher.leases.position_documents import PositionKey, PositionPart, StoredPosition
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
@@ -55,7 +55,7 @@ def taker(store):
 
 
 def written(store):
-    return [name.removeprefix(PARTS) for kind, name in store.calls if kind == "write"]
+    return [name.removeprefix(PARTS_PREFIX) for kind, name in store.calls if kind == "write"]
 
 
 async def test_only_parts_that_changed_are_written(store, owner):
@@ -73,7 +73,7 @@ async def test_only_parts_that_changed_are_written(store, owner):
 async def test_a_part_is_created_before_the_record_names_it(store, owner):
     async def check():
         owner.named.append(owner.positions.parts)
-        assert f"{PARTS}x/0" in store.values
+        assert f"{PARTS_PREFIX}x/0" in store.values
 
     owner.positions._name_parts = check
 
@@ -97,7 +97,7 @@ async def test_a_commit_counts_only_when_the_record_names_its_parts(owner):
 
 async def test_a_part_whose_write_got_no_answer_is_written_again(store, owner):
     await owner.positions.commit(positions(a=1))
-    store.lose_answers.append(f"{PARTS}x/0")
+    store.lose_answers.append(f"{PARTS_PREFIX}x/0")
     with pytest.raises(StoreUnavailableError):
         await owner.positions.commit(positions(a=2))
     await owner.positions.commit(positions(a=1))
@@ -114,7 +114,7 @@ async def test_a_sealed_worker_commits_nothing_more(owner, taker):
 
 async def test_a_commit_that_arrives_while_the_part_is_sealed_is_not_lost(store, owner, taker):
     await owner.positions.commit(positions(a=1))
-    store.lose_requests.append(f"{PARTS}x/0")
+    store.lose_requests.append(f"{PARTS_PREFIX}x/0")
     with pytest.raises(StoreUnavailableError):
         await owner.positions.commit(positions(a=7))
 
@@ -124,7 +124,7 @@ async def test_a_commit_that_arrives_while_the_part_is_sealed_is_not_lost(store,
 
     store.before_write = land
     assert await taker.seal(owner.record) == positions(a=7)
-    part = PositionPart.from_bytes(store.values[f"{PARTS}x/0"].value, "part")
+    part = PositionPart.from_bytes(store.values[f"{PARTS_PREFIX}x/0"].value, "part")
     assert (part.is_sealed, part.positions) == (True, positions(a=7))
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from recordpublisher.fetcher.leases.group_store import PARTS, GroupStore, read_parts
+from recordpublisher.fetcher.leases.group_store import PARTS_PREFIX, GroupStore, read_parts
 from recordpublisher.plugins.lag.job_state import JobState, JobStateReader, snapshots_of_workers
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
@@ -78,7 +78,7 @@ def test_positions_that_are_not_where_they_must_be_are_an_error_that_names_the_s
         process = await group.join()
         await group.wait_until(lambda: bool(process.shards))
         await process.kill()
-        await group.store.delete(*await group.store.list_names(PARTS))
+        await group.store.delete(*await group.store.list_names(PARTS_PREFIX))
         documents = GroupStore(group.store, 5)
         await snapshots_of_workers(documents, partial(read_parts, documents))
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from functools import lru_cache
 
-from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS, WORKERS
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS_PREFIX, WORKERS
 from recordpublisher.fetcher.leases.json_documents import by_key
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_from_bytes
@@ -126,7 +126,7 @@ class GroupChecker:
             self._on_table(table_from_bytes(after, name))
         elif name.startswith(WORKERS):
             self._on_record(name, before, after)
-        elif name.startswith(PARTS):
+        elif name.startswith(PARTS_PREFIX):
             self._on_part(name, before, after)
 
     def _on_table(self, table: LeaseTable) -> None:
@@ -235,7 +235,7 @@ class GroupChecker:
             return {}
         found: dict[PositionKey, StoredPosition] = {}
         for number in range(_record(value.value).parts):
-            part = self._store.values.get(f"{PARTS}{worker}/{number}")
+            part = self._store.values.get(f"{PARTS_PREFIX}{worker}/{number}")
             found |= {} if part is None else _part(part.value).positions
         return found
 

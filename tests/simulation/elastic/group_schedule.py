@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS, WORKERS
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS_PREFIX, WORKERS
 
 from .shared_store import MAX_LAG_SECONDS, Faults
 from .simulated_shards import LOADS
@@ -21,7 +21,7 @@ STYLES = {
     "reshards": [3, 2, 1, 2, 1, 1, 1, 9, 0],
 }
 """How often each kind happens."""
-TRAPPED_NAMES = [WORKERS, PARTS, LEASE_TABLE, f"delete {WORKERS}", f"delete {PARTS}"]
+TRAPPED_NAMES = [WORKERS, PARTS_PREFIX, LEASE_TABLE, f"delete {WORKERS}", f"delete {PARTS_PREFIX}"]
 TRAPS = ["suspend", "late request", "late answer", "lost answer", "kill", "cut-off"]
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.group_store import PARTS
+from recordpublisher.fetcher.leases.group_store import PARTS_PREFIX
 from recordpublisher.fetcher.leases.position_documents import PositionPart, Positions, StoredPosition
 from recordpublisher.fetcher.sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.publishers.errors import StoreUnavailableError
@@ -39,7 +39,7 @@ class SinkDatabase:
 
     def positions(self, worker: str) -> Positions:
         """What the worker's entry has."""
-        found = self.entries.values.get(f"{PARTS}{worker}/0")
+        found = self.entries.values.get(f"{PARTS_PREFIX}{worker}/0")
         return {} if found is None else PositionPart.from_bytes(found.value, worker).positions
 
     def publish(self, name: str) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS, WORKERS
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS_PREFIX, WORKERS
 
 from .calm_schedule import calm, event
 from .group_schedule import GroupSchedule
@@ -21,8 +21,8 @@ def answer_of_the_last_heartbeat_is_late(seed: int) -> GroupSchedule:
 
 def commit_lands_between_the_seal_and_the_take(seed: int) -> GroupSchedule:
     """A worker is killed, and its commit arrives when its successor has read its positions and has not taken its shards yet (E3)."""
-    late = Trap("w1", PARTS, "late request", 40, random.Random(seed).uniform(24, 30))
-    traps = (late, Trap("w1", PARTS, "kill", 40), Trap("w0", LEASE_TABLE, "late request", 55, 10.0))
+    late = Trap("w1", PARTS_PREFIX, "late request", 40, random.Random(seed).uniform(24, 30))
+    traps = (late, Trap("w1", PARTS_PREFIX, "kill", 40), Trap("w0", LEASE_TABLE, "late request", 55, 10.0))
     return replace(calm(seed, workers=2), timeout=12.0, traps=traps)
 
 
@@ -52,7 +52,7 @@ def sealed_before_it_knows_that_it_joined(seed: int) -> GroupSchedule:
 
 def commits_without_answers(seed: int) -> GroupSchedule:
     """The commits of a worker take effect and are not answered, while it takes the shards of another that leaves (E1)."""
-    traps = (Trap("w0", PARTS, "lost answer", 40, times=8),)
+    traps = (Trap("w0", PARTS_PREFIX, "lost answer", 40, times=8),)
     return replace(calm(seed, event("leave", 46, choice=0.99), workers=2), traps=traps)
 
 
@@ -62,8 +62,8 @@ def ends_while_its_checkpoint_settles(seed: int) -> GroupSchedule:
     The part is sealed later, so the checkpoint could still be committed, without the rows that were dropped with the life (E1).
     """
     silent = Trap("w0", WORKERS, "late request", 42, 60.0, times=50, until=61)
-    of_commits = (Trap("w0", PARTS, "lost answer", 40), Trap("w0", PARTS, "late answer", 56, 10.0))
-    of_the_seal = Trap("w1", f"{PARTS}w0", "late request", 42, 11.0)
+    of_commits = (Trap("w0", PARTS_PREFIX, "lost answer", 40), Trap("w0", PARTS_PREFIX, "late answer", 56, 10.0))
+    of_the_seal = Trap("w1", f"{PARTS_PREFIX}w0", "late request", 42, 11.0)
     schedule = replace(calm(seed, workers=2, records=400), timeout=12.0, is_transactional=True)
     return replace(schedule, traps=(silent,), sink_traps=(*of_commits, of_the_seal))
 

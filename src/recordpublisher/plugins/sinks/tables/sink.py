@@ -129,7 +129,7 @@ class TableSink(ArchivingSink):
         Raises: ConfigurationError if the table cannot accept the rows; StoreUnavailableError if it cannot be reached.
         """
         self._context = context
-        columns = await self._prepared(context, may_change=True)
+        columns = await self._prepare_columns(context, may_change=True)
         self._files = OpenFiles(
             self._table.folder,
             columns,
@@ -140,7 +140,7 @@ class TableSink(ArchivingSink):
             without=() if self._table.keeps_partition_columns else self._partitions.names,
         )
         if self.keeps_archive:
-            location = await self._called(self._table.location)
+            location = await self._with_table(self._table.location)
             self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
             # Read once before the first commit, to find missing rights: the store uses the job's own credentials, while a catalogue may
             # give others for files.
@@ -152,10 +152,10 @@ class TableSink(ArchivingSink):
 
         Raises: ConfigurationError if the table cannot accept the rows; StoreUnavailableError if it cannot be reached.
         """
-        columns = await self._prepared(context, may_change=False)
+        columns = await self._prepare_columns(context, may_change=False)
         return f"{self._place} has, or gets, {counted(len(columns.schema), 'column')}"
 
-    async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
+    async def _prepare_columns(self, context: SinkContext, *, may_change: bool) -> FileColumns:
         check = partial(self._table.check_rows, partitions=self._partitions)
         columns = await self._first_columns(context, check)
         complete = columns
@@ -167,7 +167,7 @@ class TableSink(ArchivingSink):
         has_all = self._table.keeps_partition_columns
         self._options.check(complete.schema if has_all else self._partitions.columns_of_files(complete.schema))
         prepare = partial(self._table.prepare, complete.schema, self._partitions, may_change=may_change)
-        self._schema, self._types = columns.schema, await self._called(prepare)
+        self._schema, self._types = columns.schema, await self._with_table(prepare)
         return columns
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
@@ -178,7 +178,7 @@ class TableSink(ArchivingSink):
             return columns
         if self.keeps_archive:
             raise no_archive_of_fields()
-        there = await self._called(self._table.columns)
+        there = await self._with_table(self._table.columns)
         kinds = self._options.types_by_path() | self._partitions.types_by_path()
         self._inferred = InferredColumns(there, self._partitions.derived_names, check, kinds=kinds)
         return self._inferred
@@ -211,12 +211,12 @@ class TableSink(ArchivingSink):
         documents = self._archived.changes()  # Documents of shards that end from here on belong to a later snapshot.
         await self._write_waiting()
         if self._opened.has_rows:
-            await self._called(lambda: self._table.prepare_if_changed(self._schema, self._partitions))
-        await self._written(self._opened.end_files)
+            await self._with_table(lambda: self._table.prepare_if_changed(self._schema, self._partitions))
+        await self._on_file_thread(self._opened.end_files)
         if self._rejected:
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
-        taken = await self._written(self._opened.take_staged, self._types)
+        taken = await self._on_file_thread(self._opened.take_staged, self._types)
         # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so
         # it begins before any later write.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
@@ -256,7 +256,7 @@ class TableSink(ArchivingSink):
                     folder.write_empty(name)
 
         if names:
-            await self._called(mark)
+            await self._with_table(mark)
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
         """Return the commits that are not published, as the numbers of the writers in the table show."""
@@ -270,7 +270,7 @@ class TableSink(ArchivingSink):
                 each for writer, commits in _by_writer(staged) for each in self._unpublished(loaded, writer, commits)
             ]
 
-        return await self._called(found)
+        return await self._with_table(found)
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
         """Store in the table that these writers must not publish any further commit, and return the commits that were not published.
@@ -280,14 +280,14 @@ class TableSink(ArchivingSink):
         taken = [
             each
             for writer, commits in _by_writer(staged)
-            for each in await self._retried_after_conflict(partial(self._take_back_once, writer, commits))
+            for each in await self._retry_after_conflict(partial(self._take_back_once, writer, commits))
         ]
         # The other commits are published, so the stored positions will no longer name them. Their marks (empty files which say that a
         # stage's files are not published) are deleted, because a clean-up deletes the files of each stage that has a mark and is not
         # named.
         await self._delete_marks([each for each in staged if each not in taken])
         if proofs := [name for each in taken for name in staged_data_files(each).proof_paths()]:
-            await self._called(lambda: self._table.folder().delete(proofs))
+            await self._with_table(lambda: self._table.folder().delete(proofs))
         return taken
 
     async def writers(self) -> Sequence[str]:
@@ -296,20 +296,20 @@ class TableSink(ArchivingSink):
 
     async def _numbered(self) -> Collection[str]:
         try:
-            return await self._called(lambda: self._table.writers(self._table.load()))
+            return await self._with_table(lambda: self._table.writers(self._table.load()))
         except NoTableError:
             return ()
 
     async def _delete_marks(self, published: Sequence[Staged]) -> None:
         if marks := [staged_data_files(each).mark_path for each in published]:
-            await self._called(lambda: self._table.folder().delete(marks))
+            await self._with_table(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete the files of stages that have a mark and whose run of a worker has ended.
 
         Raises: StoreUnavailableError if the table cannot be reached.
         """
-        await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
+        await self.remove([left for left in await self._list_staged(kept) if has_ended(left.life)])
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
@@ -332,18 +332,18 @@ class TableSink(ArchivingSink):
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
         """Return the stages that have a mark and are not in `kept`, and in S3 the unfinished uploads."""
         uploads = () if self._uploads is None else await self._uploads.find(f"{DATA}/")
-        return [*await self._staged(kept), *uploads]
+        return [*await self._list_staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
         """Delete the files of these leftovers, then the marks which say that the files are not published."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
         if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
-            await self._called(lambda: self._remove(stages))
+            await self._with_table(lambda: self._remove(stages))
 
-    async def _staged(self, kept: Sequence[Staged]) -> list[Leftover]:
+    async def _list_staged(self, kept: Sequence[Staged]) -> list[Leftover]:
         try:
-            return await self._called(lambda: self._leftovers(kept))
+            return await self._with_table(lambda: self._leftovers(kept))
         except NoTableError:
             return []
 
@@ -383,7 +383,7 @@ class TableSink(ArchivingSink):
             waiting = [part for part in waiting if id(part) in left]
             self._waiting = self._waiting[len(waiting) :]
             self._waiting_bytes = sum(part.held_bytes for part in self._waiting)
-            await self._written(self._write_all, waiting, self._rejected)
+            await self._on_file_thread(self._write_all, waiting, self._rejected)
 
     async def _learn(self, columns: InferredColumns, waiting: Sequence[RecordBatch]) -> None:
         """Add columns for fields of waiting records that have none.
@@ -395,15 +395,15 @@ class TableSink(ArchivingSink):
         seen = await asyncio.to_thread(columns.unknown, waiting)
         for attempt in range(_MOST_LEARNINGS if seen is not None else 0):
             assert seen is not None
-            grown = columns.grown_by(seen, await self._called(self._table.columns))
+            grown = columns.grown_by(seen, await self._with_table(self._table.columns))
             try:
-                types = await self._called(partial(self._table.prepare, grown.schema, self._partitions))
+                types = await self._with_table(partial(self._table.prepare, grown.schema, self._partitions))
             except ConfigurationError:
                 if attempt + 1 == _MOST_LEARNINGS:
                     raise
                 continue
             self._schema, self._types, self._inferred = grown.schema, types, grown
-            await self._written(self._opened.use, grown)
+            await self._on_file_thread(self._opened.use, grown)
             grown.log_change(self._place, columns)
             break
 
@@ -416,7 +416,7 @@ class TableSink(ArchivingSink):
             batches = [part.content for part in parts if part.content is not None]
             rejected += self._opened.write(batches, parts[0].shard, joined_range(parts))
 
-    async def _written(self, call: Callable[..., T], *arguments: Any) -> T:
+    async def _on_file_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Make a call in the thread of files, after its earlier calls, and return the result. A cancelled call is still carried out.
 
         Raises: SinkError if a file cannot be written.
@@ -445,7 +445,7 @@ class TableSink(ArchivingSink):
         self._error = None
         self._opened.begin(life)
 
-    async def _called(self, call: Callable[[], T]) -> T:
+    async def _with_table(self, call: Callable[[], T]) -> T:
         """Call the table in another thread and return the result. Calls run one at a time, even after one was cancelled.
 
         Raises: StoreUnavailableError if the table cannot be reached; StateError if the table does not accept the call.
@@ -463,7 +463,7 @@ class TableSink(ArchivingSink):
 
     async def _publish(self, writer: str, commits: list[Staged]) -> None:
         try:
-            await self._retried_after_conflict(partial(self._publish_once, writer, commits))
+            await self._retry_after_conflict(partial(self._publish_once, writer, commits))
         except (StateError, NoTableError) as error:
             if isinstance(error, StoreUnavailableError):
                 raise
@@ -473,10 +473,10 @@ class TableSink(ArchivingSink):
                 "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` sets the positions back to before it"
             ) from error
 
-    async def _retried_after_conflict(self, call: Callable[[], T]) -> T:
+    async def _retry_after_conflict(self, call: Callable[[], T]) -> T:
         for attempt in range(_MOST_ATTEMPTS):
             try:
-                return await self._called(call)
+                return await self._with_table(call)
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
             await pause_after_conflict(attempt)

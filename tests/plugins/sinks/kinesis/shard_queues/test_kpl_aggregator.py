@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord, size_of
 from recordpublisher.plugins.sinks.kinesis.shard_queues import KplAggregator, split_aggregate
-from recordpublisher.publishers.aggregation.kpl_format import MAGIC, encode_aggregate, hash_key_of
+from recordpublisher.publishers.aggregation.kpl_format import KPL_MAGIC, encode_aggregate, hash_key_of
 from recordpublisher.publishers.records import UserRecord
 
 from fakes.batches import user_records
@@ -64,7 +64,7 @@ def test_an_aggregate_never_exceeds_its_size_unless_one_record_does(most, sizes)
         parts = aggregator.take_parts(queue, most)
         made = aggregator.aggregate(parts)
         assert len(made.data) <= most or len(parts) == 1
-        assert made.data.startswith(MAGIC) == (len(parts) > 1)
+        assert made.data.startswith(KPL_MAGIC) == (len(parts) > 1)
 
 
 def test_the_number_of_parts_is_bounded():
