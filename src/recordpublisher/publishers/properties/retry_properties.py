@@ -1,8 +1,6 @@
 """The properties of retries: for how long a job retries, and four properties for each operation."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import msgspec
 
@@ -10,9 +8,7 @@ from ..errors import ConfigurationError
 from ..retry import RetryPolicy
 from .declaration import Property, PropertyGroup, PropertyValues
 
-if TYPE_CHECKING:
-    from .properties import Properties
-
+V = TypeVar("V", bound=PropertyValues)
 JOB = PropertyGroup("Job")
 MAX_OUTAGE = JOB.integer(
     "flink.job.max.outage",
@@ -55,7 +51,7 @@ class RetryProperties(msgspec.Struct, frozen=True):
         return outage_policy(properties, base, maximum, exponent)
 
 
-def with_short_outages(properties: Properties) -> Properties:
+def with_short_outages(properties: V) -> V:
     """Return the properties of a read with an end, or of a command: it retries for 30 s, unless the properties say how long."""
     return properties if properties.is_set(MAX_OUTAGE) else properties.merged({MAX_OUTAGE.key: SHORT_OUTAGE_MS})
 
