@@ -4,7 +4,7 @@ import json
 import logging
 
 from recordpublisher.cli.output import JsonLines
-from recordpublisher.publishers.log_fields import about, log_fields
+from recordpublisher.publishers.log_fields import log_extra, log_fields
 
 
 def line(message, *arguments, level=logging.INFO, error=None, **more):
@@ -33,7 +33,7 @@ def test_a_traceback_and_fields_are_part_of_the_object():
 
 def test_a_line_has_the_fields_of_its_task_and_its_own_come_first():
     with log_fields(process=3, stream="orders", shard="shardId-1"):
-        of_task, own = line("read"), line("ended", **about("copy/shardId-2"))
+        of_task, own = line("read"), line("ended", **log_extra("copy/shardId-2"))
 
     assert (of_task["process"], of_task["stream"], of_task["shard"]) == (3, "orders", "shardId-1")
     assert (own["process"], own["stream"], own["shard"]) == (3, "copy", "shardId-2")
@@ -41,4 +41,4 @@ def test_a_line_has_the_fields_of_its_task_and_its_own_come_first():
 
 
 def test_a_line_about_a_stream_has_no_shard():
-    assert "shard" not in line("deleted", **about("orders"))
+    assert "shard" not in line("deleted", **log_extra("orders"))

@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function
 
-from ..publishers.log_fields import about
+from ..publishers.log_fields import log_extra
 from ..publishers.properties.job_properties import FUTURE_LIMIT, OUT_OF_ORDERNESS, TIMESTAMP_FIELD
 from .deserialization import json_field_decoder
 
@@ -147,7 +147,7 @@ class ImplausibleTimes:
             (_EPOCH + timedelta(milliseconds=times[index])).isoformat(timespec="milliseconds"),
             times[index],
             hint,
-            extra=about(batch.shard.key),
+            extra=log_extra(batch.shard.key),
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..publishers.log_fields import about
+from ..publishers.log_fields import log_extra
 
 log = logging.getLogger("recordpublisher.alarm")
 
@@ -100,6 +100,6 @@ class ActiveAlarms:
 def _log(level: int, alarms: list[Alarm]) -> None:
     """Log at most `MAX_LOGGED` alarms, because a job that makes no progress has as many alarms as shards."""
     for alarm in alarms[:MAX_LOGGED]:
-        log.log(level, "%s", alarm, extra=about(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
+        log.log(level, "%s", alarm, extra=log_extra(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
     if len(alarms) > MAX_LOGGED:
         log.log(level, "and %d more alarms", len(alarms) - MAX_LOGGED)

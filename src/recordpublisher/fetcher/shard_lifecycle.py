@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..publishers.log_fields import about
+from ..publishers.log_fields import log_extra
 from ..publishers.shards import Shard
 from .dependencies import FetcherDependencies
 from .pipeline.bounded_runs import Bounds, EndReason, RunCompletion, TerminationCondition
@@ -199,7 +199,7 @@ class ShardLifecycle(ShardListener):
             self._table.remove(entry.key)
             return
         children = [child.shard_id for child in entry.reading.children]
-        log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
+        log.info("shard %s has ended, children: %s", entry.key, children, extra=log_extra(entry.key))
         with naming_sink(self._job.sink, "shard_ended", is_watched=False):
             self._job.sink.shard_ended(entry.shard, entry.reading.children)
         self.request_checkpoint()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..publishers.errors import RecordPublisherError
-from ..publishers.log_fields import about, with_notes
+from ..publishers.log_fields import log_extra, with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import describe_error
 from .checkpoints.snapshot import RestoredState
@@ -155,7 +155,7 @@ class FixedOwnership(ShardOwnership):
         self._request_checkpoint()
         self._shards.start_readers()
         await self._shards.wait_for_stopped_readers()
-        log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
+        log.info("%s left the list of streams: it is no longer read", stream, extra=log_extra(stream))
         try:
             await self._job.factory.release(stream)
         except RecordPublisherError as error:
@@ -163,7 +163,7 @@ class FixedOwnership(ShardOwnership):
                 "the resources of stream %s, such as its registered consumer, could not be released: %s",
                 stream,
                 error,
-                extra=about(stream),
+                extra=log_extra(stream),
             )
 
     async def _begin(self, stream: str) -> None:
@@ -191,9 +191,9 @@ class FixedOwnership(ShardOwnership):
         self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))
         self._shards.start_readers()
         text = "continues where it stopped" if known.shards else f"begins at {self._starts.default.type.value}"
-        log.info("%s was added to the list of streams: it %s", stream, text, extra=about(stream))
+        log.info("%s was added to the list of streams: it %s", stream, text, extra=log_extra(stream))
 
     def _log_failure(self, stream: str, reason: str) -> None:
         if self._failures.get(stream) != reason and stream not in self._job.discovery.not_found:
-            log.warning("%s cannot be read yet; it is tried again: %s", stream, reason, extra=about(stream))
+            log.warning("%s cannot be read yet; it is tried again: %s", stream, reason, extra=log_extra(stream))
         self._failures[stream] = reason

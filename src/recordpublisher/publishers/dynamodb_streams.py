@@ -14,7 +14,7 @@ from .kinesis.client import server_time_ms_or_none
 from .kinesis.endpoints import endpoint_of
 from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
-from .log_fields import about, counted
+from .log_fields import counted, log_extra
 from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
 from .properties.properties import Properties
@@ -109,7 +109,7 @@ class DynamoDbStreams:
         if self._arns[table][-1] == arn and arn not in self._disabled:
             self._disabled.add(arn)
             words = "the stream of table %s is disabled: its last changes are read, then nothing is until the table has a new stream"
-            log.warning(words, table, extra=about(table))
+            log.warning(words, table, extra=log_extra(table))
 
     async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
         """Return the shards of one stream of a table, and whether the stream is enabled. A stream that is gone has no shards."""

@@ -23,7 +23,7 @@ def log_fields(**fields: Any) -> Iterator[None]:
         _fields_of_task.reset(token)
 
 
-def about(
+def log_extra(
     key: str, sequence_number: str | None = None, error: BaseException | None = None
 ) -> dict[str, dict[str, str]]:
     """Return the argument `extra` of a log line about a stream or shard (`Shard.key`), for code outside the shard's reader.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from .clock import Clock, SystemClock
-from .log_fields import about
+from .log_fields import log_extra
 from .user_code import exc_info_for_log
 
 INTERVAL_SECONDS = 60.0
@@ -46,7 +46,7 @@ class SkippedRecordsLog:
         """
         now = self._clock.monotonic()
         what = f"{how} {record}: {reason}"
-        where = about(shard, sequence_number, error) if shard else None
+        where = log_extra(shard, sequence_number, error) if shard else None
         if now >= self._next_at:
             self._write(what, where, error)
             return True

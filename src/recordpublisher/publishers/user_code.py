@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from .errors import ConfigurationError, PluginError, causes_of
-from .log_fields import about, notes_of, repr_of, text_of
+from .log_fields import log_extra, notes_of, repr_of, text_of
 
 
 class UserFunction:
@@ -236,7 +236,7 @@ def log_user_error(
     - `is_told`: whether an earlier line has the traceback, so that this one need not have it.
     """
     trace = None if is_told else exc_info_for_log(error)
-    log.error("%s", message, exc_info=trace, extra=about(shard, sequence_number, error))
+    log.error("%s", message, exc_info=trace, extra=log_extra(shard, sequence_number, error))
     # Set in this way because a user's error class may forbid changes, as a frozen dataclass does.
     object.__setattr__(error, _LOGGED, True)
 
@@ -397,7 +397,7 @@ class PluginCall:
     - An error that the plugin's code has raised or passed on gets a note, whatever its class.
     - An exception that would end the task without a word becomes a PluginError (`as_plugin_error`).
 
-    It may be used again for the next call of the method, in the same event loop (`about`).
+    It may be used again for the next call of the method, in the same event loop (`with_subject`).
 
     - `subject`: the stream or the shard of the call.
     - `note`: the note of an error; "" for no note. Default: the name of the method.
@@ -415,7 +415,7 @@ class PluginCall:
         self._task: asyncio.Task[Any] | None = None
         self._frame: types.FrameType | None = None
 
-    def about(self, subject: str) -> Self:
+    def with_subject(self, subject: str) -> Self:
         """Return this call, to be used again with another subject."""
         self.subject = subject
         return self

@@ -303,7 +303,7 @@ class Receivers:
             if self._sink.tells_done:
                 # Noted before the write, because the sink may report the records during it.
                 self._in_flight.expect_reports(batch.sequence_numbers)
-            with self._write_call.about(receiver.shard.key):
+            with self._write_call.with_subject(receiver.shard.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:

@@ -290,7 +290,7 @@ async def test_a_worker_beside_more_workers_than_shards_waits_for_nothing():
 
 def test_shards_that_nobody_reads_are_counted_with_the_longest_time():
     counts = LeaseCounts()
-    counts.observe_unowned([3.0, 7.5])
+    counts.set_unowned([3.0, 7.5])
     assert (counts.unowned, counts.unowned_seconds) == (2, 7.5)
-    counts.observe_unowned([])
+    counts.set_unowned([])
     assert (counts.unowned, counts.unowned_seconds) == (0, 0.0)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from recordpublisher.plugins.metrics.cloudwatch import CloudWatchExporter
-from recordpublisher.plugins.metrics.export import FetchersOfProcess, exporters_opened
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, open_exporters
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
@@ -31,7 +31,7 @@ def written(tmp_path, *counts, **properties):
     async def run():
         fetcher = MeasuredFetcher(0, sink=SINK)
         exporter = CloudWatchExporter(Properties(given), FixedClock())
-        async with exporters_opened([exporter], FetchersOfProcess([fetcher])):
+        async with open_exporters([exporter], FetchersOfProcess([fetcher])):
             for count in counts:
                 fetcher.given = with_records(count)
                 await exporter.send(await FetchersOfProcess([fetcher]).metrics())
@@ -84,7 +84,7 @@ def test_shards_have_lines_only_if_it_is_asked_for(tmp_path):
 
 def test_lines_go_to_stdout_unless_a_file_is_named(capfdbinary):
     async def run():
-        async with exporters_opened([CloudWatchExporter(Properties())], FetchersOfProcess([MeasuredFetcher()])):
+        async with open_exporters([CloudWatchExporter(Properties())], FetchersOfProcess([MeasuredFetcher()])):
             pass
 
     asyncio.run(run())
@@ -101,7 +101,7 @@ def test_metrics_are_written_after_each_interval(tmp_path):
 
     async def run():
         exporter = Counting(Properties({"flink.metrics.interval": 10_000}))
-        async with exporters_opened([exporter], FetchersOfProcess([MeasuredFetcher()])):
+        async with open_exporters([exporter], FetchersOfProcess([MeasuredFetcher()])):
             await asyncio.sleep(35)
         return exporter.sent
 
@@ -110,7 +110,7 @@ def test_metrics_are_written_after_each_interval(tmp_path):
 
 async def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     properties = Properties({"flink.metrics.cloudwatch.file": str(tmp_path / "missing" / "metrics.log")})
-    async with exporters_opened([CloudWatchExporter(properties)], FetchersOfProcess([MeasuredFetcher()])):
+    async with open_exporters([CloudWatchExporter(properties)], FetchersOfProcess([MeasuredFetcher()])):
         pass
 
     assert "metrics were not sent; the next interval tries again: FileNotFoundError" in caplog.text

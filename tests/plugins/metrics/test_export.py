@@ -17,7 +17,7 @@ from recordpublisher.plugins.metrics.export import (
     EXPORTED_WORKER_METRICS,
     FetchersOfProcess,
     export_metrics,
-    exporters_opened,
+    open_exporters,
 )
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, metrics_text
 from recordpublisher.plugins.metrics.worker_processes import WorkerProcesses, WorkerSocket, exported_from_processes
@@ -133,7 +133,7 @@ def folder():
 def serving(folder, *workers):
     fetchers = [FetchersOfProcess([fetcher]) for fetcher in workers]
     sockets = [WorkerSocket(folder, number) for number in range(len(workers))]
-    return [exporters_opened([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
+    return [open_exporters([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
 
 
 async def test_metrics_and_health_arrive_as_they_were_sent(folder):

@@ -12,7 +12,7 @@ from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_WORKER_METRICS,
     FetchersOfProcess,
-    exporters_opened,
+    open_exporters,
 )
 from recordpublisher.plugins.metrics.opentelemetry import OpenTelemetryExporter
 from recordpublisher.publishers.errors import PluginError
@@ -63,7 +63,7 @@ async def collector(monkeypatch):
 async def export(collector, *fetchers):
     """One export, that of the end."""
     exporter = OpenTelemetryExporter(Properties({"flink.job.name": "orders"}))
-    async with exporters_opened([exporter], FetchersOfProcess(fetchers)):
+    async with open_exporters([exporter], FetchersOfProcess(fetchers)):
         pass
 
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
-from recordpublisher.plugins.metrics.export import FetchersOfProcess, export_metrics, exporters_opened
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, export_metrics, open_exporters
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, metrics_page
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
@@ -37,7 +37,7 @@ class Workers(FetchersOfProcess):
 async def served():
     workers = Workers([MeasuredFetcher(0), MeasuredFetcher(1)])
     exporter = PrometheusExporter(Properties(ANY_PORT))
-    async with exporters_opened([exporter], workers):
+    async with open_exporters([exporter], workers):
         yield workers, exporter.url
 
 

@@ -12,7 +12,7 @@ import yaml
 import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerHealth, WorkerMetrics
 from recordpublisher.local import LocalKinesis
-from recordpublisher.plugins.metrics.export import FetchersOfProcess, exporters_opened
+from recordpublisher.plugins.metrics.export import FetchersOfProcess, open_exporters
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, metrics_page
 
 from fakes.monitoring.measured_fetcher import METRICS, SINK, MeasuredFetcher
@@ -196,7 +196,7 @@ async def test_every_expression_of_the_dashboard_returns_series(prometheus, tmp_
         exporter = PrometheusExporter(properties)
         handling = MeasuredFetcher(1, sink=rp.MapSink(print).exported_metrics())
         source = FetchersOfProcess([fetcher, handling])
-        async with exporters_opened([exporter], source), fetcher, aiohttp.ClientSession() as session:
+        async with open_exporters([exporter], source), fetcher, aiohttp.ClientSession() as session:
             running = asyncio.create_task(fetcher.run())
             process, url = await server_of(prometheus, tmp_path, exporter.url.removeprefix("http://"))
             try:

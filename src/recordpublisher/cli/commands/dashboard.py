@@ -16,7 +16,7 @@ from ..options import (
     Port,
     with_properties,
 )
-from .lag import job_state_reader, probes_opened
+from .lag import job_state_reader, open_probes
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
@@ -48,7 +48,7 @@ async def _serve(properties: Properties, port: int) -> None:
     from recordpublisher.plugins.runtime.stream_lister import streams_of
 
     clock = SystemClock()
-    async with probes_opened(properties, streams_of(properties), job_state_reader(properties, use_sink=True)) as probes:
+    async with open_probes(properties, streams_of(properties), job_state_reader(properties, use_sink=True)) as probes:
         sources = [StoredSnapshots(probe, clock) for probe in probes]
         snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS, properties.value(JOB_NAME))
         server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))

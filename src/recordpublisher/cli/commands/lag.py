@@ -205,7 +205,7 @@ async def _read(
         reason = "give --state, or the properties of a job that stores its positions"
         raise ConfigurationError.needs("--check", "stored positions", reason=reason)
     shards: list[ShardSnapshot] = []
-    async with probes_opened(properties, streams, positions) as probes:
+    async with open_probes(properties, streams, positions) as probes:
         for probe in probes:
             shards += await (probe.read() if grace_seconds is None else probe.read_with_alarms(grace_seconds))
     return shards
@@ -218,7 +218,7 @@ async def _watch_stored_job(
     from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
 
     clock = SystemClock()
-    async with probes_opened(properties, streams, positions) as probes:
+    async with open_probes(properties, streams, positions) as probes:
         snapshots = [StoredSnapshots(probe, clock) for probe in probes]
         await watch(JoinedSnapshots(snapshots, clock, 0.0), clock, interval_seconds)
 
@@ -268,7 +268,7 @@ def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
 
 
 @asynccontextmanager
-async def probes_opened(
+async def open_probes(
     properties: Properties, streams: Sequence[str], positions: JobStateReader | None
 ) -> AsyncIterator[list[LagProbe]]:
     """Open a probe for each stream while the block runs. `positions` is closed at the end.

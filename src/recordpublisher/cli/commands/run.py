@@ -217,7 +217,7 @@ async def _run_program(
     from recordpublisher.plugins.runtime.job_of_program import run_python_job
 
     meter = JobProgressMeter(time.monotonic())
-    with progress_shown(meter, console):
+    with show_progress(meter, console):
         await run_python_job(job, given, change, meter.update, exporters, bounds)
 
 
@@ -257,7 +257,7 @@ async def _run(
 
     streams_of(properties)
     meter = JobProgressMeter(time.monotonic())
-    with progress_shown(meter, console), errors_naming_options(port="--dashboard-port"):
+    with show_progress(meter, console), errors_naming_options(port="--dashboard-port"):
         if parallelism == 1:
             await run_process(properties, meter.update, more_exporters=exporters, bounds=bounds)
         else:
@@ -301,7 +301,7 @@ def configure_logging(verbose: bool) -> Any:
 
 
 @contextmanager
-def progress_shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
+def show_progress(meter: JobProgressMeter, console: Any) -> Iterator[None]:
     """Show the meter while the block runs, inside a running loop."""
     showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
     try:

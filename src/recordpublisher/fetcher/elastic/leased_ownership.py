@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import about, with_notes
+from recordpublisher.publishers.log_fields import log_extra, with_notes
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
@@ -136,7 +136,7 @@ class LeasedOwnership(ShardOwnership):
         self._job.discovery.deleted.intersection_update(streams)
         await self.leased.on_streams()
         for stream in sorted(removed):
-            log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
+            log.info("%s left the list of streams: it is no longer read", stream, extra=log_extra(stream))
 
     def reasons_not_ready(self) -> list[str]:
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.

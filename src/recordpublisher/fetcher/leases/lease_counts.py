@@ -44,11 +44,11 @@ class LeaseCounts(msgspec.Struct):
         self.taken += taken
         self.given += given
 
-    def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
+    def set_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
         """Replace the shards that other workers should have released, by those that the last read of the group has shown."""
         self.withheld = withheld
 
-    def observe_unowned(self, seconds: Iterable[float]) -> None:
+    def set_unowned(self, seconds: Iterable[float]) -> None:
         """Replace the unowned shards by those of the last read of the group.
 
         `seconds`: how long this process has seen each of them without a reader.

@@ -307,14 +307,14 @@ class Worker:
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
         if self._giver.is_leaving or self.name not in view.members:
-            self._counts.observe_withheld({})
+            self._counts.set_withheld({})
             return False
         plan = view.plan()
         withheld = view.withheld(plan if self._observer.is_settled else {}, self.name)
-        self._counts.observe_withheld({name: withheld[name] for name in withheld.keys() - self._observer.late})
+        self._counts.set_withheld({name: withheld[name] for name in withheld.keys() - self._observer.late})
         may_have_taken = await self._taker.take(view, plan)
         late = [shard for shard in view.shards_of(self._observer.late) if shard not in self._taker.free_seconds]
-        self._counts.observe_unowned([*self._taker.free_seconds.values(), *[0.0] * len(late)])
+        self._counts.set_unowned([*self._taker.free_seconds.values(), *[0.0] * len(late)])
         if may_have_taken:
             self._apply_table()
             return True

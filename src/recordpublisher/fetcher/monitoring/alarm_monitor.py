@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
@@ -204,5 +204,5 @@ class RetentionPeriods:
             fetcher_log.exception(
                 "the retention of %s cannot be read, so it is not known when its unread records will be lost; the job continues",
                 stream,
-                extra=about(stream),
+                extra=log_extra(stream),
             )

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.log_fields import about, counted
+from recordpublisher.publishers.log_fields import counted, log_extra
 from recordpublisher.publishers.properties.job_properties import MAX_LAG
 
 from ..shards.shard_table import ShardTable
@@ -111,7 +111,7 @@ class StatusLogger:
                 entry.key,
                 longest_ms / 1000,
                 line,
-                extra=about(entry.key),
+                extra=log_extra(entry.key),
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:

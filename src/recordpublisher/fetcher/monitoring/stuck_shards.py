@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
 
@@ -332,7 +332,7 @@ class UnreadRecordsCheck:
                 "the tip of %s cannot be read, so it is not known whether it has unread records: %s",
                 shard.key,
                 error,
-                extra=about(shard.key),
+                extra=log_extra(shard.key),
             )
             return None
         return None if tip is None else tip.has_unread

@@ -262,7 +262,7 @@ class Emitter:
                 return False
         if len(batch):
             self.records_in_write = len(batch)
-            with self._write_call.about(entry.key):
+            with self._write_call.with_subject(entry.key):
                 try:
                     await self._write_to_sink(batch)
                 except Exception as error:

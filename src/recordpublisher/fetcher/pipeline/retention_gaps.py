@@ -13,7 +13,7 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
 
@@ -161,7 +161,7 @@ class RetentionGaps:
         entry.metrics.add("retention_gaps")
         entry.progress.on_accepted()
         if self._may_log(entry):
-            log.error("%s; the job continues because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
+            log.error("%s; the job continues because flink.state.dataloss=CONTINUE", error, extra=log_extra(entry.key))
         return True
 
     def _on_not_checked(self, entry: ShardEntry) -> None:
@@ -171,7 +171,7 @@ class RetentionGaps:
                 "%s was not read for longer than a stream may keep its records, and has no records of that time. "
                 "It is not known whether some expired unread",
                 entry.key,
-                extra=about(entry.key),
+                extra=log_extra(entry.key),
             )
 
     def _may_log(self, entry: ShardEntry) -> bool:

@@ -14,7 +14,7 @@ from recordpublisher.publishers.base import (
 )
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, StreamNotFoundError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import (
     describe_error,
@@ -76,7 +76,7 @@ class ShardEnds:
                     if now - missing_since >= DELETED_SECONDS:
                         raise ListedAsGoneError(error.stream) from error
                 line = "%s was read to its end, and the listing that must confirm this failed; it is repeated: %s"
-                discovery_log.warning(line, shard.key, describe_error(error), extra=about(shard.key))
+                discovery_log.warning(line, shard.key, describe_error(error), extra=log_extra(shard.key))
             if shown == MAX_LISTINGS_AS_OPEN:
                 name = type(factory).__name__
                 raise PluginError(

@@ -23,7 +23,7 @@ def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool
 
 
 def naming_writes(sink: Sink) -> PluginCall:
-    """Name the sink in writes that do not return, and in exceptions that are not errors; each write is `about` a shard.
+    """Name the sink in writes that do not return, and in exceptions that are not errors; `with_subject` names the shard.
 
     `tell_user_error` says at which record an error was raised.
     """

@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import (
     RecordPublisherError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import about, with_notes
+from recordpublisher.publishers.log_fields import log_extra, with_notes
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
 
@@ -75,7 +75,7 @@ class ShardDiscovery:
                 if is_needed or len(missing) == len(self.streams):
                     raise
                 if stream not in self.not_found:
-                    log.warning("%s; it is looked for again", error, extra=about(stream))
+                    log.warning("%s; it is looked for again", error, extra=log_extra(stream))
                 self.opened.discard(stream)
                 self.not_found.add(stream)
         self._has_listed = True
@@ -119,7 +119,7 @@ class ShardDiscovery:
             log.warning(
                 "stream %s was deleted: it is read again if a stream of that name is created",
                 stream,
-                extra=about(stream),
+                extra=log_extra(stream),
             )
             self.on_deleted(stream)
         except RecordPublisherError as error:
@@ -131,7 +131,7 @@ class ShardDiscovery:
                     "the shards of %s cannot be listed, so new shards are found only when the last read of their parent names them "
                     "(ChildShards); next attempt in %g s: %s"
                 )
-            log.warning(line, stream, self._interval, with_notes(error), extra=about(stream))
+            log.warning(line, stream, self._interval, with_notes(error), extra=log_extra(stream))
 
 
 ReadStreamNames = Callable[[], Awaitable[Iterable[str]]]
@@ -232,7 +232,7 @@ class MissingShards:
         if exists is False or self._missed[key] >= LISTINGS_UNTIL_EXPIRED:
             del self._missed[key]
             self._expired.add(key)
-            log.info("shard %s is no longer listed: it is past retention", key, extra=about(key))
+            log.info("shard %s is no longer listed: it is past retention", key, extra=log_extra(key))
 
 
 def _prefix(key: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
@@ -82,7 +82,7 @@ class RetentionCheck:
                     "the retention of %s cannot be read; it is requested again later: %s",
                     stream,
                     error,
-                    extra=about(stream),
+                    extra=log_extra(stream),
                 )
                 cached = _CachedTime(None, now_ms)
             self._retained[stream] = cached
@@ -109,7 +109,7 @@ class RetentionCheck:
                     "the oldest record of %s cannot be read, so a loss of records may not be noticed: %s",
                     shard.key,
                     error,
-                    extra=about(shard.key),
+                    extra=log_extra(shard.key),
                 )
                 return RetentionGap.NOT_CHECKED
         if oldest is None:

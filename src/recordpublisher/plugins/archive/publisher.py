@@ -12,7 +12,7 @@ from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Retention
 from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition, next_position
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNPROVEN
@@ -216,7 +216,7 @@ class ArchivePublisher(RecordPublisher):
                 "`recordpublisher doctor` says from when all shards are there"
             )
             place, upto = self._archive.catalogue.place, _shown(file.after_text)
-            log.warning(text, place, self._shard.key, upto, extra=about(self._shard.key))
+            log.warning(text, place, self._shard.key, upto, extra=log_extra(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
         """Return whether the stream still has all records between the place and a file.
@@ -254,7 +254,7 @@ class ArchivePublisher(RecordPublisher):
             log.info(
                 "a file of %s has disappeared, so the archive is listed again",
                 self._shard.key,
-                extra=about(self._shard.key),
+                extra=log_extra(self._shard.key),
             )
             self._use(await self._listed(again=True))
             return
@@ -365,7 +365,7 @@ class ArchivePublisher(RecordPublisher):
             "%s is read live %s",
             self._shard.key,
             f"after {self._last_position or 'its start'}",
-            extra=about(self._shard.key),
+            extra=log_extra(self._shard.key),
         )
 
     async def _run_live(self, live: RecordPublisher, consumer: BatchConsumer) -> RunResult | None:
@@ -376,7 +376,7 @@ class ArchivePublisher(RecordPublisher):
             log.info(
                 "%s is read from the archive again: the stream has lost records that it has",
                 self._shard.key,
-                extra=about(self._shard.key),
+                extra=log_extra(self._shard.key),
             )
             self._live = None
             return None
@@ -449,7 +449,7 @@ class ArchivePublisher(RecordPublisher):
                 "the stream shows no record of %s behind %s, which is older than the stream's retention: it is "
                 "not known whether records in between were lost"
             )
-            log.warning(text, shard.key, await self._last(), extra=about(shard.key))
+            log.warning(text, shard.key, await self._last(), extra=log_extra(shard.key))
         if gap is not RetentionGap.NONE:
             self._told_ms = archive.clock.now_ms()
 
@@ -513,7 +513,7 @@ class ArchivePublisher(RecordPublisher):
         if not self._archive.accepts_loss:
             raise (cause if isinstance(cause, DataLossError) else DataLossError(f"{text}. {_HOW_TO_CONTINUE}"))
         self._metrics.add("retention_gaps")
-        log.error("%s; the job continues because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=about(self._shard.key))
+        log.error("%s; the job continues because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=log_extra(self._shard.key))
 
     async def _hole(self, file: RangeFile) -> str:
         place, upto = self._archive.catalogue.place, _shown(file.after_text)

@@ -63,7 +63,7 @@ async def export_metrics(
     Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersOfProcess(as_measured_fetchers(sources))):
+    async with open_exporters(exporters, FetchersOfProcess(as_measured_fetchers(sources))):
         yield
 
 
@@ -168,7 +168,7 @@ class FetchersOfProcess:
 
 
 @asynccontextmanager
-async def exporters_opened(exporters: Iterable[MetricsExporter], source: MetricsSource) -> AsyncIterator[None]:
+async def open_exporters(exporters: Iterable[MetricsExporter], source: MetricsSource) -> AsyncIterator[None]:
     """Keep exporters open while the block runs."""
     async with AsyncExitStack() as opened:
         for exporter in exporters:

@@ -20,7 +20,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
-from .export import exporters_opened
+from .export import open_exporters
 from .http_pages import HttpPages, Page
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ async def exported_from_processes(
         return
     # Only this user can read a temporary folder, so other users of the machine cannot read the metrics.
     with TemporaryDirectory(prefix="recordpublisher-") as folder:
-        async with exporters_opened(exporters, WorkerProcesses(Path(folder), count)):
+        async with open_exporters(exporters, WorkerProcesses(Path(folder), count)):
             yield Path(folder)
 
 

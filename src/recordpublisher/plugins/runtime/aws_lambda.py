@@ -23,7 +23,7 @@ from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, SinkError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.job_properties import ON_BAD_RECORD
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, V
@@ -132,7 +132,7 @@ class _Invocation:
         else:
             log.warning(
                 "a handler still runs after its cancellation, and the function returns without it",
-                extra=about(self._shard.key),
+                extra=log_extra(self._shard.key),
             )
         return self._number_after(self._handled())
 
@@ -147,10 +147,10 @@ class _Invocation:
                 await self._sink.flush()
         except TimeoutError:
             text = "the function's time is almost up: %s"
-            log.warning(text, self._sink.unfinished().reason, extra=about(self._shard.key))
+            log.warning(text, self._sink.unfinished().reason, extra=log_extra(self._shard.key))
         except SinkError as error:
             log.warning(
-                "the function failed, so Lambda sends the records again: %s", error, extra=about(self._shard.key)
+                "the function failed, so Lambda sends the records again: %s", error, extra=log_extra(self._shard.key)
             )
         finally:
             with contextlib.suppress(SinkError):

@@ -29,7 +29,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis import run_sync
-from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.polling.publisher import TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.config_fields import imported_function
@@ -174,7 +174,7 @@ class StreamLister:
                 stream,
                 unlisted.start,
                 unlisted.end,
-                extra=about(stream),
+                extra=log_extra(stream),
             )
         return listed
 
@@ -198,7 +198,7 @@ class StreamLister:
                 "it cannot be found out whether %s still exists, so it counts as existing: %s",
                 shard.key,
                 error,
-                extra=about(shard.key),
+                extra=log_extra(shard.key),
             )
             return None
         return True
@@ -244,7 +244,7 @@ class StreamLister:
         try:
             return await self._fetch_retention_ms(stream)
         except RecordPublisherError as error:
-            log.info("cannot read the retention period of %s: %s", stream, error, extra=about(stream))
+            log.info("cannot read the retention period of %s: %s", stream, error, extra=log_extra(stream))
             return None
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
@@ -285,7 +285,7 @@ class StreamLister:
                     "when the oldest record of a shard comes after the position of the job",
                     stream,
                     error,
-                    extra=about(stream),
+                    extra=log_extra(stream),
                 )
             return None
 

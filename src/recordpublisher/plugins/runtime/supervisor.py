@@ -32,7 +32,7 @@ from recordpublisher.publishers.user_code import add_note
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
 from ..host.manager import load_registry
 from ..lag.job_state import effect_of_no_positions
-from ..metrics.export import FetchersOfProcess, exporters_opened
+from ..metrics.export import FetchersOfProcess, open_exporters
 from .data_fetcher import DataFetcher
 from .stop_signals import CLOSING_SECONDS, WorkerFailedError, call_on_eof, stop_on_signals
 from .stream_lister import streams_argument
@@ -207,7 +207,7 @@ async def run_fetcher(
     if draining.is_set():
         return
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(exporters_opened(exporters, FetchersOfProcess([fetcher])))
+        await stack.enter_async_context(open_exporters(exporters, FetchersOfProcess([fetcher])))
         await stack.enter_async_context(fetcher)
         if draining.is_set():
             log.info("the job ended before it read anything")

@@ -97,11 +97,11 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
         Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if there is no such stream.
         """
-        from .options.other_connectors import silence_where_writes_are_committed
+        from .options.other_connectors import silence_in_commit_process
         from .write_options import WriteOptions
         from .writer import KinesisStreamWriter
 
-        silence_where_writes_are_committed()
+        silence_in_commit_process()
         writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
         writer.check()
         return writer

@@ -324,7 +324,7 @@ class TaskWrite:
     async def _finish(self, writers: WriterPool) -> None:
         await writers.flush()
         if self.rejected is not None:
-            await self.rejected.finish()
+            await self.rejected.wait_until_stored()
 
     def _abandon(self, writers: WriterPool) -> None:
         """Close the failed writers, without waiting for outstanding records."""

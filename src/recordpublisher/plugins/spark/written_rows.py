@@ -370,7 +370,7 @@ class RejectedRows:
             self._needs_flush = False
             await self._sink.flush(_NO_STATE)
 
-    async def finish(self) -> None:
+    async def wait_until_stored(self) -> None:
         """Return when every dead letter is stored. Raises: the errors of `write`."""
         await self.write()
         if self._sink is not None:

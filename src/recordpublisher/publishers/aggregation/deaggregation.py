@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 from ..clock import Clock
 from ..errors import KinesisError, RetriesExhaustedError
 from ..kinesis.ports import ReadResponse, RecordDistribution
-from ..log_fields import about
+from ..log_fields import log_extra
 from ..positions import SequenceNumber, StartingPosition
 from ..records import (
     COLUMNS,
@@ -535,7 +535,7 @@ class RecordDistributionCheck:
                 "key of another shard are kept, and some records may be read twice: %s",
                 self._stream,
                 error,
-                extra=about(self._stream),
+                extra=log_extra(self._stream),
             )
 
 

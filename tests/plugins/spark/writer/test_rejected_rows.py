@@ -123,7 +123,7 @@ async def test_concurrent_tasks_and_attempts_write_dead_letters_beside_each_othe
         rejected.add("out", FailedRecord(b"x", "k", None, "code", "words"))
         await rejected.write()
     for rejected in (tasks[0], tasks[2], tasks[3], tasks[1]):
-        await rejected.finish()
+        await rejected.wait_until_stored()
     assert len(list((tmp_path / "letters").glob("out/*/*.jsonl"))) == 4  # no attempt replaces the letters of another
 
 

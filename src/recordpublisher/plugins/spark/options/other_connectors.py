@@ -60,7 +60,7 @@ class OptionWarnings:
                 LOG.warning(text)
 
 
-def silence_where_writes_are_committed() -> None:
+def silence_in_commit_process() -> None:
     """Ignore warnings in the process that commits writes.
 
     Spark makes the writer of a query in two processes, and the one that plans the writes has already warned.

@@ -1,6 +1,6 @@
 """The driver's part of a query (`BatchPlanner`): it loads claims, calls `plan_batch` and `next_step`, and keeps what the progress shows.
 
-`FailedReads` detects outages and a disturbed fan-out consumer, `QueryProgress` has the figures of `lastProgress`, and `QueryWarnings`
+`FailedReadBackoff` detects outages and a disturbed fan-out consumer, `QueryProgress` has the figures of `lastProgress`, and `QueryWarnings`
 the warnings about a running query.
 """
 
@@ -69,14 +69,14 @@ class BatchPlanner:
     _noted_plan: str = ""
     """The plan of the batch whose end `_progress` shows, if no batch follows it."""
     _listed_at_batch: int = 0
-    _reads: FailedReads = field(init=False)
+    _reads: FailedReadBackoff = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
     _warnings: QueryWarnings = field(init=False)
     _alignment: AlignmentSettings = field(init=False)
 
     def __post_init__(self) -> None:
         self.outages = OutageWatch(self.options.max_outage_ms, self.clock)
-        self._reads = FailedReads(self.outages, self.clock, self.options.consumer)
+        self._reads = FailedReadBackoff(self.outages, self.clock, self.options.consumer)
         self._store_check = StoreVisibilityCheck(self.store)
         self._warnings = QueryWarnings(self.options)
         self._alignment = AlignmentSettings.of(self.options.properties)
@@ -134,7 +134,7 @@ class BatchPlanner:
         """
         token, lost_claims, is_replay = offset.store_token, False, self._last_plan != offset.plan
         if is_replay:
-            lost_claims = not self._store_check.is_planning_store(offset)
+            lost_claims = not self._store_check.was_planned_here(offset)
             if lost_claims:
                 self._check_may_replay(offset)
                 self._warnings.lost_claims(offset)
@@ -267,7 +267,7 @@ class BatchPlanner:
 NO_RESPONSE = "no read got a response, even in the longest window"
 
 
-class FailedReads:
+class FailedReadBackoff:
     """Owns when the next batch may try again, and how often in a row another job disturbed the subscriptions to each shard.
 
     Another job that uses the same `consumer` disturbs a shard: it takes over subscriptions, or makes the service refuse them. A task cannot

@@ -130,7 +130,7 @@ class StoreVisibilityCheck:
             self._store.write_marker("location-check", "driver")
             self._is_location_checked = True
 
-    def is_planning_store(self, offset: BatchOffset) -> bool:
+    def was_planned_here(self, offset: BatchOffset) -> bool:
         """Return whether the offset's batch was planned with this store, which may be an empty replacement."""
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
@@ -144,7 +144,7 @@ class StoreVisibilityCheck:
         if is_there:
             return offset.store_token
         if offset.query not in self._tokens:
-            self._tokens[offset.query] = offset.store_token if self.is_planning_store(offset) else uuid.uuid4().hex[:12]
+            self._tokens[offset.query] = offset.store_token if self.was_planned_here(offset) else uuid.uuid4().hex[:12]
         token = self._tokens[offset.query]
         if not self._store.has_marker(offset.query, token):  # The token may expire in a bucket whose objects expire.
             self._store.write_marker(offset.query, token)
