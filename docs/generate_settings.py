@@ -42,14 +42,14 @@ OF_JOBS = '''
 class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`.
 
-    Each stands for the property that its text begins with.
+    The text of each argument begins with the property that it stands for.
     """
 
 '''
 BETWEEN = '''
 
 class Settings(JobSettings, total=False):
-    """Keyword arguments of `Properties`: those of `DataFetcher`, and the properties that it takes as arguments of its own."""
+    """Keyword arguments of `Properties`: those of `DataFetcher`, and those for which `DataFetcher` has arguments of another form."""
 
 '''
 

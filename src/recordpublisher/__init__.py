@@ -14,7 +14,7 @@ _NAMES = {
     ".consumer.deserialization": "Deserializer",
     ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
-    ".fetcher.metric_types": "Histogram HistogramValue MetricType SinkMetric",
+    ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext State Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",
@@ -49,6 +49,7 @@ _NAMES = {
         "StreamNotFoundError ConsumerError RetriesExhaustedError OutageError DeserializationError StateError "
         "StoreUnavailableError DataLossError FencedError SinkError InvalidRecordError ImpossibleStateError"
     ),
+    ".publishers.histogram": "Histogram HistogramValue",
     ".publishers.positions": "PositionType SequenceNumber StartingPosition",
     ".publishers.properties.declaration": "Property",
     ".publishers.properties.properties": "Properties UnknownPropertyWarning",

@@ -9,8 +9,6 @@ from .consumer.deserialization import Deserializer as Deserializer
 from .consumer.typed_values import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
-from .fetcher.metric_types import Histogram as Histogram
-from .fetcher.metric_types import HistogramValue as HistogramValue
 from .fetcher.metric_types import MetricType as MetricType
 from .fetcher.metric_types import SinkMetric as SinkMetric
 from .fetcher.sink import CommitNumber as CommitNumber
@@ -92,6 +90,8 @@ from .publishers.errors import FencedError as FencedError
 from .publishers.errors import SinkError as SinkError
 from .publishers.errors import InvalidRecordError as InvalidRecordError
 from .publishers.errors import ImpossibleStateError as ImpossibleStateError
+from .publishers.histogram import Histogram as Histogram
+from .publishers.histogram import HistogramValue as HistogramValue
 from .publishers.positions import PositionType as PositionType
 from .publishers.positions import SequenceNumber as SequenceNumber
 from .publishers.positions import StartingPosition as StartingPosition

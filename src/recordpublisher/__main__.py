@@ -30,9 +30,9 @@ def main() -> None:
 
 
 def leave_tasks_behind(code: int) -> None:
-    """End the process now with this exit code if code of a plugin did not end although it was cancelled.
+    """End the process now with this exit code if a plugin's task is still running although it was cancelled.
 
-    Python would run that code once more when it exits, and it may never return.
+    When Python exits, it would resume the task's code once more, and that code may never return.
     """
     user_code = sys.modules.get("recordpublisher.publishers.user_code")
     if user_code is not None and user_code.LEFT_BEHIND:
@@ -53,17 +53,16 @@ def open_null_for_closed_streams() -> None:
 
 
 def leave_threads_behind(code: int) -> None:
-    """End the process with this exit code if it is still there `LEAVE_SECONDS` after the command has finished.
+    """End the process with this exit code if it still runs `LEAVE_SECONDS` after the command has finished.
 
-    When Python exits, it waits for all calls in threads, including a function of the user that never returns. A thread cannot be
-    stopped from outside.
+    When Python exits, it waits for all threads, even for one in which the user's function never returns.
     """
 
     def leave() -> None:
         time.sleep(LEAVE_SECONDS)
         log = logging.getLogger("recordpublisher.command")
         log.error(
-            "calls of user code still run %g s after the command has finished: the process exits without waiting for them",
+            "calls of user code are still running %g s after the command has finished: the process exits without waiting for them",
             LEAVE_SECONDS,
         )
         os._exit(code)

@@ -72,7 +72,7 @@ async def test_a_batch_of_another_shard_is_refused_and_an_equal_shard_is_taken()
     own, output = batch(b"1").shard, Output()
     given = [batch(b"1"), batch(b"2", shard_id="shardId-7", first=2), RunResult.COMPLETE]
     with pytest.raises(
-        PluginError, match=f"Script gave a batch of {own.stream}/shardId-7, and it was created to read {own.key}"
+        PluginError, match=f"Script gave a batch of {own.stream}/shardId-7, but was created to read {own.key}"
     ):
         await ShardConsumer(Script(*given), decorator(), output, shard=replace(own, closed=True)).run()
 
@@ -346,7 +346,7 @@ class ReturnsNone(Script):
 
 async def test_a_run_without_a_result_ends_the_job():
     with pytest.raises(
-        PluginError, match=r"ReturnsNone.run returned None: at the end of the shard return RunResult.COMPLETE"
+        PluginError, match=r"ReturnsNone.run returned None: return RunResult.COMPLETE if the shard was read to its end"
     ):
         await ShardConsumer(ReturnsNone(RunResult.COMPLETE), decorator(), Output()).run()
 
@@ -382,7 +382,7 @@ async def test_sequence_numbers_without_an_order_are_told_once(caplog):
     ]
     for _ in range(2):
         await run(*batches, RunResult.COMPLETE)
-    assert [line for line in caplog.messages if "implement `order_of`" in line] == caplog.messages[:1] != []
+    assert [line for line in caplog.messages if "Implement `order_of`" in line] == caplog.messages[:1] != []
 
 
 async def test_a_record_without_a_key_ends_the_job_unless_the_source_has_such():

@@ -151,7 +151,7 @@ def test_a_body_that_is_no_object_is_refused_before_operation_and_signature(send
             "/?X-Amz-Algorithm=a&X-Amz-Credential=b&X-Amz-Signature=c&X-Amz-SignedHeaders=d&X-Amz-Date=e",
             {},
             "InvalidSignatureException",
-            "Only signatures in the Authorization header are known here.",
+            "The embedded endpoint accepts signatures only in the Authorization header.",
         ),
     ],
 )

@@ -224,5 +224,5 @@ def test_another_error_keeps_its_words():
 def test_the_missing_extra_is_named(module):
     code = f"import sys; sys.modules['sqlalchemy'] = None; import recordpublisher.plugins.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "SQLite alone the extra 'sql'" in done.stderr
+    assert "SQLite needs only the extra 'sql'" in done.stderr
     assert "ImportError: PostgreSQL needs the extra 'postgresql': pip install" in done.stderr

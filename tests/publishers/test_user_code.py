@@ -45,10 +45,12 @@ async def test_a_future_of_the_users_own_threads_is_awaited():
             await UserFunction("function", lambda: pool.submit(lambda: 1 / 0), "a function")()
 
 
-class UnshowableError(Exception):
+class UnshowableError(SyntaxError):
+    """Python's traceback module reads `filename` of a SyntaxError, and does not expect that this fails."""
+
     @property
-    def __notes__(self):
-        raise RuntimeError("notes")
+    def filename(self):
+        raise RuntimeError("filename")
 
 
 def test_an_error_that_python_cannot_show_is_logged_by_its_words():

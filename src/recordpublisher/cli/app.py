@@ -14,9 +14,9 @@ from .output import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbos
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands by name, which are imported when they are needed.
+    """Maps the name of each command to the command, which is imported at its first use.
 
-    - `places`: where each command is, by its name: `module:function` below this package. A group of commands is a `typer.Typer` there.
+    - `places`: `module:function` of each command, relative to this package; for a group of commands, `module:variable` of a `typer.Typer`.
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:

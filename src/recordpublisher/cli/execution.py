@@ -88,7 +88,8 @@ class CommandGroup(TyperGroup):
 def errors_naming_options(*names: str, **renamed: str) -> Iterator[None]:
     """Let a ConfigurationError of the library name the command's option instead of the function's argument.
 
-    The option is `--port` for an argument `port`, or another one that is given as `port="--other-port"`.
+    - `names`: arguments whose options have the same name: `--port` for `port`.
+    - `renamed`: the option of each other argument, as in `port="--other-port"`.
     """
     options = {name: f"--{name}" for name in names} | renamed
     try:
@@ -100,7 +101,7 @@ def errors_naming_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed worker has its own code."""
+    """Return the exit code for an error: 2 if the configuration must change, else 1. A WorkerFailedError has its own."""
     if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
@@ -109,7 +110,7 @@ def exit_code(error: Exception) -> int:
 def one_line(error: BaseException) -> str:
     """Return the message in one line.
 
-    An error that is not of this package gets its class name or its file in front, unless it says which extra to install.
+    The line of an error from elsewhere begins with the error's class or its file, unless it says which extra to install.
     """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
     text = text_of(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
@@ -213,7 +214,7 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Event loops of Windows have no signal handlers.
-            # This handler wakes the loop up, which removes it when it is closed.
+            # A handler of the loop is needed too, because it wakes the loop up. The loop removes it at its end.
             loop.add_signal_handler(number, lambda: None)
         signal.signal(number, cancel)
     await asyncio.wait([task])
@@ -261,7 +262,7 @@ def call_service(
 def _refuse_streams_of_plugins(properties: Properties) -> None:
     """Check that the job reads streams of Kinesis. Otherwise the command would use a stream of Kinesis with the same name.
 
-    Raises: ConfigurationError if the properties name a plugin's publisher that lists its streams itself, or its queue.
+    Raises: ConfigurationError if the properties name a queue, or a publisher that lists its streams itself.
     """
     if not properties.is_set(RECORD_PUBLISHER):
         return

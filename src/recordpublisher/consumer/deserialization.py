@@ -35,19 +35,19 @@ VALID_DESERIALIZER = (
 class Deserializer(Protocol[V_co]):
     """Turns the payloads of a batch into values.
 
-    A registered deserializer is built once for a job, as `Name(properties)`. It has an attribute `makes`, the type of its values, if sinks
-    with columns should know it. One that has to wait, for example for a schema, also has `async def prepare(batch)`
+    A registered deserializer is built once for a job, as `Name(properties)`. The optional attribute `makes` is the type of the values, from
+    which a sink derives its columns. A deserializer that has to wait, for example for a schema, also has `async def prepare(batch)`
     (`PreparedDeserializer`).
     """
 
     def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
-        """Return one value for each record, in their order, or None for the bytes themselves.
+        """Return one value for each record, in the order of the records, or None if the values are the bytes themselves.
 
-        This is a plain method, called in the event loop. If it raises, it is called again with each record of the batch alone. A record for
-        which it then raises is a bad record, and `flink.deserializer.error` decides what happens to it. A value must depend on nothing but
-        its record.
+        This plain method is called in the event loop, so it must not block. If it raises for a batch, it is called for each record alone. A
+        record for which it raises alone is a bad record, and `flink.deserializer.error` decides what happens to the record. A value must
+        depend only on its record.
 
-        If the result is not a sequence with one value for each record, the job ends.
+        The job ends if the result is not a sequence with one value for each record.
         """
 
 
@@ -56,23 +56,26 @@ class PreparedDeserializer(Protocol):
     """A deserializer that has to wait, for example for a schema from a registry, before it can turn a batch into values."""
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for everything that the batch needs. Any exception ends the job.
+        """Wait for everything that `values` needs for this batch. Any exception ends the job.
 
-        `values` may be called for parts of the batch, because it is decompressed step by step. In between, this is called for batches of
-        other shards. Keep what the batch needs as long as the batch exists.
+        Keep what the batch needs as long as the batch exists: `values` is called with one part of the batch at a time, and this method is
+        called for other shards' batches in between.
         """
 
 
 class Decompressor(Protocol):
     """Decompresses the payloads of a batch.
 
-    `replaces_data`: whether users see the decompressed payload. If not, only the deserializer receives it.
+    `replaces_data`: True if the sink also sees the decompressed payload, False if only the deserializer does.
     """
 
     replaces_data: bool
 
     def decompress(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
-        """Return one decompressed payload for each payload. If this raises for a record, it is a bad (poisoned) record."""
+        """Return one decompressed payload for each payload.
+
+        A record whose payload alone makes this method raise is a bad (poisoned) record.
+        """
 
 
 class BytesDeserializer:
@@ -144,16 +147,16 @@ class CallableDeserializer:
 def values_of(deserializer: Deserializer[V], batch: RecordBatch) -> Sequence[V] | None:
     """Return the values of a batch.
 
-    Raises: the errors of the deserializer; PluginError if the deserializer itself is wrong, whatever the record.
+    Raises: the errors of the deserializer; PluginError if the deserializer returns something other than one value for each record.
     """
     values: Sequence[V] | None = call_for_items(deserializer, "values", "value", batch, or_none=True)
     return values
 
 
 async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch) -> None:
-    """Let a deserializer prepare for a batch. A call that hangs or fails is named, also inside of a deserializer of this package.
+    """Call the deserializer's `prepare` for a batch.
 
-    Raises: the errors of the deserializer; PluginError if its `prepare` is not async.
+    Raises: the errors of `prepare`, with a note that names the deserializer of another package; PluginError if `prepare` is not async.
     """
     if type(deserializer).__module__.startswith("recordpublisher."):
         return await deserializer.prepare(batch)
@@ -166,11 +169,11 @@ async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch)
 
 
 def call_for_items(plugin: object, method: str, what: str, batch: RecordBatch, *, or_none: bool = False) -> Any:
-    """Return what a plugin's method returns for a batch: a sequence with one item for each record; also None if `or_none`.
+    """Return what a plugin's method returns for a batch: a sequence with one item for each record, or None if `or_none`.
 
-    `what` names an item, for messages.
+    `what`: the name of an item, for messages.
 
-    Raises: the errors of the method; PluginError if it returns something else, or raises an exception that is not an Exception.
+    Raises: the errors of the method; PluginError if the method returns something else, or raises a BaseException that is not an Exception.
     """
     try:  # A `PluginCall` would do the same, but it took a tenth of the time for a batch with one record.
         result = getattr(plugin, method)(batch)
@@ -184,7 +187,7 @@ def call_for_items(plugin: object, method: str, what: str, batch: RecordBatch, *
         raise replaced from error
     if (result is None and or_none) or (type(result) is list and len(result) == len(batch)):
         return result
-    # A set has a length too, but no order: its items would belong to other records.
+    # A set is refused, because it has no order that says which item belongs to which record.
     has_length = hasattr(result, "__len__") and not isinstance(result, (str, bytes, Mapping, Set))
     if has_length and len(result) == len(batch):
         return result
@@ -212,7 +215,9 @@ class StreamDeserializer:
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the values, made by the deserializer of the batch's stream. Raises: ValueError if the stream has none."""
         if batch.stream not in self._by_stream:
-            raise ValueError(f"there is no deserializer for the stream {batch.stream}")
+            raise ValueError(
+                f"there is no deserializer for the stream {batch.stream}: add one to the mapping `deserializer`"
+            )
         return values_of(self._by_stream[batch.stream], batch)
 
     async def prepare(self, batch: RecordBatch) -> None:
@@ -250,11 +255,12 @@ def deserializer_of(given: Any) -> Deserializer:
 
 
 def json_field_decoder(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
-    """Return a decoder of payloads. It raises `UNDECODABLE`.
+    """Return a decoder that reads one top-level field of a JSON object into the attribute `value` of its result.
 
-    Its result has the field as `value`; without the field, it has the default if one is given.
+    If the field is missing, `value` is `default`. The decoder raises one of the errors in `UNDECODABLE` if `default` is not given, or if
+    the payload is not valid.
 
-    Raises: ConfigurationError that names the setting, if JSON would have to escape the field's name.
+    Raises: ConfigurationError that names `setting`, if the field's name contains characters that JSON must escape.
     """
     try:
         payload = msgspec.defstruct("Payload", [("value", kind, *default)], rename={"value": name}, gc=False)

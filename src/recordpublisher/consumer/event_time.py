@@ -32,7 +32,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 class TimestampAssigner(Protocol):
     """Returns the event time of each record of a batch (epoch ms).
 
-    If it raises for a record, or returns a time outside the years 1 to 9999 (W12), that is a bad (poisoned) record (S7).
+    A record for which it raises, or returns a time outside the years 1 to 9999 (W12), is a bad (poisoned) record (S7).
     """
 
     @property
@@ -97,7 +97,7 @@ class JsonFieldTimestamps:
 def check_times(times: Sequence[int]) -> None:
     """Check that event times are in the years 1 to 9999 (epoch ms).
 
-    Raises: ValueError if one is not, because sinks, Spark and trackers cannot hold it (W12).
+    Raises: ValueError if a time is not, because sinks, Spark and trackers cannot store such a time (W12).
     """
     for time in (min(times), max(times)):
         if not EARLIEST_MS <= time <= LATEST_MS:
@@ -138,7 +138,7 @@ class ImplausibleTimes:
             f"it is more than a day after the record's arrival; {FUTURE_LIMIT.key} limits how far it counts for "
             "watermarks"
         )
-        # Numbers in microseconds do not reach this line, because they are bad records.
+        # A time in microseconds never gets here: it is after the year 9999, so `check_times` has refused its record.
         hint = ahead if times[index] > highest else "numbers are epoch ms, not seconds"
         log.warning(
             "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
@@ -182,20 +182,20 @@ class WatermarkStrategy(ABC):
     """Computes the watermark of one shard. Built as `Strategy(properties)`, once for each shard."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """Return the times from which the watermark is computed, one (epoch ms) for each record. Default: the event times.
+        """Return the times from which the watermark is computed, one for each record (epoch ms). By default these are the event times.
 
-        This must not change the strategy, because it may be called again for a part of the batch. If it raises for a record, that is a bad
-        (poisoned) record. If a time is too far after the record's arrival, `advance` receives the arrival instead.
+        The method must not change the strategy, because it may be called again for a part of the batch. A record for which it raises is a
+        bad (poisoned) record. `advance` gets the arrival instead of a time that is too far after the record's arrival.
         """
         return batch.event_time_column
 
     @abstractmethod
     def advance(self, event_times: Sequence[int]) -> Sequence[int]:
-        """Return the shard's watermark after each record with these `times` (epoch ms). It never falls, even from call to call."""
+        """Return the shard's watermark after each of these times (epoch ms). The watermark must never fall, even between two calls."""
 
     @abstractmethod
     def start_at(self, watermark: int) -> None:
-        """Set the watermark with which the shard begins: a restored one, or the parents'."""
+        """Set the watermark with which the shard begins: a restored one, or the lowest watermark of the shard's parents."""
 
 
 class BoundedOutOfOrderness(WatermarkStrategy):
@@ -225,18 +225,14 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
 
 class Monotonous(BoundedOutOfOrderness):
-    """The watermark is the highest event time so far, for shards whose records are in order. The bound for out-of-order records is not
-    used.
-    """
+    """The watermark is the highest event time so far. The bound for out-of-order records is not used."""
 
     def _bound_of(self, properties: Properties) -> int:
         return 0
 
 
 class ArrivalWatermarks(BoundedOutOfOrderness):
-    """The watermark is the latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. Event times are
-    not used.
-    """
+    """The watermark is the latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
         """Return the arrival time of each record (epoch ms)."""
@@ -261,7 +257,7 @@ def cap_future_event_times(
 ) -> tuple[Sequence[int], int]:
     """Replace event times that are more than `limit_ms` after their record's arrival by the arrival (W12).
 
-    Return the times, and how many were replaced. A negative limit replaces none.
+    Return all times, and the number of replaced ones. A negative `limit_ms` means that none is replaced.
     """
     if limit_ms < 0 or event_times is arrivals or max(event_times) <= min(arrivals) + limit_ms:
         return event_times, 0

@@ -78,7 +78,7 @@ KEYLESS_REMEDY = ", unless the factory has `keyless = True`: then records need n
 _TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
 _UNORDERED_PUBLISHERS: set[str] = set()
-"""The publishers of which a log line has already said that their positions have no order. There would be a line for each shard."""
+"""The publishers of which a log line has already said that their positions have no order: one line, and not one for each shard."""
 
 
 _BUSY_PUBLISHERS: set[str] = set()
@@ -86,13 +86,11 @@ _BUSY_PUBLISHERS: set[str] = set()
 
 
 class ShardConsumer:
-    """Reads one shard to its end, by running its publisher.
-
-    Positions and queues are in the fetcher, behind the ShardOutput port.
+    """Reads one shard to its end by running its publisher, and passes each batch to a `ShardOutput`.
 
     - `order_of`: a sort key for sequence numbers.
     - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
-    - `shard`: the shard that is read. If it is None, the batches may be those of any shard.
+    - `shard`: the shard that is read. If it is None, batches of any shard are accepted.
     - `keyless`: whether records may have no partition key.
     - `on_swallowed`: called with an error that the publisher has caught and not raised again.
     - `check_end`: raises an error if the shard may not end without children. It may wait.
@@ -147,8 +145,8 @@ class ShardConsumer:
                 began = self._loop.time()
         if not isinstance(result, RunResult):
             raise PluginError(
-                f"{type(self._publisher).__name__}.run returned {repr_of(result)}: at the end of the shard return RunResult.COMPLETE, "
-                "before it INCOMPLETE"
+                f"{type(self._publisher).__name__}.run returned {repr_of(result)}: return RunResult.COMPLETE if the shard was read "
+                "to its end, else RunResult.INCOMPLETE"
             )
         if result is RunResult.COMPLETE:
             if self._check_end is not None and not self._children:
@@ -191,7 +189,7 @@ class ShardConsumer:
         return self._call
 
     async def _refuse(self, error: BaseException) -> SequenceNumber | None:
-        """Raise the error after a pause, so that other tasks can run if the publisher catches the error again and again."""
+        """Raise the error after a pause, so that other tasks can run even if the publisher catches the error again and again."""
         await asyncio.sleep(EMPTY_RUN_SECONDS)
         raise error
 
@@ -204,9 +202,9 @@ class ShardConsumer:
         return swallowed
 
     def _check_last_call(self) -> None:
-        """Check that the publisher has awaited the last call of the consumer, and has not caught its error.
+        """Check that the publisher has awaited the last call of the consumer, and has not caught an error of that call.
 
-        Raises: PluginError if it has not awaited the call, because that batch would be lost, or without back-pressure.
+        Raises: PluginError if the call was not awaited: its batch would be lost, or the publisher would read on without back-pressure.
         """
         if self._error is not None:
             raise self._swallowed_error(self._error)
@@ -244,7 +242,7 @@ class ShardConsumer:
         shard = self._shard
         if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
             raise PluginError(
-                f"{name} gave a batch of {batch.shard.key}, and it was created to read {shard.key}: give the batch the shard that "
+                f"{name} gave a batch of {batch.shard.key}, but was created to read {shard.key}: give the batch the shard that "
                 "`create` got"
             )
         check_types(name, batch, self._keyless)
@@ -254,7 +252,8 @@ class ShardConsumer:
         self._children = batch.child_shards or self._children
         position = batch.read_position
         self._positions.check(batch)
-        # 3. Add values, event times and watermarks, and queue the batch in parts. The output returns how much the next read may bring.
+        # 3. Add values, event times and watermarks, and queue the batch in parts. The output returns how many bytes the next read may
+        # bring.
         await self._decorator.prepare(batch)
         parts = self._decorator.decorated_parts(batch)
         del batch  # While the next read waits for memory, records that were emitted must be freed (P6).
@@ -277,16 +276,16 @@ class ShardOutput(Protocol):
         """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Mark the shard as read to its end. Batches that were put before may not be emitted yet (S2)."""
+        """Mark the shard as read to its end (S2). The sink may not have received all of its batches yet."""
 
 
 def add_publisher_note(error: Exception, what: str) -> None:
-    """Add a note to an error of a plugin's code, which says what has failed.
+    """Add a note to an error that a plugin's code has raised: `what` failed.
 
-    Errors that ShardConsumer has raised get none, because they say it already.
+    An error raised by `ShardConsumer` gets no note, because its message already names the publisher.
     """
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    # The end of a shard is passed on to the sink, whose errors are not the publisher's.
+    # Errors in these two methods come from the deserializer, the fetcher or the sink, and not from the publisher.
     is_of_others = ShardConsumer._accept.__code__ in frames or ShardConsumer._end.__code__ in frames
     if not is_of_others and is_raised_in_user_code(error, or_installed=True):
         add_note(error, f"{what} failed")
@@ -324,7 +323,7 @@ class BatchDecorator:
         self.strategy = strategy
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the deserializer needs for this batch. The deserializer keeps that as long as the batch exists."""
+        """Wait for what the deserializer needs for this batch. Call this before `parts`."""
         if self._prepared is not None:
             await prepare_values(self._prepared, batch)
 
@@ -406,12 +405,11 @@ class BatchDecorator:
 
 
 class PoisonPolicy:
-    """Finds the poisoned records of a batch that failed as a whole, and fails, skips them or makes them dead letters. Skipped records
-    are counted.
+    """Decides what happens to the bad (poisoned) records of a batch: they end the job, are skipped and counted, or become dead letters.
 
-    None of that changes position or watermark: the batch keeps its read position, and a record without a time moves no watermark.
+    The position of the shard moves past a bad record. A record without an event time does not move the watermark.
 
-    All shards of a job share `skipped_log`.
+    `skipped_log`: the log of skipped records, one for all shards of a job.
     """
 
     def __init__(
@@ -422,9 +420,9 @@ class PoisonPolicy:
         self._skipped_log = skipped_log or SkippedRecordsLog(log)
 
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
-        """Decorate a batch, without the records for which that fails.
+        """Decorate a batch. Leave out each record that cannot be decorated.
 
-        Raises: DeserializationError if a record fails and the policy is FAIL.
+        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL.
         """
         try:
             return decorate(batch)
@@ -471,7 +469,7 @@ def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[Po
     return replace(
         batch,
         records=_column(part.records for part in parts),
-        # Payloads may have been decompressed, so they may be larger than the batch was.
+        # The decompressed payloads can be larger than the batch was.
         raw_bytes=max(batch.raw_bytes, sum(part.raw_bytes for part in parts)),
         decoded=values,
         event_times=_column(part.event_time_column for part in parts),
@@ -489,11 +487,12 @@ def _deserialization_error(batch: RecordBatch, record: UserRecord, reason: str) 
 
 
 class AdvancingPositions:
-    """Checks that the publisher goes forward: the order of the records in a batch, and the position of each batch after the last one.
+    """Checks that the publisher goes forward: each record comes after the one before it, and each batch after the previous batch.
 
-    Records are compared only if they are a list, as plugins give them. The built-in publishers give columns, in the service's order.
+    The order inside a batch is checked only if its records are a list, as other packages' publishers give them. The built-in publishers
+    give columns, which the service has ordered.
 
-    - `order_of`: the factory's sort key. If it cannot order sequence numbers, they must at least change.
+    - `order_of`: the factory's sort key. If it cannot order sequence numbers, only repeated numbers are noticed.
     - `begins_after`: the position after which the publisher resumed, or None.
     """
 
@@ -506,16 +505,15 @@ class AdvancingPositions:
     def check(self, batch: RecordBatch) -> None:
         """Check the next batch.
 
-        Raises: PluginError if it has records but no position, if its position is before its last record, or if it is not after
-        the last batch.
+        Raises: PluginError if the batch has records but no position, if its position is before its last record, or if the batch is not
+        after the previous batch.
         """
         position, last = batch.read_position, self._last
         if position is None:
             if len(batch):
                 raise PluginError(
                     f"{self._publisher} gave {counted(len(batch), 'record')} of {batch.shard.key} without "
-                    "read_position, which must be the position of the last of them: the shard is resumed from "
-                    "there"
+                    "read_position: set it to the position of the last record, from which the shard is resumed"
                 )
             return
         if position.continuation:
@@ -542,15 +540,16 @@ class AdvancingPositions:
     def _check_records(self, batch: RecordBatch) -> None:
         """Check that each record comes after the one before it.
 
-        If all numbers are whole numbers, this is checked in each batch, otherwise in the first batches. Raises: PluginError if a record
-        does not.
+        Whole numbers are compared in every batch. Other sequence numbers are compared in the first batches only, because that is slower.
+
+        Raises: PluginError if two records are in the wrong order.
         """
         records = batch.records
         if isinstance(records, RecordColumns) or len(records) < 2:
             return
         numbers = [record.sequence_number for record in records]
         if getattr(self._order_of, "__func__", self._order_of) in (int, RecordPublisherFactory.order_of):
-            # Decimal numbers with the same number of digits sort as texts in the same order.
+            # Fast check: decimal numbers with the same number of digits have the same order as their texts.
             if len(set(map(len, numbers))) == 1 and all(map(lt, numbers, islice(numbers, 1, None))):
                 return
         elif self._unchecked_batches:
@@ -568,22 +567,20 @@ class AdvancingPositions:
         if wrong is not None:
             raise PluginError(
                 f"{self._publisher} gave records of {batch.shard.key} in the wrong order: {found[wrong + 1]} comes after {found[wrong]} in "
-                "a batch. The records of a shard come in the order of their sequence numbers, each with one of its own; `order_of` of the "
-                "factory orders them"
+                "a batch. Give the records of a shard in the order of their sequence numbers, and each record its own number. The "
+                "factory's `order_of` defines the order"
             )
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
-        """Return whether a position is before the last one. If the plugin's `order_of` cannot compare them, return False and log it once
-        for each publisher.
-        """
+        """Return whether a position is before the last one. If `order_of` cannot tell, return False and warn once."""
         try:
             return bool(self._place(found) < self._place(last))
         except Exception as error:
             if self._publisher not in _UNORDERED_PUBLISHERS:
                 _UNORDERED_PUBLISHERS.add(self._publisher)
                 log.warning(
-                    "%s: `order_of` of the factory cannot order the sequence numbers '%s' and '%s' (%s), so it is not noticed if the "
-                    "publisher goes back; implement `order_of`: its default is for whole numbers",
+                    "%s: the factory's `order_of` cannot compare the sequence numbers '%s' and '%s' (%s), so a publisher that "
+                    "goes back is not noticed. Implement `order_of` in the factory: the default compares whole numbers",
                     self._publisher,
                     last.sequence,
                     found.sequence,
@@ -635,7 +632,6 @@ def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> No
 def _check(
     publisher: str, batch: RecordBatch, what: str, value: object, types: tuple[type, ...], remedy: str = ""
 ) -> None:
-    """Check the type of a value. Raises: PluginError if it is none of `types`."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         wanted = " or ".join("None" if each is type(None) else each.__name__ for each in types)
         found = f"{repr_of(value, 60)}, of the type {type(value).__name__}"

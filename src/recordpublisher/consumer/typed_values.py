@@ -35,9 +35,9 @@ _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pyd
 class Json(Generic[V]):
     """JSON documents, decoded into `into` and checked: `Json(Order)`, `Json(list[Order])`.
 
-    `into` is a type that msgspec decodes (dataclasses, Structs, TypedDict, NamedTuple, attrs classes, tagged unions), or a pydantic
-    model, or a type that contains some. With `strict=False` the text "1" is accepted where a number is expected. Pydantic models set
-    this in their own configuration.
+    `into` is a type that msgspec decodes (a dataclass, Struct, TypedDict, NamedTuple, attrs class or tagged union), a pydantic model, or a
+    type made of these. With `strict=False` the text "1" is accepted where a number is expected; pydantic models have a setting of their own
+    for this.
 
     Raises: ConfigurationError if JSON cannot be decoded into the type.
     """
@@ -54,8 +54,9 @@ class Json(Generic[V]):
 
 
 def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
-    """Return a function that turns plain values, such as Avro's, into `into`. The function raises ValueError if a value differs from the
-    type.
+    """Return a function that converts plain values, such as those that Avro decodes, into the type `into`.
+
+    The function raises ValueError if a value does not fit the type.
 
     Raises: ConfigurationError if JSON cannot be decoded into the type.
     """
@@ -138,10 +139,9 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def with_all_fields(value: Any) -> Any:
-    """Return the value, with a dict of all fields instead of each dataclass, Struct and attrs class inside it.
+    """Return the value with each dataclass, Struct and attrs class in it replaced by a dict of all its fields.
 
-    msgspec itself leaves out fields that have their default: those of a dataclass that it has decoded, because only the class has them, and
-    those of a Struct with `omit_defaults`.
+    msgspec's own conversion can leave out fields that have their default.
     """
     if isinstance(value, dict):
         is_plain = _SCALARS.issuperset(map(type, value.values()))
@@ -161,8 +161,9 @@ def with_all_fields(value: Any) -> Any:
 
 @cache
 def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-    """Return the tag of a class, and for each field its name in JSON and in Python; None for a class that msgspec writes with all
-    fields.
+    """Return how a class is written as JSON: its tag as a dict, and the name in JSON and in Python of each field.
+
+    Return None for a class that msgspec writes with all fields.
     """
     if issubclass(of, msgspec.Struct):
         config, renamed = of.__struct_config__, zip(of.__struct_encode_fields__, of.__struct_fields__, strict=True)
@@ -175,9 +176,11 @@ def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | N
 
 
 def fields_of_model(value: Any, *, by_alias: bool = False) -> Any:
-    """Return the fields of a pydantic model or a Protobuf message, as JSON has them. Raises: TypeError if the value is neither.
+    """Return the fields of a pydantic model or a Protobuf message as plain JSON values.
 
-    - `by_alias`: whether pydantic's fields have the names under which its models are written, and not those of the class.
+    `by_alias`: whether a pydantic field has its alias as name (the name in JSON), instead of its name in the class.
+
+    Raises: TypeError if the value is neither a model nor a message.
     """
     if _is_of_pydantic(type(value)):
         model: Any = type(value)
@@ -218,9 +221,7 @@ def _remedy(stranger: Any) -> str:
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """Yield the classes inside a type that msgspec does not know. Dataclasses of pydantic are among them, because msgspec makes them
-    without pydantic.
-    """
+    """Yield the classes inside a type that msgspec cannot make, or would make without pydantic's checks."""
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -254,7 +255,7 @@ def _adapter(model: Any) -> Any:
 
 
 def _from_plain(into: Any, value: Any) -> Any:
-    """Make a value of a type that msgspec does not know. msgspec calls this."""
+    """Make a value of a type that msgspec does not know. Called by msgspec."""
     return _adapter(into).validate_python(value)
 
 
@@ -292,7 +293,7 @@ _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
 def column_type(info: Any) -> str | None:
-    """Return the column type that a field names, in upper case; None if it names none. `info` is from `msgspec.inspect`."""
+    """Return the column type that a field's annotation names, in upper case, or None. `info` is a result of `msgspec.inspect`."""
     if isinstance(info, inspect.UnionType):
         kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
         return column_type(kinds[0]) if len(kinds) == 1 else None
@@ -303,9 +304,9 @@ def column_type(info: Any) -> str | None:
 
 
 def decimal_digits(column: str) -> tuple[int, int] | None:
-    """Return precision and scale of a type such as `DECIMAL(12, 2)`; None for another type.
+    """Return precision and scale of a type such as `DECIMAL(12, 2)`, or None for another type.
 
-    Raises: ValueError if no table can have a column with them.
+    Raises: ValueError if precision or scale is not valid for a column.
     """
     if (found := _DECIMAL.fullmatch(column)) is None:
         return None
@@ -358,9 +359,8 @@ def is_protobuf_message(of: Any) -> bool:
 
 @lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
 def fields_of_message(of: Any) -> list[TypedField]:
-    """Return the fields of a class of Protobuf messages. The value of a field that is not set is None, if the message records whether it
-    is set.
-    """
+    """Return the fields of a class of Protobuf messages. A field that is not set has the value None if Protobuf tracks its presence
+    (`optional`), and otherwise its default."""
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 
@@ -381,9 +381,7 @@ def _field(field: Any) -> TypedField:
 
 
 def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the type of one value of a field, and the function that returns Python's value of it. An enum value becomes its name, as in
-    JSON.
-    """
+    """Return the type of one value of a field, and the function that converts the value to Python's. An enum value becomes its name."""
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return inspect.StrType(), lambda number: names.get(number, str(number))

@@ -111,7 +111,7 @@ class DemoRunner:
         self._has_killed = not config.kill
 
     def run(self) -> None:
-        """Wait until both queries have written every row."""
+        """Run the demo until both queries have written every row."""
         began, rows, changed_at = time.monotonic(), 0, 0.0
         while not self._progress.is_complete:
             elapsed = time.monotonic() - began

@@ -116,7 +116,7 @@ def _print_progress(queries: list[Any]) -> None:
 
 
 def _one_line(progress: Any) -> str:
-    """Return a progress report as one JSON line, with its offsets as documents."""
+    """Return a progress report as one JSON line, in which the offsets are objects and not texts."""
     report = json.loads(progress.json)
     for source in report["sources"]:
         for name in ("startOffset", "endOffset", "latestOffset"):

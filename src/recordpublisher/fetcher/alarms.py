@@ -17,7 +17,7 @@ MAX_LOGGED = 20
 
 
 class AlarmKind(StrEnum):
-    """The subject of an alarm, in the words of the log."""
+    """The kinds of alarms. Each value is the text that the log shows."""
 
     UNREAD = "a shard has unread records and emits none"
     STALLED = "the global watermark does not rise although there are records to emit"
@@ -32,7 +32,7 @@ class Alarm:
     - `subject`: a shard as `stream/shard-id`, `global watermark`, `sink`, or `worker` and its name.
     - `lasting_ms`: how long the condition has been observed (ms).
     - `reason`: what the shard, the sink or the job waits for, as far as that is known.
-    - `is_over`: whether this is the notice that the condition is over. The alarm was raised before.
+    - `is_over`: True in the notice that the condition of an earlier alarm is over.
     """
 
     kind: AlarmKind

@@ -51,7 +51,10 @@ class Checkpointer(ABC):
 
     @abstractmethod
     async def take_periodic(self) -> None:
-        """Take a checkpoint after an interval or on request. A sink with unfinished records may return an older state (`Sink.flush`)."""
+        """Take a checkpoint after an interval or on request.
+
+        A sink with unfinished records may return an older state (`Sink.flush`), which is then stored.
+        """
 
     async def take_first(self) -> None:
         """Store the state that the job starts from. Called after the job was opened, before the first read (P3)."""
@@ -61,15 +64,16 @@ class Checkpointer(ABC):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store everything that was written, at the end of a run.
 
-        `is_stopped`: whether the run was stopped. Then records that the sink has not begun to handle may be left to the next start.
+        `is_stopped`: whether the run was stopped. If it was, the next start may write the records that the sink has not begun to handle.
         """
 
 
 class Snapshotter:
     """Takes snapshots of how far each shard was emitted.
 
-    It keeps what a snapshot has in addition to the shards: the generation, and the time that replaced LATEST. `kept_states` returns the
-    states of shards that are not read now (S5, S10).
+    Each snapshot also contains the generation, and the time at which the job's first start found LATEST (P3).
+
+    `kept_states`: returns the states of shards that are not read now (S5, S10).
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class Snapshotter:
         self._pinned_ms: int | None = None
 
     def resume_from(self, opened: OpenedJob) -> None:
-        """Keep what the job continues from: every later snapshot contains the same generation and the same time that replaced LATEST."""
+        """Continue the opened job: snapshots contain its generation, and the time that replaced LATEST at its first start."""
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
@@ -96,10 +100,9 @@ class Snapshotter:
 
 
 class SnapshotCheckpointer(Checkpointer):
-    """Takes the checkpoints of a process that runs alone: stores a snapshot in the state store, or in the sink if the sink keeps
-    positions.
+    """Takes the checkpoints of a process that runs alone, one at a time.
 
-    It takes one checkpoint at a time.
+    It stores snapshots in the state store, or in the sink if the sink keeps positions.
     """
 
     def __init__(
@@ -120,10 +123,9 @@ class SnapshotCheckpointer(Checkpointer):
     async def take_periodic(self) -> None:
         """Store a snapshot, or the older one that the sink returns instead.
 
-        If it cannot be stored now, the next checkpoint stores a newer one.
+        If the store is unavailable, log a warning: the next checkpoint stores a newer snapshot.
 
-        Raises: StoreUnavailableError if the store is unavailable for longer than `flink.job.max.outage`, or if checkpoints are not taken
-        periodically.
+        Raises: StoreUnavailableError if no checkpoint could be stored for `flink.job.max.outage`, or if there are no periodic checkpoints.
         """
         settings = self._job.settings
         try:
@@ -138,9 +140,10 @@ class SnapshotCheckpointer(Checkpointer):
             log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
 
     async def take_last(self, *, is_stopped: bool) -> None:
-        """Store what the sink has finished again and again, while it works on the rest, because the rest may fail or never finish.
+        """Flush the sink and store the last checkpoint.
 
-        Without a state store, the user keeps `snapshot()`, which covers every write (S1). Then no record may be left to the next start.
+        While the sink still works on records, what it has finished so far is stored again and again, because the other records may fail or
+        never finish.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.storing_worker is not None else ()
@@ -154,7 +157,6 @@ class SnapshotCheckpointer(Checkpointer):
                 return
 
     async def _is_sink_busy(self) -> bool:
-        """Return whether the sink has reported unfinished records for a whole second."""
         until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS
         while (unfinished := unfinished_of(self._job.sink)) is not None and unfinished.records:
             if self._job.clock.monotonic() >= until:

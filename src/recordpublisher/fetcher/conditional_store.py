@@ -33,8 +33,8 @@ class ConditionalStore(AsyncPort, ABC):
     A name is a path (`query/batch/group-0`). Every write is durable when it returns. ConflictError always means that another writer's value
     is stored, even if the response to an earlier attempt was lost.
 
-    Every method raises StoreUnavailableError if the store cannot be reached now (a database: RetriesExhaustedError), and StateError if
-    waiting does not help.
+    Every method raises StoreUnavailableError if the store cannot be reached now (RetriesExhaustedError if the store is a database), and
+    StateError if a later attempt would fail too.
     """
 
     actions: ClassVar[Mapping[str, Literal["reads", "lists", "writes", "deletes", "creates"]]] = {}
@@ -54,9 +54,7 @@ class ConditionalStore(AsyncPort, ABC):
 
     @abstractmethod
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Store a value under a new name, and return its version. Raises: ConflictError, with the stored value, if the name has a value
-        already.
-        """
+        """Store a value under a new name, and return its version. Raises: ConflictError, with the stored value, if the name is taken."""
 
     @abstractmethod
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
@@ -86,14 +84,17 @@ class ConditionalStore(AsyncPort, ABC):
         """Delete values. Names without a value are ignored."""
 
     async def end_sessions(self, role: str) -> None:
-        """End what an earlier process with this role still holds, such as the database session of a suspended process, and its locks."""
+        """End what an earlier process with this role has left open, such as a database session with its locks.
+
+        `role`: the task of one process of the job, such as `alone`. This store has the role from now on.
+        """
 
     async def close(self) -> None:
         """Release the store's connections and threads. The store may be used again."""
 
 
 class NamedStore(ConditionalStore):
-    """A store of another package, which is named in its errors, in calls that do not return, and in results of a wrong type."""
+    """Wraps a store of another package: errors name the store, a call that hangs is reported, and results of a wrong type are refused."""
 
     def __init__(self, store: ConditionalStore) -> None:
         self._store = store
@@ -139,7 +140,7 @@ class NamedStore(ConditionalStore):
         await self._call("delete", *names)
 
     async def end_sessions(self, role: str) -> None:
-        """End what an earlier process with this role still holds, such as a database session and its locks."""
+        """End what an earlier process with this role has left open."""
         await self._call("end_sessions", role)
 
     async def close(self) -> None:
@@ -157,7 +158,7 @@ class NamedStore(ConditionalStore):
 
 
 def named_store(store: ConditionalStore | None) -> ConditionalStore | None:
-    """Return a store so that it is named in what goes wrong in it. Stores of this package say that themselves."""
+    """Return a store of another package wrapped in `NamedStore`, and a store of this package unchanged."""
     is_ours = store is None or type(store).__module__.partition(".")[0] == "recordpublisher"
     return store if store is None or is_ours else NamedStore(store)
 
@@ -166,8 +167,8 @@ def named_store(store: ConditionalStore | None) -> ConditionalStore | None:
 class VersionedValue:
     """A value and the version under which it is stored.
 
-    Every write creates a new version, except in S3: there the version is the ETag, so equal values have equal versions. So a caller that
-    compares versions must never write the same value twice.
+    Every write creates a new version, except in S3: there the version is the ETag, so equal values have equal versions. A caller that
+    compares versions must therefore never write the same value twice.
     """
 
     value: bytes
@@ -182,7 +183,10 @@ class StoredDocument(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ConflictError(StateError):
-    """Another writer's value is stored, or none, so a conditional write was refused. `current` is the stored value, or None."""
+    """A conditional write was refused, because the stored value has another version or is missing.
+
+    `current`: the stored value, or None if there is none.
+    """
 
     def __init__(self, place: str, name: str, current: VersionedValue | None) -> None:
         self.current = current
@@ -191,10 +195,11 @@ class ConflictError(StateError):
 
 
 async def write_value(store: ConditionalStore, name: str, value: bytes, expected: str | None) -> str:
-    """Write a value under a condition, and return its new version.
+    """Write a value if the stored version is `expected`, and return the new version.
 
-    `expected`: the version that must be stored now, or None if no value may be stored. Raises: ConflictError if the condition does not
-    hold.
+    `expected`: None means that no value may be stored yet.
+
+    Raises: ConflictError if another version is stored.
     """
     if expected is None:
         return await store.put_if_absent(name, value)
@@ -214,10 +219,9 @@ async def pause_after_conflict(attempt: int) -> None:
 async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
     """Call until the store answers, for as long as `policy` allows, and return the result.
 
-    There is no further attempt if DNS does not know the host, or if the host does not speak TLS: it may be the wrong host, and the store's
-    client has already tried several times.
+    A call is not repeated if DNS does not know the host, or if the host does not speak TLS, because the address is probably wrong.
 
-    Raises: StoreUnavailableError if the store gave no answer in that time, or for such a host; every other error of `call` at once.
+    Raises: StoreUnavailableError if the store gave no answer in that time, or for such an address; every other error of `call` at once.
     """
     failures = Failures(policy, "the state store")
     try:
@@ -255,12 +259,11 @@ REMEDY = "if it belongs to another program, move it away; if it belongs to this 
 
 
 def read_document(value: bytes | str, kind: type[T], place: str, format_number: int | None = None) -> T:
-    """Return a JSON document as `kind`, which is a struct or another type.
+    """Return a stored JSON document as `kind`, which is a struct or another type.
 
-    If `format_number` is given, the document must have that format. The format is checked first, because another format may have other
-    fields.
+    `format_number`: the format that the document must have, if it is given.
 
-    Raises: StateError, with the place, what does not fit and the remedy, if the document cannot be read.
+    Raises: StateError, which names the place, the mismatch and the remedy, if the document cannot be read.
     """
     try:
         if format_number is not None and (stored := msgspec.json.decode(value, type=_Format).format) != format_number:
@@ -274,7 +277,7 @@ def read_document(value: bytes | str, kind: type[T], place: str, format_number: 
 
 
 def check_document(content: Any, kind: type[T], place: str) -> T:
-    """Return a document that is parsed already as `kind`. Raises: StateError, with the place and the remedy, if it does not fit."""
+    """Return a parsed document as `kind`. Raises: StateError, which names the place and the remedy, if the document does not fit."""
     try:
         return msgspec.convert(content, kind)
     except _UNREADABLE as error:

@@ -23,17 +23,17 @@ from .watermarks import WatermarkTracker
 
 @dataclass(frozen=True, slots=True)
 class FetcherDependencies:
-    """Everything that a fetcher needs. Built from properties by plugins/runtime/data_fetcher.py, and from fakes by tests.
+    """Everything that a fetcher needs. plugins/runtime/data_fetcher.py builds it from properties, and tests build it from fakes.
 
-    - `starts`: where shards without a stored position begin; in a group, only its default is used.
+    - `starts`: where shards without a stored position begin. A group uses only the default.
     - `pin_latest`: returns the service's time (epoch ms), which replaces LATEST (P3).
     - `use_continuations`: whether publishers resume by ContinuationSequenceNumber (F6).
     - `retention`: finds records that expired unread (S5). None if the source does not report which records it still has.
-    - `tip`: returns whether a shard has records after a position. `retention_ms`: returns how long a stream keeps its records. Either may
-      be None, or return None if that is unknown. They are for metrics and alarms (A1, A2).
-    - `shard_exists`: returns whether the source still has a shard that a listing lacks (S2, S5). If it is None or returns None, several
-      listings without the shard decide.
-    - `is_endless`: returns whether the stream always has an open shard, as Kinesis streams do. A run that reads such a stream does not end
+    - `tip`: returns whether a shard has records after a position, or None if that is unknown. Used for metrics and alarms (A1, A2).
+    - `retention_ms`: returns how long a stream keeps its records, or None if that is unknown. Used for metrics and alarms.
+    - `shard_exists`: returns whether the source still has a shard that a listing lacks (S2, S5). If it returns None (unknown), the shard
+      counts as gone after several listings without it.
+    - `is_endless`: returns whether the stream always has an open shard, as Kinesis streams do. A run that reads such a stream continues
       when the listed shards have ended.
     - `on_alarm`: called with each alarm (A2).
     - `alone`: the worker of a job that runs alone; it stores the positions, and commits the rows of a `CommittingSink`.
@@ -72,8 +72,9 @@ class FetcherDependencies:
 
     @property
     def storing_worker(self) -> AloneWorkerPort | None:
-        """The worker that stores a snapshot at each checkpoint. None if nothing is stored, or if the positions are committed with the
-        rows.
+        """The worker that stores a snapshot at each checkpoint.
+
+        None if nothing is stored, or if the positions are committed with the rows.
         """
         return self.alone if self.alone is not None and self.alone.counts is None else None
 

@@ -40,7 +40,7 @@ FILES_INTERVAL_MS = 60_000
 
 
 def checkpoint_interval_ms(properties: Properties) -> int:
-    """Return `flink.state.checkpoint.interval` (ms). If it is not set, return the default of the job's sink, or else the property's."""
+    """Return `flink.state.checkpoint.interval` (ms), or the default of the job's sink, or else the default of the property."""
     of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
     return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 
@@ -79,9 +79,9 @@ class AlignmentTimes:
 class IdleIntervals(msgspec.Struct, frozen=True):
     """How long a shard must have no records to be idle (ms). Also used for lag and by Spark.
 
-    - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard (W3). If it is -1, they wait for every shard (W2).
-    - `shown_ms`: the interval for output to people. It is `watermarks_ms`. If that is -1, it is the alarm interval, or the default of that
-      property if alarms are off.
+    - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard (W3). With -1 they wait for every shard (W2).
+    - `shown_ms`: the interval for output to people. It equals `watermarks_ms`, but if that is -1, it is the alarm interval, or the default
+      of the alarm interval if alarms are off.
     """
 
     watermarks_ms: int = IDLE_INTERVAL.default
@@ -144,7 +144,7 @@ class FetcherSettings:
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
     """Check that the maximum lag exceeds the lookahead.
 
-    The shards of an aligned job are apart by up to the lookahead, so a smaller maximum lag would exclude one shard after another (W12).
+    Shards of an aligned job are up to the lookahead apart, so with a smaller maximum lag one shard after another would be excluded (W12).
     """
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms}")

@@ -96,11 +96,11 @@ class ShardFetcher:
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. May be called again: the next run resumes where the last one ended.
 
-        Raises: StateError after a run that an error has ended with a last checkpoint.
+        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible.
         """
         if self._released_after is not None:
-            # After an error the last checkpoint has told the sink that no write follows. `MapSink` has then left records to the next start;
-            # if this fetcher read on, these records would be skipped.
+            # After an error the last checkpoint may have left records in `MapSink` to the next start. If this fetcher read on, they
+            # would be skipped.
             raise StateError(
                 f"an error has ended this fetcher, so make a new one to resume: {describe_error(self._released_after)}"
             ) from self._released_after
@@ -140,9 +140,7 @@ class ShardFetcher:
             await self._ownership.close()
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: those of the worker under `worker`, and those of shards under `shards` by
-        `stream/shard-id` (A1).
-        """
+        """Return the metrics as a plain dict: `worker` has those of the worker, and `shards` those of each `stream/shard-id` (A1)."""
         return self._view.collect(self._dependencies.clock, unfinished_of(self._dependencies.sink))
 
     def retention_ms(self, stream: str) -> int | None:
@@ -185,7 +183,7 @@ class ShardFetcher:
         alarms = self._view.alarm_monitor.active_alarms
         times, undecided = self._checkpointer.times, self._view.undecided_commit()
         reasons = reasons_not_ready(self._completion, self._table, times, alarms, now_ms, undecided)
-        # If calls to the source hang, listings may hang too, and new shards are not read.
+        # If calls to the source hang, listings may hang too, and new shards would not be found. So slow calls are a reason too.
         return reasons or slow_calls(self._dependencies.factory) or self._ownership.reasons_not_ready()
 
     async def wait_ready(self) -> None:
@@ -234,7 +232,7 @@ class ShardFetcher:
     async def _take_last(self, reason: EndReason) -> None:
         """Take the last checkpoint of a run.
 
-        After `stop`, and after `max_time`, it does not wait for ever for a call of user code: after `flink.job.drain.timeout` it stores
+        After `stop` or `max_time`, the checkpoint waits for a call of user code no longer than `flink.job.drain.timeout`, and then stores
         what is finished.
         """
         checkpointer, job = self._checkpointer, self._dependencies
@@ -252,10 +250,10 @@ class ShardFetcher:
             await self._ownership.after_run(is_cut_off=True)
 
     async def _take_after(self, error: Exception) -> bool:
-        """Store what is finished although an error has ended the run, so that the next start repeats only what follows.
+        """Store what is finished although an error has ended the run, so that the next start repeats less. Return whether that was tried.
 
-        Return whether a checkpoint was tried. It is not if another process owns the positions or may own them, or if the sink may have lost
-        records. It takes at most `flink.job.drain.timeout`, and its own error is only logged.
+        It is not tried if another process may own the positions, or if the sink may have lost records. The checkpoint takes at most
+        `flink.job.drain.timeout`. Its own error is only logged.
         """
         job = self._dependencies
         # A sink that stores positions itself does so with each flush, also without a state store.
@@ -310,9 +308,7 @@ class ShardFetcher:
             self._view.intake.retry_pending_reads()
 
     async def _check_owner(self) -> None:
-        """End the run soon after another start has taken over the positions. Otherwise both would read the same shards, and throttle
-        each other.
-        """
+        """End the run soon after another start has acquired the positions, so that the two do not throttle each other's reads."""
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
             # These errors are ignored here, because checkpoints decide how long an outage may last.
@@ -348,7 +344,7 @@ class ShardFetcher:
                 waiting_line(hung),
             )
         await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
-        # Computed before `end_run`, because that drops the queues from which it is computed.
+        # Computed before `end_run` drops the queues, which are needed for it.
         past = filter(run.is_past_event_time, self._table)
         self._past_event_time = {entry.key: entry.next_watermark for entry in past}
         await self._shards.end_run()
@@ -357,8 +353,8 @@ class ShardFetcher:
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> ShardFetcher:
     """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
-    The parts are built from the bottom up. If a part calls another one that is built later, it calls it through one of the three functions
-    below. The modules that only a group needs are imported only if there is a group, because most jobs run alone.
+    The three functions below let a part call another part that is built later. Modules for groups are imported only if there is a group,
+    because most jobs run alone.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -451,7 +447,8 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             counts=leases,
             on_drain=completion.stop,
             on_error=completion.fail,
-            # A sync interval may be much longer than the two seconds in which a held worker learns of progress (W9).
+            # The emitter is woken at once: the next heartbeat may be much later than the two seconds in which held shards should
+            # continue (W9).
             on_advance=emitter.wake,
         )
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)

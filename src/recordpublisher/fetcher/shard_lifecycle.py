@@ -74,7 +74,7 @@ class ShardLifecycle(ShardListener):
         await self._readers.stop()
 
     def on_heartbeat(self) -> None:
-        """Find stragglers, report to the watermark tracker, and emit what is due. Called after each sync interval."""
+        """Find shards that are too far behind, report to the watermark tracker, and emit what is due. Called after each sync interval."""
         self._stragglers.update()
         self._alignment.on_max_watermark(self._stragglers.max_watermark)
         self._emitter.on_heartbeat()
@@ -85,7 +85,7 @@ class ShardLifecycle(ShardListener):
         No shard counts as idle before its next read, and the global watermark is updated (W3, W7).
         """
         log.warning(
-            "nothing ran in this process for %.1f s: it was suspended, had no CPU, or code that must not block its event loop did",
+            "nothing ran in this process for %.1f s: it was suspended, had no CPU, or code blocked its event loop",
             gap_seconds,
         )
         self._job.tracker.after_suspension()
@@ -125,7 +125,6 @@ class ShardLifecycle(ShardListener):
             self._completion.complete(EndReason.ALL_ENDED)
 
     def _is_exhausted(self) -> bool:
-        """Return whether every stream was read to its end, and none can be added (S8)."""
         discovery = self._job.discovery
         return discovery.streams.is_fixed and self._table.is_exhausted(discovery.opened)
 
@@ -146,7 +145,7 @@ class ShardLifecycle(ShardListener):
         await self._emitter.wait_for_write()
 
     def drop_shards(self, keys: Iterable[str]) -> None:
-        """Forget these shards. A write in progress frees its memory when it has ended, and has no other effect."""
+        """Forget these shards. The end of a write in progress frees the memory of its records, and moves no position."""
         for key in keys:
             if key in self._table:
                 self._readers.abandon(self._table[key])
@@ -216,10 +215,10 @@ class ShardLifecycle(ShardListener):
         """Fail the run, unless the error means that the stream was deleted.
 
         If the source lists its shards itself, only its listing proves that a stream was deleted. The same error of its publisher may mean
-        something else, and then the stream's positions must not be dropped.
+        something else, and then the stream's positions must be kept.
 
-        If the stream was deleted, what was read is emitted, and then no watermark waits for its shards. All readers of that stream stop,
-        because a later stream of the same name would have shards with the same ids.
+        If the stream was deleted, the records that were read are emitted, and no watermark waits for its shards. All readers of that stream
+        stop, because a later stream of the same name would have shards with the same ids.
         """
         factory = self._job.factory
         is_told_by_listing = factory.lists_shards and not factory.ends_open_shards

@@ -59,11 +59,11 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """Return the stored state that `open` would return, without changing anything; the job may be running. Empty if nothing is
-        stored yet.
+        """Return the stored state that `open` would return, without changing anything; the job may be running. Empty if nothing is stored
+        yet.
 
-        A sink whose `open` returns stored state must have this method. Commands, and the warning at the start of a job, take a sink without
-        it for one that stores no positions. Default: None.
+        A sink whose `open` returns stored state must have this method. Otherwise commands, and the warning at the start of a job, act as if
+        the sink stored no positions. Default: None.
         """
         return None
 
@@ -106,9 +106,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it."""
 
     def assigned(self, shards: Collection[str]) -> None:
-        """Called, in a group, when this process begins to read these shards (`Shard.key`), before their first write. Default: do
-        nothing.
-        """
+        """Called, in a group, when this process begins to read these shards (`Shard.key`), before the first write. Default: do nothing."""
 
     def revoked(self, shards: Collection[str]) -> None:
         """Called, in a group, when this process no longer reads these shards. No write of their records follows.
@@ -130,15 +128,13 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
         Also called, with TRIM_HORIZON, before the first write after a gap that the job has accepted. Default: do nothing.
 
-        - `start`: AFTER the last record that the job has emitted, or the start of a shard that was never read.
+        - `start`: the position after the last record that the job has emitted, or where a shard that was never read starts.
         - `follows_parents`: whether the shard was never read, and the job has read its parents. Then TRIM_HORIZON is the true beginning of
           the shard.
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to a position without a record to write, because none of the records can be used. Default: do
-        nothing.
-        """
+        """Called when the job has read up to a position, and none of the records before it can be used. Default: do nothing."""
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Called when the last record of a shard was written. The next checkpoint contains the end of the shard. Default: do nothing."""
@@ -155,8 +151,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
-        May return a state to store instead of `checkpoint.state`: if `may_be_partial`, one that covers only durable writes. For each shard
-        that state has the position of this checkpoint, of an earlier one, or one in between. It has none for a shard of which nothing has
+        With `may_be_partial` the sink may return a state that covers only durable writes, to be stored instead of `checkpoint.state`. For
+        each shard it has the position of this checkpoint, of an earlier one, or one in between, but no position if nothing of the shard has
         become durable since this process began to read it.
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
@@ -388,10 +384,10 @@ class CommittingSink(Sink[V]):
         return None
 
     def target(self) -> str:
-        """Return the name of the destination, which is stored in an entry. A job refuses entries of another target, because they belong
-        to other rows.
+        """Return the name of the destination, which is stored in an entry. A job refuses entries of another target, because they belong to
+        other rows.
 
-        If it is empty, targets are not compared. Default: `destination`, or an empty text if the entries are stored next to the rows.
+        Entries with an empty target are not refused. Default: `destination`, or an empty text if the entries are stored next to the rows.
         """
         return self.destination() if self.entries() is None else ""
 
@@ -470,11 +466,10 @@ class CommittingSink(Sink[V]):
         """
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to
-        delete.
+        """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to delete.
 
-        `is_forgotten` returns whether the life with a name is such a life. If the result is False, a later commit deletes the rest, and a
-        group calls again. Default: the destination remembers nothing.
+        `is_forgotten` returns whether the life with a name has ended and is named by no entry. If this method returns False, a later commit
+        deletes the rest, and a group calls again. Default: the destination remembers nothing.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """

@@ -65,15 +65,15 @@ class OpenedJob(msgspec.Struct, frozen=True):
         return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
-        """Return whether a shard is read from now on: it has not ended, and does not wait for a parent, which counts for it (W5)."""
+        """Return whether a shard is read now. If it waits for a parent, the parent counts for it (W5)."""
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
 async def open_job(job: FetcherDependencies, context: SinkContext, missing: MissingShards) -> OpenedJob:
     """Open the sink, restore state, list the shards, check for lost records, and replace LATEST by a time.
 
-    Each shard has the state of the newer generation, from `restore=` or from the state store. So a job that is started again with the same
-    arguments continues at its last checkpoint. State that the sink has stored takes precedence over both.
+    The state store takes precedence over `restore=`, so a job that is started again with the same arguments continues at its last
+    checkpoint. State that the sink has stored takes precedence over both.
     """
     order_of = job.factory.order_of
     # 1. List the shards before positions are taken over. If the streams do not exist, or the service cannot be reached, this start must
@@ -90,7 +90,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
     if in_sink := states_of_sink(job.sink, "open", sink_state):
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
-    # 3. List the shards again, to be read.
+    # 3. List the shards, now that the stored states are known.
     opened = job.discovery.opened
     listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
     # 4. Decide where each shard begins.
@@ -163,7 +163,7 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the time that replaces LATEST: the restored one, or else the service's time now, less the age if the job starts at an age."""
+    """Return the time that replaces LATEST or a start at an age: the restored time, or else a time from the service's clock."""
     if restored.pinned_ms is not None:
         return restored.pinned_ms
     now_ms = await dependencies.pin_latest(dependencies.streams[0])

@@ -42,7 +42,7 @@ def inherited_watermark(parents: Iterable[int | None]) -> int | None:
 
 
 def raised_watermark(current: int | None, candidate: int | None) -> int | None:
-    """Return the global watermark after a new minimum. It never falls, and an unknown minimum leaves it unchanged (W6)."""
+    """Return the global watermark after a new minimum: the higher one of both, or `current` if the minimum is unknown (W6)."""
     if candidate is None:
         return current
     return candidate if current is None else max(current, candidate)

@@ -30,11 +30,11 @@ BEFORE_ALL_WATERMARKS = -math.inf
 
 
 class Alignment:
-    """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to the tracker.
+    """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to `tracker`.
 
-    A record may be emitted if its watermark is at most the global watermark plus the lookahead (W8). A shard with queued records counts
-    with the watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a lookahead
-    the shards take turns.
+    A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead (W8). A
+    shard with queued records counts with the watermark of its next record, so that a record that is held back can still raise the global
+    watermark (W1). Without a lookahead the shards take turns.
     """
 
     def __init__(
@@ -183,9 +183,9 @@ class Alignment:
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
     def _order_of_straggler(self, watermark: int) -> float:
-        """Return such a number for a straggler, so that it takes turns with the first shard that is not a straggler (P7, W12).
+        """Return the number by which a straggler is ordered: it takes turns with the first shard that is not a straggler (P7, W12).
 
-        With its own watermark a straggler would always be first.
+        Ordered by its own watermark, a straggler would always be first.
         """
         lowest = self._active.status()[1]
         return watermark if lowest is None else max(watermark, lowest + 1)
@@ -233,11 +233,12 @@ class EndedParentHold:
     Between the parent's last record and the start of the child's reader, no shard would count for the child. The global watermark could
     rise past the child's first records, which would then be late. So watermarks wait for the parent until its children are known and read.
 
-    - `has_others`: whether a child that is not in the table may be read by another worker. The lease table then holds the watermark for it.
+    - `has_others`: whether other workers exist, which may read a child that is not in the table. The lease table then makes the watermark
+      wait for that child.
     - `is_endless`: returns whether a stream always has an open shard, so that an ended shard has children.
 
-    After a merge, watermarks do not wait for the parent that ended first: the other parent is still open and counts for the child. The
-    first parent may also be further ahead than the lookahead (W9).
+    After a merge, watermarks do not wait for the parent that ended first, which may be further ahead than the lookahead (W9). The other
+    parent is still open and counts for the child.
     """
 
     def __init__(
@@ -345,9 +346,7 @@ class LocalWatermark:
         self._emitted.forget(key)
 
     def advance(self, global_watermark: int | None) -> int | None:
-        """Raise the watermark as far as possible, and return it. Return None if it did not rise, or if the global watermark is not known
-        yet.
-        """
+        """Raise the watermark as far as possible, and return it; None if it did not rise, or if no global watermark is known yet."""
         status, lowest = self._emitted.status()
         if status is ShardsStatus.IDLE:
             return None
@@ -374,9 +373,9 @@ class LocalWatermark:
 class StragglerDetector:
     """Decides which shards are excluded from watermarks (stragglers). Updated at each heartbeat.
 
-    A shard is excluded while its next record is more than `flink.watermark.alignment.max.lag` below the highest next record of the job. It
-    is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again when it has
-    caught up. The shard with the highest watermark is never excluded, so at least one shard counts.
+    A shard is excluded while the watermark of its next record is more than `flink.watermark.alignment.max.lag` below the highest watermark
+    of the job. It is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again
+    when it has caught up. The shard with the highest watermark is never excluded, so at least one shard counts.
     """
 
     def __init__(
@@ -411,9 +410,7 @@ class StragglerDetector:
 
 
 def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
-    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). False if either watermark is
-    unknown.
-    """
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12); False if one is unknown."""
     return highest is not None and watermark is not None and highest - watermark > max_lag_ms
 
 
@@ -490,9 +487,9 @@ K = TypeVar("K", str, int)
 
 
 class IndexedMinHeap(Generic[K]):
-    """Values by key. Setting a value, and finding the lowest one, cost O(log n).
+    """Keeps a value for each key. Setting a value, and finding the lowest one, cost O(log n).
 
-    A value that was replaced stays in the heap until it reaches its top, or until such values outnumber the current ones.
+    A replaced value stays in the heap until it would be the lowest, or until replaced values outnumber the current ones.
     """
 
     def __init__(self) -> None:
@@ -542,8 +539,9 @@ class ShardsStatus(Enum):
 
 
 class ActiveMinimum(Generic[K]):
-    """Keeps the watermark of each shard or worker that counts (is active), and finds the lowest. An active one without a watermark is
-    the lowest (W2).
+    """Keeps the watermark of each shard or worker that counts (is active), and finds the lowest.
+
+    An active shard or worker without a watermark counts as the lowest (W2).
     """
 
     def __init__(self) -> None:
@@ -572,7 +570,7 @@ class ActiveMinimum(Generic[K]):
     def lowest_key(self) -> K | None:
         """Return the key that determines the minimum, or None if no key counts.
 
-        If there are active keys without a watermark, it is the one that has had none for the longest time.
+        If active keys have no watermark, it is the key that has had none for the longest time.
         """
         if self._unknown:
             return next(iter(self._unknown))
@@ -581,7 +579,7 @@ class ActiveMinimum(Generic[K]):
 
 
 def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
-    """Return whether any shard or worker counts, and the lowest watermark of those that do. All in `watermarks` are active."""
+    """Return whether there are any watermarks, and the lowest one. `watermarks` has one of each active shard or worker."""
     minimum: ActiveMinimum[int] = ActiveMinimum()
     for number, watermark in enumerate(watermarks):
         minimum.set(number, True, watermark)

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Account:
-    """The streams by name, and what they share: tokens, faults, rate limits, subscriptions and queues."""
+    """An account of the endpoint: its streams, and the tokens, faults, rate limits, subscriptions and queues that they share."""
 
     def __init__(
         self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None, consumer_limit: int = CONSUMER_LIMIT
@@ -50,7 +50,7 @@ class Account:
         self._on_change = on_change
 
     def report_change(self) -> None:
-        """Report a change of anything other than records to the function of `set_change_listener`."""
+        """Call the function of `set_change_listener`, because something other than records has changed."""
         if self._on_change is not None:
             self._on_change()
 
@@ -80,7 +80,8 @@ class Account:
     def find(self, name: str | None = None, arn: str | None = None) -> Stream:
         """Return the stream with that name or ARN.
 
-        Raises: ResourceNotFoundException if there is none; InvalidArgumentException if neither is given, or if both name different streams.
+        Raises: ResourceNotFoundException if no stream has it; InvalidArgumentException if neither a name nor an ARN is given, or if they
+        are of different streams.
         """
         if name is None and arn is None:
             raise invalid_argument("Either StreamName or StreamARN must be given.")
@@ -95,7 +96,7 @@ class Account:
     def find_usable(self, name: str | None = None, arn: str | None = None) -> Stream:
         """Return a stream whose records can be written and read: one that is ACTIVE or UPDATING.
 
-        Raises: ResourceNotFoundException if it is in another state; the errors of `find`.
+        Raises: ResourceNotFoundException if the stream is in another state; the errors of `find`.
         """
         stream = self.find(name, arn)
         if stream.status in ("CREATING", "DELETING"):
@@ -130,7 +131,7 @@ class Tokens:
         return urlsafe_b64encode(zlib.crc32(body, self.seed).to_bytes(4, "big") + body).decode()
 
     def open(self, token: str, kind: type[T]) -> T | None:
-        """Return the content of a token, or None if another endpoint has made it, or if it has another kind of content."""
+        """Return the content of a token, or None if another endpoint has made the token, or if its content is not a `kind`."""
         try:
             raw = urlsafe_b64decode(token)
             if zlib.crc32(raw[4:], self.seed).to_bytes(4, "big") != raw[:4]:
@@ -167,7 +168,7 @@ class Quotas:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket with room for the tokens of one second. The last charge may take more than it has."""
+    """A token bucket with room for the tokens of one second. A charge may make `level` negative."""
 
     rate: float
     level: float
@@ -196,15 +197,14 @@ class Throttle:
     def after_read(self, shard: Hashable, size: int) -> None:
         """Charge the bytes that were read.
 
-        If a read returns the bytes of a second or more, the bucket is emptied before the charge. So a read of 10 MiB blocks a shard for 5
-        s.
+        A read of at least the bytes of one second counts as if the bucket was empty before. So a read of 10 MiB blocks a shard for 5 s.
         """
         bucket = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if bucket is not None:
             bucket.level = bucket.level - size if size < bucket.rate else -float(size)
 
     def admit_write(self, shard: Hashable, size: int) -> bool:
-        """Charge one record of `size` bytes to the shard's write rates if it fits, and return whether it does."""
+        """Charge one record of `size` bytes to the shard's write rates. Return False, and charge nothing, if a rate is used up."""
         records = self._bucket("write_records", shard, self._quotas.write_records)
         data = self._bucket("write_bytes", shard, self._quotas.write_bytes)
         # A record may be larger than the bytes of one second (a stream option). A full bucket admits it, and is overdrawn.
@@ -229,7 +229,6 @@ class Throttle:
         return True
 
     def _bucket(self, what: str, key: Hashable, rate: float | None) -> Bucket | None:
-        """Return the bucket, filled up to now, or None if there is no limit."""
         if rate is None:
             return None
         now = self._clock.now_ms()

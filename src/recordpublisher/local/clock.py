@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A clock, as the endpoint needs it."""
+    """The time source of the endpoint."""
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since the epoch."""

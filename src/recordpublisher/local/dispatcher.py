@@ -36,7 +36,7 @@ WRONG_TYPE = re.compile(r"Expected `[^`]+`, got `(?!null)")
 
 
 class RequestDispatcher:
-    """Carries out requests, whichever transport they come by. Remembers until when each throttled shard refuses reads."""
+    """Carries out requests of all transports. Remembers until when each throttled shard refuses reads."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -85,7 +85,7 @@ class RequestDispatcher:
         return subscription
 
     async def _apply_fault_before(self, operation: str, body: bytes) -> DrawnFault | None:
-        """Apply the fault that precedes the call, if one is planned or drawn. Return it if it was drawn."""
+        """Apply the fault that precedes the call, if any. Return the fault if it is a random one."""
         self._faults.before_call(operation)
         self._check_throttled(operation, body)
         drawn = self._faults.for_call(operation, lambda: self._target(body))
@@ -304,7 +304,7 @@ def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Opera
 
 
 def body_decoder(kind: type[R]) -> Callable[[bytes], R]:
-    """Return a function that decodes a body into the input. The function raises ValidationException or SerializationException."""
+    """Return a function that decodes a request's body into a `kind`. The function raises ValidationException or SerializationException."""
     decode = msgspec.json.Decoder(kind).decode
 
     def checked(body: bytes) -> R:

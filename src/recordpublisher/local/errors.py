@@ -22,7 +22,7 @@ def not_found(message: str) -> ApiError:
 
 
 def in_use(message: str) -> ApiError:
-    """Return the error for a stream, shard or consumer that exists but is in another state."""
+    """Return the error for a stream, shard or consumer whose state does not allow the request, or whose name is taken."""
     return ApiError("ResourceInUseException", message)
 
 

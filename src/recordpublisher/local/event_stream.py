@@ -29,7 +29,7 @@ def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
 
 
 def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:
-    """Return the headers and the payload of one complete frame with string headers, or None if it is incomplete or a checksum is wrong."""
+    """Return the headers and the payload of a frame with string headers, or None if the frame is incomplete or a checksum is wrong."""
     if len(frame) < _OVERHEAD or _PRELUDE.unpack_from(frame)[0] != len(frame):
         return None
     if crc32(frame[:-4]).to_bytes(4, "big") != frame[-4:]:

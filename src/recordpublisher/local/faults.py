@@ -52,11 +52,11 @@ MAX_FAULTS_IN_A_ROW = 2
 MAX_TAKE_OVERS = 3
 """The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer (F10)."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""For an operation that is a step of a read, that read. The success of such an operation does not end a row of faults."""
+"""The read of which an operation is only a step. The success of such a step does not end a series of faults."""
 
 
 class Faults:
-    """The planned faults, each of which is applied once, and the random ones. A planned fault wakes up the subscriptions."""
+    """The planned faults, each of which is applied once, and the random ones."""
 
     def __init__(self) -> None:
         self.iterator_generation = 0
@@ -89,7 +89,7 @@ class Faults:
         return len(self._calls.get(operation, ()))
 
     def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
-        """Refuse the next `count` records of PutRecords, or handles of an acknowledgement, one by one, as a partial failure."""
+        """Refuse the next `count` records of PutRecords, or handles of an acknowledgement. The other entries of the same call succeed."""
         self._entries.extend([code] * count)
 
     def redeliver_next(self, count: int = 1) -> None:
@@ -136,7 +136,7 @@ class Faults:
         return self._random_faults.for_call(operation, target)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """End a row of random faults, because a call has succeeded."""
+        """Note that a call has succeeded, so that more random faults may follow."""
         self._random_faults.on_success(operation, target)
 
     def keep(self, drawn: DrawnFault) -> None:
@@ -159,9 +159,7 @@ class Faults:
             raise error or ConnectionAbortedError(operation)
 
     def for_entry(self, operation: str) -> str | None:
-        """Return the error code that is planned or drawn for this record of PutRecords, or for this handle of an acknowledgement, or
-        None.
-        """
+        """Return the error code with which this record of PutRecords, or handle of an acknowledgement, is refused, or None to accept it."""
         if self._entries:
             return self._entries.popleft()
         if not self._random_faults.for_entry(FaultKind.PARTIAL, operation):
@@ -169,7 +167,7 @@ class Faults:
         return "ProvisionedThroughputExceededException" if operation == "PutRecords" else "ThrottlingException"
 
     def check_entry(self, operation: str) -> None:
-        """Raise the error planned or drawn for this handle."""
+        """Raise an ApiError if this handle of an acknowledgement is to be refused."""
         code = self.for_entry(operation)
         if code is not None:
             raise ApiError(code, "injected")
@@ -297,7 +295,7 @@ class StreamFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStreamFault:
-    """A fault that is planned for a subscription. If `consumer` or `shard_id` is None, it is for any of them."""
+    """A planned fault of a subscription. `consumer` and `shard_id` say which one; None stands for any."""
 
     fault: StreamFault
     shard_id: str | None = None
@@ -344,7 +342,7 @@ class RandomFaults:
         return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """End a row of faults, because a call has succeeded."""
+        """Note that a call has succeeded, so that the limit of consecutive faults begins again."""
         if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 
@@ -363,12 +361,12 @@ class RandomFaults:
         return drawn
 
     def for_entry(self, kind: FaultKind, operation: str) -> bool:
-        """Return whether the fault applies to this record of PutRecords, or this handle of an acknowledgement."""
+        """Draw whether this record of PutRecords, or this handle of an acknowledgement, is refused."""
         rules = [(number, rule) for number, rule in self._entry_rules if rule.kind is kind]
         return self._draw(rules, operation) is not None
 
     def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
-        """Draw a fault. After too many faults in a row, only rules with rate 1 apply."""
+        """Draw a fault, or return None. After too many consecutive faults of the same `goal`, only rules with rate 1 apply."""
         if self._in_a_row[goal] >= self._max_in_a_row:
             rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
         drawn = self._draw(rules, *places)
@@ -385,7 +383,7 @@ class RandomFaults:
 
 
 def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
-    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation of its kind."""
+    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation that its kind can affect."""
     return [
         (number, rule)
         for number, rule in numbered

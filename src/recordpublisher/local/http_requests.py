@@ -150,18 +150,22 @@ def is_loopback(host: str) -> bool:
 
 
 def check_names(headers: Mapping[str, str], is_remote: bool) -> None:
-    """Refuse requests that web pages of other sites send. A name of such a site may lead to this machine (DNS rebinding).
+    """Refuse requests that web pages of other sites send: their host name may resolve to this machine (DNS rebinding).
 
     A browser sends in Host the name by which it found the endpoint, and in Origin the site whose page it shows.
 
-    `is_remote`: whether the endpoint may have any name; pages of other sites are still refused. Raises: ApiError if the request is refused.
+    `is_remote`: whether any host name is accepted. Origin is checked in any case.
+
+    Raises: ApiError if the request is refused.
     """
     host, origin = headers.get("Host"), headers.get("Origin")
     if host is not None and not is_remote and not _is_address(name := _name_in(f"//{host}")) and not _is_local(name):
         text = f"The embedded endpoint has no name {host}: use its address, or serve it with --allow-remote."
         raise ApiError("AccessDeniedException", text, 403)
     if origin is not None and not _is_local(_name_in(origin)):
-        raise ApiError("AccessDeniedException", f"The embedded endpoint serves no page of {origin}.", 403)
+        raise ApiError(
+            "AccessDeniedException", f"The embedded endpoint does not answer requests from pages of {origin}.", 403
+        )
 
 
 def _name_in(url: str) -> str:
@@ -268,7 +272,9 @@ def check_signature(
     _check_complete(headers, dict(parse_qsl(query, keep_blank_values=True)))
     found = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
     if found is None:
-        raise ApiError("InvalidSignatureException", "Only signatures in the Authorization header are known here.")
+        raise ApiError(
+            "InvalidSignatureException", "The embedded endpoint accepts signatures only in the Authorization header."
+        )
     secret = secrets.get(found["key"])
     if secret is None:
         raise ApiError("UnrecognizedClientException", "The security token included in the request is invalid.")
@@ -327,7 +333,7 @@ def is_cbor_installed() -> bool:
 
 
 def _json_of_cbor(body: bytes) -> bytes:
-    """Return a request's body in JSON. Raises: ApiError if it is not CBOR."""
+    """Return a request's body in JSON. Raises: ApiError if the body is not CBOR."""
     import cbor2
 
     if not body:
@@ -341,7 +347,7 @@ def _json_of_cbor(body: bytes) -> bytes:
 
 
 def _refuse_tag(*_: Any) -> Any:
-    raise ValueError(f"the service knows no tag but {TIMESTAMP_TAG}")
+    raise ValueError(f"only the tag {TIMESTAMP_TAG} is allowed")
 
 
 def _cbor_of_json(body: bytes) -> bytes:
@@ -379,7 +385,9 @@ def _with_cbor_types(value: Any, name: str = "") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """A format of bodies. Its functions convert the body of a request to JSON, and responses and frames of subscriptions from JSON."""
+    """A format of request and response bodies. Its functions convert requests to JSON, and responses and frames of subscriptions from
+    JSON.
+    """
 
     content_type: str
     to_json: Callable[[bytes], bytes]

@@ -99,14 +99,14 @@ class Queue:
         does not say which error belongs to which case.
         """
         if handle is None or handle.queue != self.id:
-            raise invalid_argument("The ReceiptHandle is not one of this queue.")
+            raise invalid_argument("The ReceiptHandle does not belong to this queue.")
         delivery = self.deliveries.find(handle.key, now_ms, self.max_receives, dead=dead)
         if delivery is None:
             raise not_found(
                 "The record is not in the queue: acknowledged, past retention, or moved to or from the dead letters."
             )
         if delivery.receipts != handle.receipt:
-            raise invalid_argument("The ReceiptHandle is of an earlier receipt of the record.")
+            raise invalid_argument("The ReceiptHandle belongs to an earlier receipt of the record.")
         return delivery
 
     def notify(self) -> None:
@@ -132,7 +132,7 @@ class Queue:
 
 
 class QueueTable:
-    """The queues of the account. Their names are unique; the id in an ARN is generated."""
+    """The queues of the account. No two queues have the same name."""
 
     def __init__(self, clock: Clock, arn_prefix: str) -> None:
         self._clock = clock
@@ -174,7 +174,7 @@ class QueueTable:
     def find(self, arn: str, refused: Collection[str] = ()) -> Queue:
         """Return the queue with this ARN.
 
-        Raises: ResourceNotFoundException if there is none, or if it is in one of the `refused` states.
+        Raises: ResourceNotFoundException if no queue has it, or if the queue is in one of the `refused` states.
         """
         self.all()
         found = self._by_arn.get(arn)
@@ -195,7 +195,7 @@ class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 
 class Delivery(msgspec.Struct, array_like=True):
-    """A record that was received and not acknowledged. It is stored with these fields."""
+    """The state of a record that was received and not acknowledged, as it is stored."""
 
     key: Key
     first_ms: int
@@ -211,7 +211,7 @@ class Delivery(msgspec.Struct, array_like=True):
 class Deliveries:
     """The state of each record in a queue. The records themselves stay in the logs of the shards, and are found by key.
 
-    - `cursors`: the number of the next record to deliver, by shard. For a shard that is missing, that is its first record.
+    - `cursors`: the number of the next record to deliver, by shard. A shard without an entry begins at its first record.
     - `unacknowledged`: every record that was received and not acknowledged.
     """
 
@@ -269,8 +269,9 @@ class Deliveries:
         self.hide(delivery, now_ms)
 
     def find(self, key: Key, now_ms: int, max_receives: int | None, *, dead: bool) -> Delivery | None:
-        """Return the record with that key if it was received and not acknowledged. `dead`: whether it must be a dead letter or must not
-        be one.
+        """Return the record with that key if it was received and not acknowledged.
+
+        `dead`: whether to look among the dead letters, or only among the other records.
         """
         self._end_timeouts(now_ms, max_receives)
         delivery = self.unacknowledged.get(key)
@@ -290,7 +291,7 @@ class Deliveries:
         return self._timeouts[0][0] if self._timeouts else None
 
     def _is_old(self, visible_ms: int, key: Key) -> bool:
-        """Return whether an entry of the heap is outdated: the record was acknowledged, or has another time by now."""
+        """Return whether an entry of the heap is outdated: the record was acknowledged, or becomes visible at another time."""
         delivery = self.unacknowledged.get(key)
         return delivery is None or delivery.visible_ms != visible_ms
 
@@ -337,7 +338,7 @@ class Deliveries:
 
 
 class _Answer:
-    """Collects the records of one response: at most 10 MiB, or a single record."""
+    """Collects the records of one response: up to 10 MiB, or a single larger record."""
 
     def __init__(self, limit: int) -> None:
         self.records: list[tuple[Delivery, bytes]] = []

@@ -279,7 +279,7 @@ class VisibilityEntry(ReceiptEntry, frozen=True, kw_only=True):
 
 
 class ReceiptsRequest(QueueRequest, frozen=True, kw_only=True):
-    """An input with a result for each handle."""
+    """The input of a call about many records, each named by the handle of its receipt."""
 
     entries: Annotated[list[ReceiptEntry], Meta(min_length=1, max_length=10)]
 
@@ -419,7 +419,7 @@ def _check_type(kind: inspect.Type, value: Any, path: str) -> None:
 
 
 def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values: Any) -> Iterator[str]:
-    """Return one violation for all items of a list or map. It names every constraint of an item."""
+    """Return the violation of a list's or map's items, if one of them is not valid. It names every constraint of an item."""
     for value in values:
         _check_type(kind, value, what)
     if any(any(_broken(kind, value)) for value in values):
@@ -465,7 +465,7 @@ def _without_none(kind: inspect.Type) -> inspect.Type:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as the service shows it. The service is written in Java."""
+    """Return a value in the text form of Java, which the service shows."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return f"[{', '.join(f'{PUT_ENTRY_CLASS}@{crc32(msgspec.json.encode(each)):x}' for each in value)}]"
     if isinstance(value, list):

@@ -58,8 +58,8 @@ class LocalKinesis:
     - `faults`: rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
     - `http2`: whether to serve HTTP/2 as well. Needs the extra local.
     - `tls`: whether to serve HTTPS, with a certificate that is created here (`certificate_file`). Needs the extra local.
-    - `data`: a folder in which streams, records, consumers and tags survive a restart. If it has a stream already, that stream is used, and
-      not the one in `streams`.
+    - `data`: a folder in which streams, records, consumers and tags survive a restart. A stream that the folder has takes precedence over
+      the one in `streams`.
 
     Raises: ConfigurationError if other machines can reach the host, a stream or a rule is not valid, HTTP/2 or TLS lacks the extra, or the
     folder cannot be used.
@@ -246,11 +246,11 @@ class LocalStream:
         self._served.call(self._put_all, encoded, key)
 
     def split(self, shard_id: str) -> tuple[str, ...]:
-        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if it is closed."""
+        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if the shard is closed."""
         return self._served.call(lambda: self._served.endpoint.stream(self.name).split(shard_id))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge a shard and the next one, and return the child's id. Raises: ApiError if they are not adjacent, or if one is closed."""
+        """Merge a shard and the next one, and return the child's id. Raises: ApiError if the shards are not adjacent, or one is closed."""
         return self._served.call(lambda: self._served.endpoint.stream(self.name).merge(shard_id, adjacent_shard_id))
 
     def _put_all(self, payloads: list[bytes], key: str | None) -> None:
@@ -288,8 +288,6 @@ class ServerOptions(TypedDict, total=False):
     tls: bool
     data: Path | str | None
 
-
-# Serves HTTP/1.1 with aiohttp and HTTP/2 with Hypercorn, with or without TLS.
 
 log = logging.getLogger("recordpublisher.local.http")
 
@@ -481,8 +479,6 @@ log.addFilter(_without_traceback)
 
 
 class _HttpResponseStream:
-    """An HTTP response that stays open while events are written."""
-
     def __init__(self, request: web.Request, headers: dict[str, str]) -> None:
         self._request = request
         self.response = web.StreamResponse(headers=headers)
@@ -514,7 +510,6 @@ def _drop(request: web.Request) -> web.Response:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Return the complete body, or None if it is too large."""
     parts, size, more = [], 0, True
     while more and size <= MAX_BODY_BYTES:
         message = await receive()
@@ -535,8 +530,8 @@ async def _start(status: int, headers: dict[str, str], send: Send) -> None:
 
 
 class _AsgiResponseStream:
-    """A response over HTTP/2 that stays open. A fault that would break the connection ends only this stream, because there may be
-    others.
+    """A response over HTTP/2 that stays open. A fault that would break the connection ends only this stream, because the connection may
+    have others.
     """
 
     def __init__(self, headers: dict[str, str], send: Send) -> None:
@@ -582,7 +577,7 @@ def ignore_goaway_without_error() -> None:
 
 
 def _self_signed(host: str) -> tuple[bytes, bytes]:
-    """Return a certificate for this host, which is its own authority, and its key, both as PEM."""
+    """Return a self-signed certificate for this host, and its key, both as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -148,8 +148,7 @@ class LogSlice:
     """The result of one read of a shard's log.
 
     - `fragments`: the records, as pieces of JSON.
-    - `size`: their bytes (data and key).
-    - `next_counter`: the counter at which the next read starts.
+    - `size`: bytes of data and keys of these records.
     """
 
     fragments: list[bytes]
@@ -166,7 +165,7 @@ class LogSlice:
 
 
 class ShardLog:
-    """The records of one shard, each with its counter. Calls listeners when there is something new to read."""
+    """The records of one shard. Each has a counter: its number in the shard. Calls listeners when there is something new to read."""
 
     def __init__(self, numbers: SequenceNumbers) -> None:
         self.numbers = numbers
@@ -247,7 +246,7 @@ class ShardLog:
         return list(zip(self._counters[first:], self._arrivals[first:], sizes, self._fragments[first:], strict=True))
 
     def restore(self, records: Iterable[tuple[int, int, int, bytes]], ending_counter: int | None) -> None:
-        """Fill an empty log with stored records. The last counter of a closed shard is its end."""
+        """Fill an empty log with stored records. `ending_counter`: the counter of the end of a closed shard."""
         for counter, arrival, size, fragment in records:
             self._fragments.append(fragment)
             self._counters.append(counter)

@@ -141,7 +141,6 @@ class AccountStorage:
             self._trim()
 
     def _trim(self) -> None:
-        """Remove the records past retention."""
         self._trimmed_ms = self._account.clock.now_ms()
         for name, (stream, _) in self._shards():
             self._write(lambda name=name, stream=stream: self._database.trim(name, stream.horizon_ms * TICKS_PER_MS))  # type: ignore[misc]
@@ -204,7 +203,7 @@ class Database:
 
     def append(self, shard: str, records: Iterable[StoredRecord]) -> None:
         """Add records to a shard, all or none."""
-        # The id of the shard is stored in a transaction of its own, so that it exists for the next write if this one fails.
+        # The id of the shard is stored in a transaction of its own, so that the next write finds it even if this write fails.
         number = self._id_of(shard)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

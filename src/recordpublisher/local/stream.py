@@ -88,7 +88,7 @@ class Stream:
 
     @property
     def busy(self) -> BusyStatus:
-        """The stored form of the state that `status` follows."""
+        """The status that was set last, with its end, as it is stored."""
         return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
 
     def restore(self, created_ms: int, busy: BusyStatus, shards: dict[str, Shard]) -> None:
@@ -101,7 +101,7 @@ class Stream:
 
     @property
     def shows_shards(self) -> bool:
-        """Whether the stream shows its shards. It never does if it was deleted before they were created."""
+        """Whether the stream shows its shards. A stream that was deleted before its shards were created never does."""
         return self.clock.now_ms() >= self._shards_from
 
     @property
@@ -121,7 +121,7 @@ class Stream:
     def add_shards(self, planned: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
         """Close the parents and open their children, all at the same time. Return the children.
 
-        The first shards of a stream are as old as the stream. If they were younger, they would not be open at the stream's oldest time.
+        A stream's first shards get the creation time of the stream, because a filter by that time must find them.
         """
         parents = {parent.id: parent for _, of_child in planned for parent in of_child}
         now = self.clock.now_ms() if parents else self.created_ms
@@ -152,7 +152,7 @@ class Stream:
         return self._open
 
     def shard(self, wanted: str) -> Shard:
-        """Return the shard with this id, in any form. Raises: ResourceNotFoundException if there is none."""
+        """Return the shard with this id, in any spelling. Raises: ResourceNotFoundException if there is none."""
         found = self.shards.get(canonical_id(wanted))
         if found is None or not self._is_kept(found):
             raise not_found(f"Shard {wanted} in stream {self.name} under account {self.account_id} does not exist")
@@ -164,7 +164,7 @@ class Stream:
         return self._open[bisect_right(self._starts, hash_key) - 1]
 
     def target_of(self, hash_key: int) -> Shard:
-        """Return the shard for a new record: the one of its hash key or, with AUTO record distribution, the shards in turn."""
+        """Return the shard for a new record: the shard of its hash key or, with AUTO record distribution, the next one in turn."""
         if self.distribution != "AUTO":
             return self.shard_for(hash_key)
         self._next_target += 1
@@ -187,13 +187,13 @@ class Stream:
         return sequence_number
 
     def split(self, shard_id: str) -> tuple[str, ...]:
-        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if it is closed."""
+        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if the shard is closed."""
         shard = self.shard(shard_id)
         middle = (shard.hash_range.start + shard.hash_range.end + 1) // 2
         return tuple(child.id for child in split(self, shard, middle))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge a shard and the next one, and return the child's id. Raises: ApiError if they are not adjacent, or if one is closed."""
+        """Merge a shard and the next one, and return the child's id. Raises: ApiError if the shards are not adjacent, or one is closed."""
         return merge(self, self.shard(shard_id), self.shard(adjacent_shard_id)).id
 
     @property
@@ -215,7 +215,7 @@ class Stream:
 def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
     """Split a shard. Its second child begins at the hash key `new_start`.
 
-    Raises: InvalidArgumentException if `new_start` is outside its range, or if the shard is closed.
+    Raises: InvalidArgumentException if `new_start` is outside the shard's range, or if the shard is closed.
     """
     _require_open(stream, shard)
     span = shard.hash_range
@@ -229,7 +229,7 @@ def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
 
 
 def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
-    """Merge a shard and the next one. Raises: InvalidArgumentException if they are not adjacent in this order, or if one is closed."""
+    """Merge a shard and the next one. Raises: InvalidArgumentException if the shards are not adjacent in this order, or one is closed."""
     _require_open(stream, shard)
     _require_open(stream, adjacent)
     if shard.hash_range.end + 1 != adjacent.hash_range.start:
@@ -241,9 +241,9 @@ def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
 
 
 def update_shard_count(stream: Stream, target: int) -> None:
-    """Change the number of shards, with uniform hash ranges: split at every new boundary, then merge the shards between two boundaries.
+    """Change the number of shards, with uniform hash ranges.
 
-    As in the service, a shard between two boundaries may be split or merged again at once.
+    As in the service, it splits shards at every new boundary, then merges the shards between two boundaries.
 
     Raises: InvalidArgumentException if `target` is more than double or less than half of the open shards.
     """
@@ -415,7 +415,7 @@ class ConsumerTable:
         return [self._consumers[name] for name in sorted(self._consumers)]
 
     def require_room(self, queue_count: int) -> None:
-        """Raise LimitExceededException if a stream has the most consumers and queues that it may have."""
+        """Raise LimitExceededException if the stream has as many consumers and queues as it may have."""
         if len(self.all()) + queue_count >= self._limit:
             raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
 

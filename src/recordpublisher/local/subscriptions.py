@@ -25,13 +25,13 @@ INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
 
 
 class Subscriptions:
-    """The open subscriptions: one for each consumer and shard. After five seconds a newer one can replace it."""
+    """The open subscriptions: at most one for each consumer and shard. A new one can replace one that was opened at least 5 s before."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_success_ms: dict[tuple[str, str], int] = {}
         self._open: dict[tuple[str, str], Subscription] = {}
-        # In the order in which they were opened, so that the same seed gives the same faults.
+        # Kept in the order in which they were opened, so that the same seed gives the same faults.
         self._all: dict[Subscription, None] = {}
 
     def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
@@ -73,7 +73,7 @@ class Subscriptions:
 
 @dataclass(frozen=True, slots=True)
 class SendStep:
-    """The next step is to send a frame now. `last`: whether the response ends after it."""
+    """Send a frame now. `last`: whether the response ends after this frame."""
 
     frame: bytes
     last: bool = False
@@ -81,7 +81,7 @@ class SendStep:
 
 @dataclass(frozen=True, slots=True)
 class WaitStep:
-    """The next step is to wait until `until_ms`, unless something wakes the subscription."""
+    """Wait until `until_ms`, unless something wakes the subscription before."""
 
     until_ms: int
 
@@ -153,5 +153,5 @@ class Subscription:
 
 
 def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:
-    """Return how far a read is behind the tip (ms). It is 0 only if no record is left unread."""
+    """Return how far a read is behind the tip (ms): 0 only if no record is left unread."""
     return 0 if unread_arrival_ms is None else max(1, now_ms - unread_arrival_ms)

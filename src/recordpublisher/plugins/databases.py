@@ -33,7 +33,7 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        f"PostgreSQL needs the extra 'postgresql': {install_command('postgresql')}; SQLite alone the extra 'sql'"
+        f"PostgreSQL needs the extra 'postgresql': {install_command('postgresql')}; SQLite needs only the extra 'sql'"
     ) from error
 
 
@@ -161,7 +161,7 @@ class Database:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="recordpublisher-sql")
             if self._disposal is not None:
-                # Otherwise this thread could wait for the connection of a pool that the last thread is about to replace.
+                # The new thread first waits until the last one has closed the only connection.
                 self._thread.submit(wait, [self._disposal])
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
@@ -215,7 +215,7 @@ def engine_of(uri: str, key: str) -> Engine:
     except ImportError as error:
         reason = f"{error}; {install_command('postgresql')}"
         raise ConfigurationError(key, uri, _VALID, reason=reason) from error
-    # The host would contain the end of the password, which errors of the driver would show.
+    # With an unescaped @, the end of the password is taken for the host, which the driver shows in errors.
     if "@" in (url.host or ""):
         raise ConfigurationError(key, uri, _VALID, reason="an @ in a password must be written as %40")
     return engine
@@ -383,9 +383,9 @@ def is_transient(error: DBAPIError) -> bool:
 
 
 def first_error(error: DBAPIError) -> DBAPIError:
-    """Return the error that was raised first.
+    """Return the error that was raised first, because a later one can hide it.
 
-    If the disk is full, SQLite itself ends the transaction, and then reports that it no longer knows the savepoint.
+    If the disk is full, for example, SQLite itself ends the transaction, and then reports that it does not know the savepoint.
     """
     first, context = error, error.__context__
     while context is not None and "no such savepoint" in str(first.orig):

@@ -40,7 +40,9 @@ async def drain(group: GroupStore, worker: str) -> None:
         else:
             await _announce(group, writer, asked.version)
             return
-    raise StoreUnavailableError(f"the lease table was written during each of {MAX_ATTEMPTS} attempts; try again")
+    raise StoreUnavailableError(
+        f"another process wrote the lease table during each of {MAX_ATTEMPTS} attempts; try again"
+    )
 
 
 async def seal(group: GroupStore, worker: str) -> None:
@@ -64,7 +66,7 @@ async def seal(group: GroupStore, worker: str) -> None:
 
 
 async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str | None:
-    """Wait until the worker has left its group. Return None then.
+    """Wait until the worker has left its group, and return None.
 
     If it has not left after `seconds`, or if other workers have declared it dead (sealed it), return in words what to do.
     """
@@ -116,7 +118,7 @@ async def _unsealed(group: GroupStore, worker: str) -> StoredDocument[WorkerReco
     return records[worker]
 
 
-# The workers and shards of a group, according to its documents at one moment. Nothing is written (E11).
+# --- the state of a group at one moment, from its documents ---------------------------------------------------------------------------
 
 
 class WorkerState(StrEnum):
@@ -167,7 +169,7 @@ class ShardStatus:
     - `worker`: the worker that holds it.
     - `epoch`: the version of the lease table since which that worker holds it.
     - `load`: bytes per second, as its owner states them. None if the load is 1 KB per second or less.
-    - `next_worker`: the worker that the plan moves it to. None if it stays where it is.
+    - `next_worker`: the worker to which the shard is about to move; None if it stays where it is.
     """
 
     shard: str
@@ -208,7 +210,7 @@ def status_of(view: GroupView) -> GroupStatus:
 def _worker_status(view: GroupView, name: str) -> WorkerStatus:
     record = view.records[name]
     state = _worker_state(view, name)
-    # The shards of such a worker are free, even if there is no worker to take them.
+    # The shards of a worker that has left are free, even if no other worker has taken them.
     is_owner = state is not WorkerState.LEFT
     owned = [shard for shard, lease in view.table.leases.items() if is_owner and lease.owner == name]
     loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}

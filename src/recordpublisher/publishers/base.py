@@ -63,11 +63,11 @@ class RecordPublisher(AsyncPort, ABC):
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Read, and pass batches to `consumer`, until something ends the run. The caller calls `run` again after INCOMPLETE.
 
-        It awaits `consumer(batch)` for every batch, even for an empty one. The time this takes is the back-pressure: the publisher reads
-        nothing until the consumer has returned. The position that the consumer returned is the only one to resume from.
+        Await `consumer(batch)` for every batch, even for an empty one, before the next read: this is the back-pressure. The position that
+        the consumer returned is the only one to resume from.
 
-        It must not catch errors of the consumer, nor the cancellation of its task. If it does catch an error of the consumer, the job ends
-        with that error. If it has not ended `flink.job.drain.timeout` after its cancellation, the job continues without it.
+        Do not catch errors of the consumer, nor the cancellation of the task. If `run` catches an error of the consumer, the job ends with
+        that error. If `run` has not ended `flink.job.drain.timeout` after its cancellation, the job continues without it.
 
         Raises: RecordPublisherError if no retry can help.
         """
@@ -98,11 +98,11 @@ class RecordPublisher(AsyncPort, ABC):
         """Set how many bytes of memory the next batch may take. This is a hint, given before each read. Default: do nothing."""
 
     def set_seen(self, seen_ms: int | None) -> None:
-        """Set the time until which nothing of the shard before the starting position was lost (epoch ms). Default: do nothing.
+        """Set until when the shard has been read (epoch ms). Default: do nothing.
 
-        It is the arrival of the record at the position, or the time of a later read at the tip. For a shard that was never read it is a
-        time at which its parents were open, or None if none of them was read. The fetcher calls this before the first run, for a publisher
-        that looks for gaps itself (`finds_gaps`).
+        This is the arrival of the last record read, or the time of the last read at the tip, whichever is later. For a shard that was never
+        read it is a time at which its parents were open, or None if none of them was read. The fetcher calls this before the first run, for
+        a publisher that looks for lost records itself (`finds_gaps`).
         """
 
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
@@ -166,12 +166,12 @@ class RecordSource(AsyncPort, ABC):
         return None
 
     def checks(self, stream: str) -> Checks:
-        """Return the checks that `recordpublisher doctor` makes of a stream that Kinesis does not list: whether it can be read.
+        """Return the checks of a stream that Kinesis does not list. With them `recordpublisher doctor` finds out whether it can be read.
 
-        They are made in addition to a listing of its shards, if the source has shards. A check must not take a record from the stream, and
-        the job may be running. Default: no checks. `prepare` was not called before.
+        If the source has shards, `doctor` also lists them. A check must not take a record from the stream, because the job may be running.
+        Default: no checks. `prepare` was not called before.
 
-        - `stream`: the stream's name. A publisher that wraps another one gets what the job was given: a name, an ARN or NAME=ARN.
+        - `stream`: the stream as the job was given it: a name, an ARN or NAME=ARN.
         """
         return {}
 
@@ -226,31 +226,31 @@ class RecordPublisherFactory(RecordSource):
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
 
-        Called at the start, and then every `flink.shard.discovery.intervalmillis`. At the start an error ends the job. Later:
+        Called at the start, where every error ends the job, and then every `flink.shard.discovery.intervalmillis`. Errors of these later
+        calls:
 
-        - A TransientError, and any error that is not of this library, is retried for `flink.job.max.outage`; then an error that is not of
-          this library ends the job.
-        - A ConfigurationError, FatalKinesisError or StateError, and a result that is not a list of shards, ends the job at once, because no
-          retry can help.
-        - StreamNotFoundError means that the stream was deleted, once `discover` has raised it for a minute. Until then it is retried, and
-          the job reads on. A job whose streams were all deleted ends.
+        - A TransientError is retried. An error of another library is retried for `flink.job.max.outage`, and then ends the job.
+        - A ConfigurationError, FatalKinesisError or StateError ends the job at once, because no retry can help. So does a result that is
+          not a list of shards.
+        - StreamNotFoundError is retried, and the job reads on. If `discover` raises it for a minute, the stream counts as deleted. A job
+          whose streams were all deleted ends.
 
         Raises: StreamNotFoundError if the stream does not exist, or was deleted.
         """
         return None
 
     async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
-        """Return shards that the factory can read although the stream no longer lists them, each as `closed` and `is_unlisted`.
+        """Return shards that the factory can read although the stream no longer lists them, each with `closed` and `is_unlisted` set.
 
-        They are added to each complete listing of the stream, which is `listed`. If a listed shard has the same id, the returned one
-        replaces it, because the service may have forgotten its parents. Default: no shards.
+        They are added to each complete listing of the stream, which is `listed`. A returned shard replaces a listed one of the same id,
+        because the service may have forgotten the shard's parents. Default: no shards.
         """
         return ()
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that a shard still has, or None if that cannot be known (the default).
 
-        It is not called for shards that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if it cannot be
+        Not called for shards that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if the shard cannot be
         read now.
         """
         return None
@@ -258,15 +258,15 @@ class RecordPublisherFactory(RecordSource):
     async def oldest_retained_ms(self, stream: str) -> int | None:
         """Return the arrival time before which the stream has dropped its records (epoch ms), or None if that is unknown (the default).
 
-        It is not called for streams that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if it cannot be
-        read now.
+        Not called for streams that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if the time cannot be
+        found now.
         """
         return None
 
     def order_of(self, sequence: str) -> Any:
         """Return a sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis.
 
-        Raises: ValueError if it cannot order the sequence number.
+        Raises: ValueError if `sequence` cannot be ordered.
         """
         try:
             return int(sequence)
@@ -279,18 +279,18 @@ class RecordPublisherFactory(RecordSource):
 
 
 class QueueSource(RecordSource):
-    """Receives records from a queue, and acknowledges or releases each of them. A record that is not acknowledged is received again
-    after `visibility_seconds`.
+    """Receives records from a queue, and acknowledges or releases each of them. A record that is not acknowledged is received again after
+    `visibility_seconds`.
 
     A queue has no order, no positions, no shards and no time. The job (`recordpublisher/queues`) keeps the received records; the source
     makes the calls. A plugin author implements four methods.
 
-    A source returns `UserRecord`s of a subclass that carries what acknowledges a receipt. `sequence_number` is the record's id, the same at
-    each receipt. All parts of a record (an aggregate) have the same number and come in one receive. Records of one number need different
-    sub-sequence numbers (0, 1 and so on). If two have the same one, the last is passed on, and the job ends if their data differ.
+    A received record is a subclass of `UserRecord` that also has what its acknowledgement needs. `sequence_number` is the record's id, the
+    same at each receipt. The sub-records of an aggregate share this number, have the sub-sequence numbers 0, 1 and so on, and come in one
+    receive. The job ends if two different records have the same two numbers.
 
-    Each call of `acknowledge`, `prolong` and `release` gets the newest receipt of a record, once, without its data. It returns the numbers
-    of the records that failed, which the job counts. A record that is gone is not a failure.
+    `acknowledge`, `prolong` and `release` get each record once, with its newest receipt and without its data. They return the numbers of
+    the records that failed, which the job counts. A record that is gone is not a failure.
 
     Raises: TransientError, RetriesExhaustedError or another library's error if the whole call failed, which is also counted. Any other
     RecordPublisherError ends the job.
@@ -312,8 +312,7 @@ class QueueSource(RecordSource):
         """Wait a few seconds for records, and return them, or nothing if the queue is empty. Count retries in `metrics`. A call that takes
         10 s is logged.
 
-        If this is cancelled, a call that takes records must not be cut off: wait for it, release the records that it
-        brings, then raise the cancellation.
+        If this is cancelled while a call is taking records, wait for the call, release its records, and then raise the cancellation.
 
         Raises: RecordPublisherError if no retry can help.
         """
@@ -350,7 +349,7 @@ async def make_publisher(
 async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
     """Return the shards that the factory lists, or None if it leaves the listing to Kinesis.
 
-    Raises: PluginError if the factory's `discover` does not return a list of shards, each of them once and of this stream.
+    Raises: PluginError if the factory's `discover` does not return a list of shards of this stream, each of them once.
     """
     if not factory.lists_shards:
         return None
@@ -360,9 +359,9 @@ async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: 
 
 
 async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Sequence[Shard]) -> list[Shard]:
-    """Return a complete listing of a stream, with the shards added that the factory can read and the listing lacks.
+    """Return a stream's listing, with the factory's `unlisted_shards` added.
 
-    Raises: PluginError if the factory's `unlisted_shards` does not return a list of shards, each of them once and of this stream.
+    Raises: PluginError if `unlisted_shards` does not return a list of shards of this stream, each of them once.
     """
     if type(factory).unlisted_shards is RecordPublisherFactory.unlisted_shards:
         return list(listed)
@@ -374,7 +373,9 @@ async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Se
 
 def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
-        raise PluginError(f"{what} returned {repr_of(listed)} for {stream}: return a list of Shard, and [] for none")
+        raise PluginError(
+            f"{what} returned {repr_of(listed)} for {stream}: return a list of Shard, or [] if there are none"
+        )
     for shard in listed:
         if not isinstance(shard.shard_id, str) or not shard.shard_id or "/" in shard.shard_id:
             raise PluginError(
@@ -395,7 +396,7 @@ def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
         _, circle = error.args
         raise PluginError(
             f"{what} returned shards of {stream} that would wait for each other, because each is a parent of the next: "
-            f"{', '.join(circle)}. The parents of a shard are those that it was made from"
+            f"{', '.join(circle)}. Give as parents only the shards that were split or merged into a shard"
         ) from None
     return list(listed)
 
@@ -422,7 +423,7 @@ def check_clock(now_ms: int, service_ms: int) -> str:
 
 
 DELETED_SECONDS = 60.0
-"""How long `discover` must say that a stream does not exist which it has listed before, until the stream counts as deleted.
+"""How long `discover` must report a stream as missing that it has listed before, until the stream counts as deleted (seconds).
 
 A folder that is mounted again, or a database that is restored, is away for some seconds. The records of a deleted stream are gone, so
 nothing is lost by waiting.
@@ -431,7 +432,7 @@ nothing is lost by waiting.
 
 def is_fault_of_plugin(error: Exception) -> bool:
     """Return whether an error of a listing shows that the plugin's code or its properties are wrong, so that no retry can help."""
-    # Missing credentials are a subclass of ConfigurationError, and may be there again soon.
+    # Only the exact class counts: its subclass for missing credentials may succeed later.
     is_final = type(error) is ConfigurationError or isinstance(error, _NO_RETRY_HELPS)
     is_its_own = (
         is_final and not isinstance(error, StoreUnavailableError) and is_raised_in_user_code(error, or_installed=True)

@@ -81,9 +81,9 @@ async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
 class ObservedTimeouts:
     """Time-outs of waits that may all last equally long. One timer serves all of them, because each timer costs more than a short call.
 
-    The time is counted in parts, at least `TIMEOUT_PARTS`. A part that ended late counts as a whole if this thread was busy in that time.
-    Otherwise the process was suspended or had no CPU, and the part does not count. So after such a gap at least one more part passes, in
-    which the data that has arrived in the meantime is read.
+    Time is counted in parts, of which a time-out has at least `TIMEOUT_PARTS`. If a part ends late although this thread was not busy, the
+    process was suspended or had no CPU, and the part does not count. So at least one more part follows, in which data that arrived during
+    the suspension is read.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -95,7 +95,7 @@ class ObservedTimeouts:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, timeout: asyncio.Timeout) -> None:
-        """Make `timeout`, which has been entered, expire after the time of these time-outs."""
+        """Start the time of `timeout`, which has been entered."""
         if self._timer is None:
             self._loop = asyncio.get_running_loop()
             self._start_part(self._part)
@@ -123,7 +123,7 @@ class ObservedTimeouts:
         if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
             self._observed += self._wait + max(busy, 0.0)
         else:
-            # The process was suspended, so the part does not count. A wait that began in this part counts from the time before it.
+            # The process was suspended, so the part does not count. A wait that began in this part counts from now on.
             self._began = {timeout: min(began, self._observed) for timeout, began in self._began.items()}
         self._timer = None
         # The dict is in the order of insertion, so the wait that began first comes first.

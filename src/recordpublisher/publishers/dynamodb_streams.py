@@ -105,7 +105,7 @@ class DynamoDbStreams:
         return listed
 
     def _tell_if_disabled(self, table: str, arn: str) -> None:
-        """Log once that a table's newest stream is disabled: a job does not end with it, because a change of its view disables it too."""
+        """Log once that a table's newest stream is disabled. The job does not end, because changing a stream's view also disables it."""
         if self._arns[table][-1] == arn and arn not in self._disabled:
             self._disabled.add(arn)
             words = "the stream of table %s is disabled: its last changes are read, then nothing is until the table has a new stream"
@@ -141,13 +141,13 @@ class DynamoDbStreams:
         return RecordDistribution(by_key=True)
 
     async def stream_arn(self, table: str) -> str:
-        """Return the ARN of a table's newest stream. Raises: StreamNotFoundError if it has none."""
+        """Return the ARN of a table's newest stream. Raises: StreamNotFoundError if the table has no stream."""
         if table not in self._arns:
             self._arns[table] = await self._listed_arns(table)
         return self._arns[table][-1]
 
     async def _listed_arns(self, table: str) -> list[str]:
-        """Ask for the ARNs of a table's streams, the newest last. Raises: StreamNotFoundError if it has none."""
+        """Ask for the ARNs of a table's streams, the newest last. Raises: StreamNotFoundError if the table has no stream."""
         arns = await self._call(
             "ListStreams",
             lambda found: {stream["StreamLabel"]: stream["StreamArn"] for stream in found["Streams"]},
@@ -215,9 +215,9 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
 
 
 def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
-    """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called, and a read removes nothing.
+    """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called; no record is removed.
 
-    A later check uses the results of the earlier ones. If there are none, it makes no call.
+    A check whose predecessor has found nothing makes no call, and returns None.
     """
     shards: list[Shard] = []
     iterators: list[str] = []
@@ -263,7 +263,7 @@ def record_of_change(change: dict[str, Any]) -> UserRecord:
     Raises: ValueError or KeyError if `change` is not a valid change.
     """
     item = change["dynamodb"]
-    # The SDK returns a datetime, and the events of Lambda have a number.
+    # The SDK returns a datetime here, but an event of Lambda has a number.
     created = item["ApproximateCreationDateTime"]
     arrival = float(created) if isinstance(created, int | float) else created.timestamp()
     data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}

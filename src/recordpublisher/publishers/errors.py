@@ -115,7 +115,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
         return self.reworded(key, self.valid, self.reason, self.statement)
 
     def reworded(self, key: str, valid: str, reason: str, statement: str) -> ConfigurationError:
-        """Return the same error in other words, with the same notes."""
+        """Return the same error with another text, and with its notes."""
         made = ConfigurationError(key, self.value, valid, reason=reason, statement=statement)
         for note in notes_of(self):
             made.add_note(note)
@@ -124,7 +124,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
 def _without_secrets(value: object) -> object:
     """Return text with its passwords masked, and a container as the name of its type."""
-    # A container may hold secrets without their names, so nothing of it is shown.
+    # The values in a container have no names by which secrets could be masked, so only its type is shown.
     if isinstance(value, str):
         return mask_passwords(value)
     return f"a {type(value).__name__}" if isinstance(value, Iterable) and not isinstance(value, type) else value
@@ -135,7 +135,7 @@ class PluginError(RecordPublisherError):
 
 
 class Remedy(Enum):
-    """The remedy for a failed call: how it is handled. Every error of the service, the SDK and the network has one of these."""
+    """How a failed call is handled. Every error of the service, the SDK and the network has one of these remedies."""
 
     RETRY = "the call is retried with backoff; progress resets the retry budget"
     WAIT = "wait until the resource is free; not counted as a retry"

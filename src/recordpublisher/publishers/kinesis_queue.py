@@ -132,7 +132,7 @@ class KinesisQueue(QueueSource):
         await self.queue_arn()
 
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
-        """Receive at most ten records, with all parts of each."""
+        """Receive at most ten records. An aggregate is replaced by all its sub-records."""
         self._metrics = metrics
         received = await call_with_retries(self._receive_once, self._retries, on_retry=metrics.count_retry)
         handles = {each.record_id: each.handle for each in received}
@@ -182,8 +182,8 @@ class KinesisQueue(QueueSource):
         return endpoint_of(self._properties)
 
     def checks(self, stream: str) -> Checks:
-        """Return checks of the clock, and whether the queue can be found, with its status. No check receives, because that takes
-        records.
+        """Return checks of the clock, and whether the queue can be found, with its status. No check receives records, because the job would
+        then not get them.
         """
 
         async def listed() -> str:
@@ -232,13 +232,14 @@ class KinesisQueue(QueueSource):
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
         """Acknowledge aggregates of which no record was passed on, because no caller can acknowledge them."""
-        # Without this, they would be delivered again and again.
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
             with suppress(TransientError):  # If this fails, they are delivered again, and acknowledged then.
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
 
     async def _make_visible(self, handles: Iterable[str]) -> None:
-        """Let others receive records that this process will not handle. If the call fails, they are visible after their time."""
+        """Let others receive records that this process will not handle. If the call fails, the records become visible when their time is
+        over.
+        """
         if left := list(handles):
             with suppress(KinesisError):
                 await self.client().settle("UpdateQueueRecordsVisibility", await self.queue_arn(), left, 0)
@@ -246,7 +247,7 @@ class KinesisQueue(QueueSource):
     async def _settle(self, api: str, records: Sequence[UserRecord], visibility: int | None = None) -> set[str]:
         """Make calls of `api` for these records. Return the numbers of the records that failed.
 
-        Raises: RetriesExhaustedError if every call fails after its retries, KinesisError if a call fails otherwise.
+        Raises: RetriesExhaustedError if every call fails after its retries, KinesisError if a call fails for another reason.
         """
         numbers = {record.handle: record.sequence_number for record in records if isinstance(record, QueuedRecord)}
         handles, limit = list(numbers), asyncio.Semaphore(MOST_CALLS)
@@ -279,7 +280,7 @@ class KinesisQueue(QueueSource):
         return failed
 
     def _count_retry(self, error: TransientError) -> None:
-        """Count a retry of a call other than a receive. It is not stored as `last_failure`, which is about reading."""
+        """Count a retry of a call other than a receive. `last_failure` is not set, because it is about reading."""
         self._metrics.add("retries")
         self._metrics.add("throttles", isinstance(error, ThrottledError))
 
@@ -341,7 +342,7 @@ class KinesisQueue(QueueSource):
 
 
 def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
-    """Return the StartingPosition of a new queue. Raises: ConfigurationError if its time cannot be read."""
+    """Return the StartingPosition of a new queue. Raises: ConfigurationError if the start time cannot be read."""
     at = initial_position(properties)
     if at.ago_ms:
         at = StartingPosition.at_timestamp(now_ms - at.ago_ms)

@@ -36,7 +36,7 @@ def log_extra(
 
 
 def trace_ids() -> dict[str, str]:
-    """Return the trace id and span id of OpenTelemetry's current span, by its names for log lines; an empty dict without a span."""
+    """Return the log fields with the trace id and span id of OpenTelemetry's current span; an empty dict without a span."""
     # OpenTelemetry is not imported here: if there are spans, other code has imported it.
     trace = sys.modules.get("opentelemetry.trace")
     context = None if trace is None else trace.get_current_span().get_span_context()
@@ -47,7 +47,7 @@ def trace_ids() -> dict[str, str]:
 
 def keep_trace_ids(error: BaseException) -> None:
     """Store the current trace ids in the error, because the error is logged after its span has ended."""
-    # Set in this way because a user's error class may forbid to set attributes.
+    # A user's error class may forbid changes, so its own `__setattr__` is not called.
     object.__setattr__(error, _TRACE_IDS, trace_ids())
 
 
@@ -67,7 +67,7 @@ def fields_of(record: LogRecord) -> dict[str, Any]:
     return {**_fields_of_task.get(), **trace_ids(), **getattr(record, "fields", {})}
 
 
-# mask_passwords masks the passwords in URIs and connection strings, so that no error, log line or repr shows them (C3).
+# --- passwords in URIs and connection strings, which no error, log line or repr may show (C3) -------------------------------------------
 
 MASK = "******"
 
@@ -134,7 +134,7 @@ def _without_parameters(text: str, name: re.Pattern[str], value: re.Pattern[str]
     return "".join([*parts, text[done:]])
 
 
-# Shows values and errors of user code, whose `__str__` and `__repr__` may raise. That would hide what went wrong.
+# --- values and errors of user code, whose `__str__` and `__repr__` may raise ------------------------------------------------------------
 
 
 def text_of(value: object) -> str:

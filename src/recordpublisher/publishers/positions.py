@@ -48,7 +48,7 @@ class StartingPosition:
 
     - `skip_through`: the last sub-record that was processed, if a read starts again inside an aggregated record. The reader drops the
       sub-records of that sequence number up to and including this one.
-    - `ago_ms`: how long before the tip a start at an age is; its type is LATEST. `pinned_at` replaces it by a time.
+    - `ago_ms`: how long before now a start at an age is (ms). Its type is LATEST, until `pinned_at` replaces it by a time.
     """
 
     type: PositionType
@@ -77,9 +77,7 @@ class StartingPosition:
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     def with_stored_start(self, start_ms: int) -> Self:
-        """Return LATEST, or a start at an age, as the time by which it was replaced at the job's first start; any other position
-        unchanged.
-        """
+        """Return a start at `start_ms`, which replaced LATEST or an age at the job's first start. Return any other start unchanged."""
         return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
 
     @property
@@ -89,7 +87,9 @@ class StartingPosition:
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Return the start after `position`: AFTER it. If it is inside an aggregated record, AT it, with the sub-records to skip."""
+        """Return the start after `position`: AFTER its sequence number, or AT it with the sub-records to skip, if it is inside an
+        aggregate.
+        """
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)
         return cls(PositionType.AFTER_SEQUENCE_NUMBER, position.sequence)

@@ -167,8 +167,7 @@ class RecordBatch(Generic[V_co]):
     ) -> RecordBatch[V_co]:
         """Return the same records with the given columns. None leaves a column as it is."""
         given = {"decoded": values, "event_times": event_times, "watermarks": watermarks}
-        # Not done by `replace`, which would lose the cached `columns`. Making the column of arrival times again costs 60 ns for each
-        # record.
+        # `replace` would lose the cached `columns`, and making the column of arrival times again costs 60 ns for each record.
         stamped = copy(self)
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
         return stamped
@@ -185,7 +184,7 @@ class RecordBatch(Generic[V_co]):
     def position_after(self, count: int) -> SequenceNumber | None:
         """Return the position after the first `count` records.
 
-        It is inside an aggregate if the next record belongs to the same aggregate, even if that next record is a dead letter.
+        The position is inside an aggregate if the next record belongs to the same aggregate, even if that next record is a dead letter.
         """
         if count >= len(self.records):
             return self.read_position

@@ -107,7 +107,7 @@ class RetryPolicy:
     decided_by: str = ""
 
     def is_used_up(self, failures: int, lasted: float) -> bool:
-        """Return whether an operation is not tried again that has failed this often before, and for `lasted` seconds."""
+        """Return whether an operation must not be tried again after this many failures in a row, which took `lasted` seconds."""
         if self.max_outage_ms is None:
             return failures >= self.max_retries
         return lasted > self.max_outage_ms / 1000 - _RESOLUTION_SECONDS
@@ -132,7 +132,7 @@ class RetryPolicy:
 
 
 class Failures:
-    """The failures of one operation in a row: decides whether it is tried again, and after which pause.
+    """Counts the consecutive failures of one operation, and decides whether it is tried again, and after which pause.
 
     Times are times of the event loop. `service` is the name of the service in the log.
     """
@@ -255,13 +255,13 @@ class OutageLog:
         with self._lock:
             outages = self._of_loops.setdefault(loop, {})
             outage = outages.get(service)
-            # The calls of an earlier outage are gone, because their readers were cancelled.
+            # An outage without calls is an earlier one, whose readers were cancelled.
             if outage is None or not outage.calls:
                 outage = outages[service] = _Outage(now - lasted)
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
             has_failed = now - outage.began
-            # An outage may last much longer than each call is retried.
+            # The pause grows with the outage, because an outage may last much longer than each call is retried.
             pause = min(LOG_INTERVAL_SECONDS, max(lasted + left, has_failed) / 3)
             is_due = outage.logged_at is None or now - outage.logged_at >= pause
             if has_failed < UNLOGGED_SECONDS or not is_due:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import ThrottledError
+from .histogram import Histogram
 from .records import RecordBatch
 
 
@@ -64,6 +65,8 @@ class ShardMetrics:
         "records", "records of a queue that could not be acknowledged, or kept from others: they are delivered again"
     )
     duplicates: int = _counter("records", "records received again from a queue while the job still remembers them")
+    read_durations: Histogram = field(default_factory=Histogram)
+    """How long GetRecords calls took (ms). The shards of a worker share it."""
     last_failure: Exception | None = None
     """The error of the last call while it is retried; None after a successful read."""
 
@@ -76,6 +79,10 @@ class ShardMetrics:
         """Set how far the last batch was behind the tip (ms). None leaves the gauge unchanged."""
         if millis_behind_latest is not None:
             self.millis_behind_latest = millis_behind_latest
+
+    def saw_duration(self, milliseconds: float) -> None:
+        """Count how long a successful read took (ms)."""
+        self.read_durations.add(milliseconds)
 
     def add(self, counter: str, count: int = 1) -> None:
         """Add `count` to one of the counters."""

@@ -84,7 +84,7 @@ class OldestRecord(msgspec.Struct, frozen=True):
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """Return a plain dict without empty entries."""
+    """Return a shard as a plain dict without empty entries."""
     keys = shard.hash_range
     # A number would be imprecise: many JSON readers lose digits above 2**53. So the hash range is hexadecimal text.
     entries = {
@@ -120,7 +120,7 @@ def stream_of(key: str) -> str:
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     """Return whether a listing lacks `shard` because it was made before the shard was created.
 
-    If so, the shard's absence does not mean that it is gone. For ids of other sources than Kinesis, and for an empty listing, the result is
+    Then the shard may exist although the listing lacks it. For ids of other sources than Kinesis, and for an empty listing, the result is
     False.
     """
     # Kinesis numbers the shards of a stream in the order of creation, and the oldest expire first. So if a shard is newer than every listed

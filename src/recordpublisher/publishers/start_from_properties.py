@@ -139,7 +139,7 @@ def age_ms(name: str, given: str) -> int:
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Return the start timestamp in epoch ms: parsed by the format that is given (in UTC if that has no zone), else like any other time."""
+    """Parse the start timestamp to epoch ms: by the format that is given (in UTC if the format has no zone), else like any other time."""
     # The format is tried first, because as in Flink `20231114` can be a date.
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)

@@ -29,7 +29,7 @@ from .log_fields import log_extra, notes_of, repr_of, text_of
 class UserFunction:
     """Calls a function of the user: an async function is awaited, and a plain one runs in a thread.
 
-    If a plain function returns an awaitable, or a future of threads or processes, that is awaited too.
+    If a plain function returns an awaitable, or a future of threads or processes, the result is awaited.
 
     - `threads`: runs plain functions; if it is None, the event loop's threads do.
 
@@ -121,7 +121,8 @@ class ForeignExitError(RuntimeError):
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
     """Turn a SystemExit of the `with` block, which imports or calls code of a user or plugin, into an error.
 
-    - `is_import`: whether the block imports a module, which the caller's message names. If not, the error names the function.
+    - `is_import`: whether the block imports a module. Then the error does not name the function, because the caller's message names the
+      module.
 
     Raises: ForeignExitError if the code calls `sys.exit`.
     """
@@ -237,7 +238,7 @@ def log_user_error(
     """
     trace = None if is_told else exc_info_for_log(error)
     log.error("%s", message, exc_info=trace, extra=log_extra(shard, sequence_number, error))
-    # Set in this way because a user's error class may forbid changes, as a frozen dataclass does.
+    # A user's error class may forbid changes, as a frozen dataclass does, so its own `__setattr__` is not called.
     object.__setattr__(error, _LOGGED, True)
 
 
@@ -253,7 +254,7 @@ def exc_info_for_log(error: BaseException) -> BaseException | None:
 
     An error whose message is too long, or that cannot be shown, is replaced by another error with the same traceback.
     """
-    # If no code of the user is involved, the message says everything.
+    # The message is enough if no code of the user is involved.
     frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in causes_of(error))
     if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
         return None
@@ -276,7 +277,7 @@ def cause_in_user_code(error: BaseException) -> BaseException | None:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note, unless the error has it already, as one that is raised again, or its class forbids changes."""
+    """Add a note to an error. Do nothing if the error has this note already, or if its class forbids changes."""
     if note not in notes_of(error):
         with suppress(Exception):
             error.add_note(note)
@@ -316,14 +317,14 @@ def raised_line(error: BaseException) -> str:
 def waiting_line(*tasks: asyncio.Task[Any]) -> str:
     """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's.
 
-    Of several tasks, the first one that waits in the user's code counts, or else the first one.
+    If there are several tasks, one that waits in the user's code is preferred.
     """
     lines = [_innermost(_waiting_frames(task)) for task in tasks]
     return next((users for users, _, _ in lines if users), lines[0][1])
 
 
 def line_in_user_code(task: asyncio.Task[Any], below: types.FrameType | None = None) -> str:
-    """Return the file and line of the user's code at which a task waits; "" if it waits in a call of this library that this code makes.
+    """Return the file and line of the user's code at which a task waits. Return "" if that code waits in a call of this library.
 
     - `below`: only calls that this frame has made count; None for all calls.
     """
@@ -361,9 +362,9 @@ def _waiting_frames(task: asyncio.Task[Any]) -> Iterator[types.FrameType]:
 
 
 def _innermost(frames: Iterable[types.FrameType]) -> tuple[str, str, str]:
-    """Return the last line in the user's code, the last line outside of Python's own code, and the last one of these that is not ours.
+    """Return the innermost line of the user's code, then of all code but Python's, then of all code but Python's and this library's.
 
-    Packages that are installed count as the user's code only if there is no other; "" if there is none.
+    Installed packages count as the user's code only if there is no other. A line is "" if there is none.
     """
     last, foreign, users = "an unknown line", "", ""
     for frame in frames:
@@ -393,9 +394,9 @@ class PluginCall:
     factory.discover(...)`.
 
     - A call that does not return is logged after `SLOW_SECONDS`, and again after pauses that double, with the line of the plugin's code at
-      which it waits. Code of this library logs itself what it waits for.
+      which it waits. A call that waits in code of this library is not logged, because that code logs its waits.
     - An error that the plugin's code has raised or passed on gets a note, whatever its class.
-    - An exception that would end the task without a word becomes a PluginError (`as_plugin_error`).
+    - An exception that would end the task without a log line becomes a PluginError (`as_plugin_error`).
 
     It may be used again for the next call of the method, in the same event loop (`with_subject`).
 
@@ -452,7 +453,7 @@ class PluginCall:
     def describe(self) -> str:
         """Return, as a sentence, how long the call has not returned, and the line of the plugin's code at which it waits.
 
-        Return "" if it does not wait there.
+        Return "" if the call waits in other code.
         """
         line = "" if self._task is None else line_in_user_code(self._task, self._frame)
         return f"{self.name} has not returned for {self._waited:.0f} s: it waits at {line}" if line else ""
@@ -539,8 +540,8 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
 
 
 def _is_closed(error: BaseException) -> bool:
-    """Return whether the error is a GeneratorExit with which Python closes a coroutine, for example one whose event loop was closed. Code
-    that raises one itself does so in a `raise` statement.
+    """Return whether the error is a GeneratorExit with which Python closes a coroutine, and not one that code has raised by a `raise`
+    statement.
     """
     if not isinstance(error, GeneratorExit):
         return False

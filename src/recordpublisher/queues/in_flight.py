@@ -1,4 +1,4 @@
-"""InFlight keeps the records that a job has received from a queue, until they are acknowledged or released. Only it makes these calls."""
+"""InFlight keeps the records that a job has received from a queue, and makes the calls that acknowledge and release them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class InFlight:
-    """Keeps the received records: open, finished or given up, and the numbers of the records that were handled last.
+    """Keeps the received records until they are acknowledged or released, and the numbers of the records that were handled last.
 
-    A queue's record may consist of several parts (sub-records), which have one number and are passed on as records. A record is open until
-    all of its parts are finished. If it is received again while it is open, only its receipt is replaced. If it was handled and its
-    acknowledgement has not succeeded, it is acknowledged when it is received again, and never passed on.
+    A record of a queue may contain several sub-records (parts), which have one sequence number. A record is open until all of its parts are
+    finished. An open record that is received again only gets its new receipt. A finished record whose acknowledgement has failed is
+    acknowledged when it is received again, and is not given to the sink again.
 
     Raises: PluginError if the source's `visibility_seconds` is not a valid number.
     """
@@ -76,7 +76,7 @@ class InFlight:
     # --- what happens to a record ---
 
     def take(self, records: Sequence[UserRecord], metrics: ShardMetrics) -> list[UserRecord]:
-        """Keep received records as open, without their data. Return the records that must be passed on to the sink.
+        """Keep received records as open, without their data. Return the records that must be given to the sink.
 
         Raises: PluginError if two different records have the same numbers.
         """
@@ -98,7 +98,6 @@ class InFlight:
         return list(passed_on.values())
 
     def _take(self, record: UserRecord, metrics: ShardMetrics, visible_at: float) -> bool:
-        """Keep one received record as open. Return whether it must be passed on to the sink."""
         number = record.sequence_number
         kept = msgspec.structs.replace(record, data=b"")
         is_handled, is_acknowledged = number in self._handled, number in self._acknowledged
@@ -158,9 +157,9 @@ class InFlight:
             delivery.with_sink = 0
 
     def give_up(self, numbers: Sequence[str]) -> None:
-        """Mark these parts of records as given up, because they will not be handled here.
+        """Mark these parts of records as not to be handled here.
 
-        A record is released when none of its other parts is open.
+        When no part of such a record is open any longer, the record is released, so that another process can receive it.
         """
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
@@ -168,17 +167,13 @@ class InFlight:
         self.finish(numbers)
 
     def are_held(self, numbers: Iterable[str]) -> bool:
-        """Return whether this process still holds all of these records. After a suspension, for example, another process may have
-        received one.
-        """
+        """Return whether this process still holds all of these records. Another process may have received one after a suspension."""
         now = self._clock.boottime()
         found = map(self._open.get, numbers)
         return all(delivery is not None and now < delivery.visible_at for delivery in found)
 
     def oldest_arrivals(self) -> dict[int, float]:
-        """Return, for each receiver with open records, when the oldest of them arrived (epoch seconds). The keys are the `id` of the
-        receivers' metrics.
-        """
+        """Return when the oldest open record of each receiver arrived (epoch seconds), by the `id` of the receiver's metrics."""
         oldest: dict[int, float] = {}
         for each in self._open.values():
             key = id(each.metrics)
@@ -230,7 +225,7 @@ class InFlight:
                 await self._call("release", left)
             except RecordPublisherError as error:
                 log.warning(
-                    "%d records could not be released, so they are visible again only after their time: %s",
+                    "%d records could not be released, so they are received again only after their visibility timeout: %s",
                     len(left),
                     error,
                 )
@@ -238,7 +233,7 @@ class InFlight:
             task.result()
 
     async def _settle(self) -> None:
-        """Acknowledge finished records and release given-up ones, until this is stopped and none of them is left."""
+        """Acknowledge finished records and release given-up ones, until the run stops and none of them is left."""
         while self._done or self._given_up or not self._stopping.is_set():
             await self._wake.wait()
             if not self._stopping.is_set():
@@ -253,7 +248,7 @@ class InFlight:
                 self._remember(delivery.number, is_acknowledged=True)
 
     async def _prolong(self) -> None:
-        """Prolong the records that have less than half of their time left, until this is stopped."""
+        """Prolong the records that have less than half of their visibility time left, until the run stops."""
         while not self._stopping.is_set():
             try:
                 async with asyncio.timeout(self._visibility / 8):
@@ -292,7 +287,6 @@ class InFlight:
         return [each for each in deliveries if each.number not in failed]
 
     def _checked_numbers(self, name: str, failed: Any) -> Collection[str]:
-        """Return the numbers that a call of the source has returned. Raises: PluginError if they are something else."""
         found = () if failed is None else failed
         is_text = isinstance(found, (str, bytes))
         if is_text or not isinstance(found, Collection) or not all(isinstance(each, str) for each in found):
@@ -306,8 +300,7 @@ class InFlight:
 class Delivery(msgspec.Struct, eq=False):
     """The newest receipt of a record, and how many of its parts are not finished.
 
-    `visible_at`: the time from which other processes may receive the record (boottime,
-    because the queue does not wait for a machine that sleeps).
+    `visible_at`: the time from which other processes may receive the record, on the clock that also runs while the machine sleeps.
     """
 
     record: UserRecord

@@ -182,7 +182,7 @@ class QueueJob:
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
-            "the job reads a queue of %s, with at most %d receivers",
+            "the job reads the queue of stream %s, with at most %d calls at a time",
             parts.stream,
             most,
         )
@@ -268,9 +268,7 @@ class QueueJob:
         return []
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, as sentences for people; an empty list while it receives and its flushes succeed. No call is
-        needed for this.
-        """
+        """Return why the job is not ready, as sentences for people; an empty list while it receives and its flushes succeed."""
         return self._view.reasons_not_ready()
 
     async def wait_ready(self) -> None:
@@ -306,7 +304,7 @@ class QueueJob:
             self._receivers.stop()
             self._flushes.stop()
             for task in (*others, *receiving):
-                # Cancelled only once, because a second cancellation would interrupt the release of the records that a receive brings.
+                # Each is cancelled only once: a second cancellation would interrupt a task that releases the records it has just received.
                 task.cancel()
             # A write is never interrupted. A flush is interrupted only if a call of user code hangs, but not because this task is
             # cancelled.
@@ -316,9 +314,7 @@ class QueueJob:
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:
-        """Wait until cancelled tasks have ended, but no longer than `flink.job.drain.timeout`, because a source may catch its
-        cancellation.
-        """
+        """Wait for cancelled tasks, but no longer than `flink.job.drain.timeout`, because a source may catch its cancellation."""
         seconds = self._settings.drain_ms / 1000
         for hung in await end_or_leave(cancelled, seconds):
             log.error(
@@ -340,8 +336,10 @@ class QueueJob:
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
         """Flush the sink, and acknowledge the written records.
 
-        No record is written during the flush, so all that were written are stored after it. `may_be_partial`, `stopped` and `is_last`
-        are fields of the sink's `Checkpoint`. Raises: the error of an earlier call of the sink, which may have lost records with it.
+        No record is written during the flush, so every written record is stored after it. `may_be_partial`, `stopped` and `is_last` are
+        fields of the sink's `Checkpoint`.
+
+        Raises: the error of an earlier call of the sink, because the sink may have lost records with that call.
         """
         async with self._receivers.turn.between_writes():
             with self._times.measured():
@@ -351,10 +349,9 @@ class QueueJob:
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:
-        """Flush. If the sink's target is unavailable, try again for `store_outages`, because after a restart every record would be
-        received again.
+        """Flush. If the sink's target is unavailable, try again for `store_outages`, because a restart would receive every record again.
 
-        If a sink reports finished records, the flush does not wait for all of them, because a slow handler would delay all records.
+        A sink that reports finished records need not finish all of them in this flush, because a slow handler would delay the others.
         """
         await wait_for_store(partial(self._flush, may_be_partial=self._sink.tells_done), self._settings.store_outages)
 
@@ -406,7 +403,6 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
-    """Return the receivers of this process. Other processes that receive from the same queue have their own."""
     receivers = []
     for number in range(max(parts.source.most_receivers, 1)):
         shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()

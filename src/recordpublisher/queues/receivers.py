@@ -36,13 +36,13 @@ FULL_RECEIVES = 10
 
 
 class Receivers:
-    """Owns the receivers, their queued records, and the turns of the calls of the sink.
+    """Owns the receivers and their queued records, and lets only one call of the sink run at a time.
 
     At first one receiver calls. After ten full receives in a row that were written, one more calls, so that a slow sink does not get more
     than it can handle. After an empty receive, one receiver fewer calls.
 
     - `most_open`: the number of records that are not acknowledged, at which a receiver waits.
-    - `most_bytes`: the bytes of all receivers together that were received and not written, at which they wait.
+    - `most_bytes`: the bytes received and not written, over all receivers, at which every receiver waits.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Receivers:
             receiver.is_at_tip = False
 
     def end_run(self) -> None:
-        """Drop the records that were not written, and forget those that were written and not flushed. They are not acknowledged.
+        """Drop the records that were not written, and forget those that were written and not flushed. None of them is acknowledged.
 
-        So the next run may flush the sink even if a call of it has raised.
+        Nothing that the sink may have lost counts as written now, so the next run may flush the sink even after an error.
         """
         self.turn.allow_flush()
         self._queue.clear()
@@ -139,15 +139,16 @@ class Receivers:
             # 1. Receive. If this is cancelled, the source releases the records that the call brings.
             began = self._clock.monotonic()
             records = await self._receive(receiver)
-            # 2. Keep the records before anything can fail. From here on each is acknowledged, or released at the end.
+            # 2. Keep the records before anything can fail. From now on each record is acknowledged, or released at the end.
             passed_on = self._in_flight.take(records, receiver.metrics)
             count, size = self._measure(receiver, records)
-            # 3. Make their values, and wait until each part was written.
+            # 3. Deserialize the records, and wait until the sink has written them.
             await self._pass_on(receiver, passed_on)
             # If the source never waits, other tasks run here. If its queue is empty too, the pause also keeps the CPU idle.
             is_idle = not records and self._clock.monotonic() - began < EMPTY_SECONDS
             await asyncio.sleep(EMPTY_SECONDS if is_idle else 0)
-            # 4. Limit the number of open records. Only after that does the receive count as full.
+            # 4. Limit the number of open records. The receive counts as full only when there is room again, so a slow sink gets no
+            # more receivers.
             while receiver.metrics.unacknowledged >= self._most_open:
                 self._request_flush()
                 await self._wait_for_change()
@@ -222,8 +223,8 @@ class Receivers:
         self._notify()
 
     def _count(self, receiver: Receiver, count: int, size: int) -> None:
-        """Count a receive of `count` records and `size` bytes, to find out whether many records are waiting. Called when there is room
-        for the next records.
+        """Count a receive of `count` records and `size` bytes, to find out whether many records wait. Called when there is room for
+        more.
         """
         is_full = count >= self._source.full_receive or size >= self._source.full_bytes
         self._full_receives = self._full_receives + 1 if is_full else 0
@@ -280,7 +281,6 @@ class Receivers:
         return None
 
     def _next_part(self, receiver: Receiver) -> tuple[RecordBatch, RecordBatch | None]:
-        """Return the part of a receiver's queued batch that is written now, and the rest of the batch, if any."""
         batch, most = receiver.queued, self._bounds.max_records
         assert batch is not None
         count = len(batch) if most is None else min(len(batch), most - self.run_records)
@@ -291,7 +291,7 @@ class Receivers:
         numbers = [*batch.sequence_numbers, *undeserialized]
         if not self._in_flight.are_held(numbers):
             log.warning(
-                "%d records of %s were visible to others again before they were written, so they are dropped here",
+                "the visibility timeout of %d records of %s expired before they were written, so they are dropped here",
                 len(numbers),
                 receiver.shard.key,
             )
@@ -334,11 +334,11 @@ class Receiver(msgspec.Struct, eq=False):
     held_bytes: int = 0
     """Bytes of memory held by the records of the receive that is being written."""
     receiving_since_ms: int | None = None
-    """Since when its call has been running, including retries (epoch ms)."""
+    """Since when the receiver's call has been running, including retries (epoch ms)."""
     is_at_tip: bool = False
     last_read_ms: int | None = None
     last_record_ms: int | None = None
-    """When it last received a record (epoch ms)."""
+    """When the receiver last got a record (epoch ms)."""
     last_write_ms: int | None = None
     waits_since: float | None = None
     """Since when `queued` has been waiting or being written (monotonic seconds)."""

@@ -200,7 +200,6 @@ class QueueView(msgspec.Struct, frozen=True):
         return last + age_ms if last > 0 or is_cut_off else last
 
     def _lag_ms(self, receiver: Receiver, oldest: Mapping[int, float]) -> int | None:
-        """Return the age of the receiver's oldest unfinished record (ms), or None before its first receive."""
         ages = [behind] if (behind := self._behind_ms(receiver)) >= 0 else []
         if (arrival := oldest.get(id(receiver.metrics))) is not None:
             ages.append(self.clock.now_ms() - round(arrival * 1000))
@@ -218,7 +217,6 @@ class QueueView(msgspec.Struct, frozen=True):
 
 
 def _nothing(metric: Metric[Any]) -> Any:
-    """Return the value of a metric that a queue does not have: null or 0."""
     if metric.type is MetricType.FLAG:
         return False
     is_unknown = metric.type in (MetricType.TEXT, MetricType.HISTOGRAM) or (

@@ -29,9 +29,10 @@ def archive_of(
     The job reads as fast as it handles the records, shard by shard, parents before children. Event times and watermarks are computed from
     the records. On virtual time (`run_virtual`), pauses, timeouts and retries of the job take no time.
 
-    - `source`: the folder of an archive that `flink.sink.archive` wrote, or some of its files, with its folder `_recordpublisher`. Or
+    - `source`: the folder of an archive that `flink.sink.archive` wrote; it may have only some of the files, but needs its folder
+      `_recordpublisher`. It may also be an iterable, which is written into a temporary folder and deleted when the `with` block ends:
       records (made by `record`), payloads (bytes, text), or values, in the order of each shard. The sequence numbers of payloads and values
-      are 1, 2, 3 and so on. Records are written into a temporary folder, which is deleted when the `with` block ends.
+      are 1, 2, 3 and so on.
     - `shards`: the shards with their parents, if it matters. Shards of records that are not among them have no parents.
 
     Raises: StateError if the records of a shard are not in the order of their numbers; TypeError if a value cannot be written as JSON.

@@ -58,7 +58,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_deleted_value_does_not_come_back_by_its_old_version(self, case: ConditionalStoreCase) -> None:
-        """Check that the old version fails while there is no value, and after another value was put."""
+        """Check that a write with the version of a deleted value fails, even after another value was put."""
         store = case.open()
         version = await store.put_if_absent("a/1", b"1")
         await store.delete("a/1", "a/2")
@@ -115,7 +115,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_values_versions_and_names_are_listed_by_prefix_and_in_order(
         self, case: ConditionalStoreCase
     ) -> None:
-        """Check that all three listings agree, and that `before` ends the names."""
+        """Check that all three listings agree, and that the listing of names ends at `before`."""
         store = case.open()
         assert await store.list("") == {}
         for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):

@@ -54,7 +54,7 @@ GRACE_SECONDS = 1.0
 
 
 def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
-    """Return a method that pytest runs, made from a test, which is a coroutine function with a case as its argument."""
+    """Turn a test into a method that pytest runs. The test is a coroutine function with a case as its argument."""
 
     def run(self: Contract[Case]) -> None:
         self.execute(_CaseRun(self, test).run())

@@ -348,8 +348,7 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_the_oldest_record_is_not_behind_the_first_one(self, case: PublisherCase) -> None:
         """Check that the oldest record and the oldest arrival time are not after the first record.
 
-        From these a job finds out whether records are lost: from the oldest record that a shard still has, and from the oldest arrival time
-        that the stream retains.
+        From these two a job finds out whether records are lost.
         """
         oldest = await case.factory.oldest_record(case.shard)
         retained_ms = await case.factory.oldest_retained_ms(case.shard.stream)
@@ -371,10 +370,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
-        """Check that the publisher reads everything, whichever time `set_seen` sets, because here no record is lost.
-
-        The fetcher calls `set_seen` with the time until which no record was lost.
-        """
+        """Check that the publisher reads everything, whichever time `set_seen` sets, because here no record is lost."""
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
         publisher.set_seen(int(time.time() * 1000))
@@ -417,7 +413,7 @@ async def _read_from(case: PublisherCase, start: StartingPosition) -> list[bytes
 async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
     """Run a publisher to the end of its shard, in a task of its own.
 
-    Raises: AssertionError as soon as the publisher uses its consumer in a wrong way, even if it catches every error.
+    Raises: AssertionError as soon as the publisher uses its consumer in a wrong way, even if the publisher catches every error.
     """
     watched = _WatchedConsumer(consumer)
     running = asyncio.create_task(_run_until_complete(publisher, watched))
@@ -426,7 +422,7 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
 
 
 async def _watch(running: asyncio.Task[Any], watched: _WatchedConsumer, seconds: float | None = None) -> None:
-    """Wait until a run has ended. Raises: AssertionError if it breaks a rule, or has not ended after `seconds`."""
+    """Wait until a run has ended. Raises: AssertionError if the publisher breaks a rule, or the run has not ended after `seconds`."""
     try:
         await asyncio.wait([running, watched.fault], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not watched.fault.done() and not running.done():
@@ -476,7 +472,6 @@ class _WatchedConsumer:
         self._empty, self._empty_since = 0, self._loop.time()
 
     def __call__(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
-        """Return the call, which the publisher awaits."""
         self.calls += 1
         if self.is_cancelled or self.is_closed:
             self._waiting = self._refuse(asyncio.CancelledError(), SWALLOWED_CANCELLATION)
@@ -497,7 +492,7 @@ class _WatchedConsumer:
         raise error
 
     def report(self, fault: str) -> str:
-        """Keep a broken rule if it is the first one. May be called in any thread. Return its words."""
+        """Keep the words of a broken rule if it is the first one, and return them. May be called in any thread."""
 
         def keep() -> None:
             if not self.fault.done():
@@ -622,7 +617,7 @@ class RecordingConsumer:
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
         """Accept the first `count` records. Return the position after them.
 
-        Raises: AssertionError if there is no such position, or if it was returned before.
+        Raises: AssertionError if there is no position there, or if it was returned before.
         """
         self.batches.append(batch)
         self.payloads += batch.data[:count]

@@ -33,7 +33,8 @@ queue makes it a dead letter.
 class QueueSourceCase:
     """A queue that has only these payloads, all of them different, and enough for several receives. No process has received them yet.
 
-    `start` makes a source, as each process does. Its `visibility_seconds` must be more than four times the duration of an empty receive.
+    `start` makes a source, as each process does. The source's `visibility_seconds` must be more than four times the duration of an empty
+    receive.
     """
 
     start: Callable[[], QueueSource]
@@ -81,7 +82,7 @@ class _Queue:
 
 
 def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
-    """Return a method that pytest runs, made from a test, which is a coroutine function with a queue as its argument."""
+    """Turn a test into a method that pytest runs. The test is a coroutine function with a queue as its argument."""
 
     @wraps(test)
     async def with_processes(contract: QueueSourceContract, case: QueueSourceCase) -> None:

@@ -138,7 +138,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_replaced_start_cannot_store(self, case: SinkCase) -> None:
-        """Check that a sink with stored state raises FencedError in a start that was replaced, and stores nothing of it."""
+        """Check that a start that was replaced gets FencedError, and stores nothing, if the sink stores the state."""
         sleeper = await _opened(case)
         await sleeper.flush(checkpoint_at(0))
         successor = case.start()
@@ -185,7 +185,8 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
-        """Check that a partial checkpoint confirms no position from before a shard was moved away and came back.
+        """Check that a checkpoint that waits only for a part of the records confirms no position from before a shard was moved away and
+        came back.
 
         In the end the sink confirms the newest position, or `has_stopped` returns True.
         """
@@ -392,7 +393,7 @@ class CommittingSinkContract(SinkContract):
     async def test_whoever_comes_next_publishes_what_an_entry_names(self, case: SinkCase) -> None:
         """Check that another process can publish what an entry names.
 
-        The process that committed was killed before it published. If it was only suspended, it may publish the same items later.
+        The process that committed may have been killed before it published. If it was only suspended, it may publish the same items later.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -415,7 +416,7 @@ class CommittingSinkContract(SinkContract):
     async def test_several_commits_are_published_together(self, case: SinkCase) -> None:
         """Check that several commits can be published together, even if some of them are published already.
 
-        There are several if the target was unavailable for a while.
+        After an outage of the target there are several.
         """
         process = await _start_process(case)
         for number in (1, 2, 3):

@@ -29,8 +29,8 @@ class _VirtualTimeSelector(selectors.SelectSelector):
         ready = super().select(0)
         if not ready and timeout is None:
             raise RuntimeError(
-                "deadlock on virtual time: every task waits, and no timer is set. (Sockets do not work on "
-                "virtual time, nor threads that the job itself starts.)"
+                "deadlock on virtual time: every task waits, and no timer is set. (Neither sockets nor threads that "
+                "the job itself starts work on virtual time.)"
             )
         if not ready and timeout:
             self.time += timeout

@@ -110,5 +110,5 @@ def test_a_handler_that_hangs_in_a_thread_does_not_hold_the_end_of_a_job(sink):
         check=False,
     )
 
-    assert "calls of user code still run 0.2 s after the command has finished: the process exits" in done.stderr
+    assert "calls of user code are still running 0.2 s after the command has finished: the process exits" in done.stderr
     assert done.returncode == 5

@@ -77,7 +77,7 @@ async def test_a_sink_that_cannot_be_made_or_read_is_told_by_its_own_checks(tmp_
         away = await found(endpoint, **{"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{tmp_path}/no/rows.db"})
 
     assert (
-        unknown["store"] == away["store"] == ("not checked", "flink.state.uri is not set, and the sink cannot be asked")
+        unknown["store"] == away["store"] == ("not checked", "flink.state.uri is not set, and the sink cannot be read")
     )
     assert unknown["sink"][0] == "PROBLEM"
     assert "PROBLEM" in {verdict for name, (verdict, _) in away.items() if name.startswith("sink")}

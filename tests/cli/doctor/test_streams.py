@@ -61,7 +61,7 @@ async def test_nothing_is_written_to_an_endpoint_that_may_not_know_dry_run(endpo
     checked = await found(endpoint, StreamUse(writes=WRITES))
 
     assert checked["kinesis:GetShardIterator"][0] == "PROBLEM"
-    assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
+    assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint honours DryRun")
 
 
 async def test_a_job_that_polls_does_not_need_describe(endpoint):
@@ -134,9 +134,9 @@ async def test_a_right_that_the_sink_does_not_need_is_no_problem(endpoint):
 
     checked = await found(endpoint, SINK, "copy")
 
-    words = "AccessDeniedException; without this permission records of up to 1 MiB are put, distributed by key"
+    words = "AccessDeniedException; without this permission the job puts records of up to 1 MiB, distributed by key"
     assert checked["kinesis:DescribeStreamSummary"] == ("not checked", words)
-    assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
+    assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint honours DryRun")
     assert "kinesis:GetShardIterator" not in checked
 
 

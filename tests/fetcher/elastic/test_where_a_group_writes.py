@@ -44,7 +44,7 @@ def test_another_table_is_refused_while_a_worker_sends_heartbeats_and_read_after
 
     group, message = run_virtual(story())
     assert "writes to db://user:******@host/orders, and this process writes to db://user:******@host/events" in message
-    assert "stop all processes of the group first" in message
+    assert "first stop all processes of the group" in message
     assert sorted(group.rows) == sorted(group.sent), "it goes on after the stored positions"
     assert b"secret" not in group.store.values[LEASE_TABLE].value
 

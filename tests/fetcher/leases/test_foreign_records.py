@@ -19,7 +19,7 @@ async def refusal(**entries):
 
 
 async def test_a_record_of_another_name_is_refused():
-    assert "Delete it if no worker of this group has that name" in await refusal(worker="b")
+    assert "If this group has no such worker, delete the document" in await refusal(worker="b")
 
 
 @pytest.mark.parametrize(

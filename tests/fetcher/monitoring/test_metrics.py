@@ -5,11 +5,16 @@ from dataclasses import fields
 
 import pytest
 
-from recordpublisher.fetcher.metric_types import Histogram, MetricType, is_histogram
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_table import ShardTable
+from recordpublisher.publishers.histogram import Histogram, is_histogram
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -60,7 +65,8 @@ def test_every_counter_of_a_publisher_is_shown():
 
 
 def _words():
-    no_number = {"last_failure"}  # an error, for the outcome of a bounded run
+    # An error, for the outcome of a bounded run, and a histogram of the worker, to which all shards add.
+    no_number = {"last_failure", "read_durations"}
     return [field.name.split("_") for field in fields(ShardMetrics) if field.name not in no_number]
 
 
@@ -121,6 +127,14 @@ def test_records_count_with_the_time_from_their_arrival_to_the_sink_and_checkpoi
     delays, checkpoints = run_virtual(run())
     assert counted(delays) == {5_000: 2}, "both records of the batch count as the last one: 3 s"
     assert set(counted(checkpoints)) == {30_000}
+
+
+def test_the_worker_has_the_durations_of_the_reads_of_all_its_shards_even_of_removed_ones():
+    table = ShardTable()
+    for name, duration in (("a", 40.0), ("b", 400.0)):
+        table.add(Shard("s", name), ShardState(StartingPosition.trim_horizon())).metrics.saw_duration(duration)
+    table.remove("s/a")
+    assert counted(table.read_durations.value()) == {50: 1, 500: 1}
 
 
 def counted(histogram):

@@ -153,7 +153,7 @@ def test_a_publisher_that_reads_another_shard_ends_the_job():
     source, sink = CrossedSource(), RecordingSink()
     source.add("0", EPOCH_MS)
     source.add("1", EPOCH_MS + 1)
-    with pytest.raises(PluginError, match="ScriptedPublisher gave a batch of s/1, and it was created to read s/0"):
+    with pytest.raises(PluginError, match="ScriptedPublisher gave a batch of s/1, but was created to read s/0"):
         run_virtual(read(source, sink))
     assert ("0", EPOCH_MS + 1) not in sink.rows
 

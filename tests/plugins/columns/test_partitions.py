@@ -85,7 +85,7 @@ def test_the_name_of_a_folder_has_at_most_so_many_bytes_when_it_is_escaped(value
         partitions.check_values(row, longest=255, together=600)
         return
     with pytest.raises(
-        ValueError, match=r"'country' is too long for flink.sink.partitions: .* 25\d bytes, 255 are valid"
+        ValueError, match=r"'country' is too long for flink.sink.partitions: .* has 25\d bytes, at most 255 are valid"
     ):
         partitions.check_values(row, longest=255, together=600)
 
@@ -93,7 +93,7 @@ def test_the_name_of_a_folder_has_at_most_so_many_bytes_when_it_is_escaped(value
 def test_all_folders_together_have_at_most_so_many_bytes():
     partitions, row = Partitions("dt={eventTime:%Y}/country={country}"), rows((0, "k" * 100))
     partitions.check_values(row, longest=255, together=116)
-    with pytest.raises(ValueError, match="116 bytes, 115 are valid"):
+    with pytest.raises(ValueError, match="has 116 bytes, at most 115 are valid"):
         partitions.check_values(row, longest=255, together=115)
 
 

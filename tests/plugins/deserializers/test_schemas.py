@@ -576,5 +576,5 @@ def test_a_value_that_is_nested_too_deep_is_refused():
     for _ in range(40):
         value = {"a": value}
 
-    with pytest.raises(ValueError, match="nested more than 32 deep"):
+    with pytest.raises(ValueError, match="nested more than 32 levels deep"):
         shape_of(value)

@@ -104,7 +104,9 @@ def test_a_lease_of_another_stream_is_not_replaced():
     """The shards of two streams have the same ids: somebody else's positions would be gone."""
     state = ShardState(TRIM_HORIZON, SequenceNumber("17"))
     row = KclLease("shard-2", "3", hash_range=HashRange(0, 9))
-    with pytest.raises(StateError, match="has the hash keys 0 to 9, and the shard of orders 2 to 2: the table belongs"):
+    with pytest.raises(
+        StateError, match="has the hash keys 0 to 9, but the shard of orders has 2 to 2: the table belongs"
+    ):
         exported({"orders/shard-2": state}, CHILDREN, rows=[row])
 
 

@@ -137,7 +137,8 @@ async def test_children_of_a_shard_keep_their_positions(job, put, endpoint, kine
 
 async def test_a_job_without_positions_has_none_to_reset(job):
     with pytest.raises(
-        rp.StateError, match=r"the job has stored no positions in .*: it starts where flink.stream.initpos says"
+        rp.StateError,
+        match=r"the job has stored no positions in .*, so there are none to reset: it starts where flink.stream.initpos says",
     ):
         await reset(job, "LATEST")
 
@@ -330,7 +331,9 @@ class TestAPublisherThatListsItsShards:
         await read(own)
         monkeypatch.setattr(memory_streams.MemoryFactory, "shards", {})
 
-        with pytest.raises(rp.StateError, match=r"^the listing of .* has no shard, so nothing is reset$"):
+        with pytest.raises(
+            rp.StateError, match=r"^the listing of .* has no shard, so nothing is reset: try again later$"
+        ):
             await rp.reset_positions(own, "LATEST")
 
         assert len(await stored_states(own)) == 2
@@ -450,7 +453,9 @@ class TestASinkThatStoresThePositionsItself:
             await reset(own, "TRIM_HORIZON")
 
     async def test_without_positions_there_is_nothing_to_reset(self, own):
-        with pytest.raises(rp.StateError, match="the job has stored no positions in KeepingSink: it starts"):
+        with pytest.raises(
+            rp.StateError, match="the job has stored no positions in KeepingSink, so there are none to reset: it starts"
+        ):
             await reset(own, "TRIM_HORIZON")
 
     async def test_positions_of_a_wrong_type_name_the_method(self, own, monkeypatch):

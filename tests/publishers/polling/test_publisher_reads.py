@@ -37,6 +37,16 @@ def test_at_the_tip_reads_are_further_apart_until_a_record_arrives():
     assert [round(b - a, 3) for a, b in zip(fake.read_at, fake.read_at[1:], strict=False)] == [2.0, 2.0, 2.0, 0.2, 0.2]
 
 
+def test_the_duration_of_each_successful_call_is_counted_without_its_retries_and_without_waiting_for_the_consumer():
+    fake, metrics = FakeShard(b"1", b"2", closed=True), ShardMetrics()
+    fake.page, fake.latency = 1, 0.3
+    fake.errors["GetRecords"].append(BROKEN)
+    read(fake, Reader(hold=7.0), metrics=metrics)
+    found = metrics.read_durations.value()
+    assert {bound: count for bound, count in zip(found["bounds"], found["counts"], strict=False) if count} == {500: 2}
+    assert round(found["sum"]) == 600
+
+
 def test_r1_five_calls_a_second_are_never_exceeded():
     fake = FakeShard()
     _, result = read(fake, Reader(stop_after=20), intervalmillis=0)

@@ -141,7 +141,7 @@ def replay_letters_again(
         ReplayTarget | None,
         typer.Option(
             "--to",
-            help="The job alone, which is its handler or its sink; or the stream that each came from, for all its readers. "
+            help="job: only this job's handler or sink. stream: the stream that each record came from, for all its readers. "
             "Default: job; with --queue, back into the queue.",
         ),
     ] = None,
@@ -160,7 +160,7 @@ def replay_letters_again(
 ) -> None:
     """Replay every dead letter once, and keep those that fail again. Exits with 1 if one did.
 
-    A dead letter that succeeded is removed (in a stream, which cannot remove it, it is not read again). After a kill, only the dead letters
+    A dead letter that succeeded is removed. A stream cannot remove it, but the next replay skips it. After a kill, only the dead letters
     that were being replayed may be replayed twice. The job may be running; run one replay at a time.
 
     Example: recordpublisher dead-letters replay job.properties --to stream

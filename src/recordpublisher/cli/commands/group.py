@@ -148,7 +148,7 @@ def _text(status: GroupStatus, now_ms: int) -> str:
 
 
 def _load(shard: ShardStatus) -> str:
-    """Return the shard's bytes per second as its worker reports them: in steps of a quarter, and none for up to 1,000."""
+    """Return the shard's bytes per second, as text. Its worker rounds them, and reports no number for up to 1,000."""
     if shard.worker is None:
         return "-"
     return "at most 1,000" if shard.load is None else f"{shard.load:,}"

@@ -99,8 +99,8 @@ def lag(
     It takes at most two small reads for each shard. Without stored positions it shows what arrives: the
     sequence number and age of each shard's newest record, and the rates. What is not known is shown as -.
 
-    Only Kinesis can be asked for its newest records. Of a publisher that lists its streams itself it shows the stored
-    position of each shard, and the ages of the watermark and of the checkpoint that has stored them.
+    Only Kinesis can be asked for its newest records. For a publisher that lists its streams itself, the command shows the stored
+    position and watermark of each shard, and the age of the checkpoint.
 
     Example: recordpublisher lag orders
 
@@ -235,7 +235,7 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
 def stale_checkpoint_age_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
     """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
 
-    A running job that reads records stores its positions once in each interval. A job that has nothing to read need not store them.
+    A job without unread records may be running, because it need not store its positions in each interval.
     """
     if interval_ms < 0:  # Nothing is stored before the stop.
         return None
@@ -264,7 +264,7 @@ def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
         raise typer.Exit(ALARM)
 
 
-# Opens what `lag` and `dashboard` read: where a job stores its positions, and a probe of each of its streams.
+# --- the stored positions of a job, and a probe of each of its streams ----------------------------------------------------------------
 
 
 @asynccontextmanager

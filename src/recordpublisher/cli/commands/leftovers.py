@@ -42,8 +42,8 @@ async def leftovers(
 
     The job may be running. Its next start deletes most of them, but no uploads, and no files of a job of another name.
 
-    Rows for a table (delta, iceberg) may be committed when the table no longer takes them: then each start fails. --take-back proves by the
-    table's own record that none of them is there, and returns the positions to before the commit: the next start reads the records again.
+    If a table (delta, iceberg) refuses rows that the job has committed, each start of the job fails. --take-back makes sure that the table
+    has none of these rows, and returns the positions to before the commit: the next start reads the records again.
 
     Example: recordpublisher leftovers job.properties --remove
     """

@@ -181,7 +181,7 @@ DRY_RUN = "Nothing was written: this was a dry run. --apply writes it to {}."
 
 
 def state_text(state: ShardState) -> str:
-    """Return the place in a shard from which reading continues, as text."""
+    """Return the position from which a shard is read next, as text."""
     waiting = " when its parents have ended" if state.waiting else ""
     if state.ended:
         return "ended"
@@ -197,9 +197,9 @@ def _time_text(value: int | None) -> str:
 
 
 def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
-    """Return the scheme of a URI and the place after it, without the `//` in the URI of a table.
+    """Return the scheme of a URI and the name or path after it, without the `//` in the URI of a table.
 
-    Raises: ConfigurationError if the place is empty or the scheme is not valid for the option.
+    Raises: ConfigurationError if the name or path is empty or the scheme is not valid for the option.
     """
     scheme, _, place = uri.partition(":")
     name = place if scheme == "file" else place.removeprefix("//")

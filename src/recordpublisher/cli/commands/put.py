@@ -73,7 +73,7 @@ def put(
         properties = properties.merged({AGGREGATION_ENABLED.key: "true"})
     putting = Putting(partition_key(key, key_field), rate)
     given = files or [Path("-")]
-    # Standard input may have no end, so Ctrl-C is its usual end. A part of a file looks like the whole file, so it is an error.
+    # Ctrl-C is the usual end of standard input, so the exit code is 0. For a file it is an error, because the rest was not put.
     (run_until_signal if Path("-") in given else run_to_end)(putting.run(stream, properties, given))
     if putting.failed:
         raise typer.Exit(FAILED)
@@ -135,7 +135,7 @@ class Putting:
     async def _print_counts(self, sink: KinesisSink, percent: int) -> AsyncIterator[None]:
         """Print count and rate on stderr every ten seconds, and at the end when every record is acknowledged.
 
-        Print once that records wait for the rate limit.
+        The first time that records wait for the rate limit, print a notice.
         """
         start = self._clock.monotonic()
 
@@ -173,9 +173,9 @@ class Putting:
 
 
 def rate_notice(metrics: Mapping[str, int], percent: int, acknowledged_before: int) -> str | None:
-    """Return a notice that records wait for the rate limit of their shards, from the metrics of the sink, or None if they do not.
+    """Return a notice if the metrics of the sink show that records wait for the rate limit of their shards, else None.
 
-    They wait for it if more records are unacknowledged than the shards accept in a second, while other records are acknowledged.
+    Records wait if more are unacknowledged than the shards accept in a second, while others are acknowledged.
 
     - `percent`: the rate limit, as a share of what Kinesis accepts.
     - `acknowledged_before`: number of records that were acknowledged at the last call.
@@ -184,7 +184,7 @@ def rate_notice(metrics: Mapping[str, int], percent: int, acknowledged_before: i
     records = shards * WRITE_RECORDS_PER_SECOND * percent / 100
     size = shards * WRITE_BYTES_PER_SECOND * percent / 100
     is_full = waiting > records or waiting * metrics["meanRecordBytes"] > size
-    # If no record was acknowledged since, the service cannot be reached, which the log reports.
+    # If no record was acknowledged since the last call, the service cannot be reached, which the log reports.
     if not is_full or metrics["numRecordsOut"] == acknowledged_before:
         return None
     return (
@@ -195,7 +195,7 @@ def rate_notice(metrics: Mapping[str, int], percent: int, acknowledged_before: i
 
 
 class Pace:
-    """Spreads records over time, `rate` of them a second. After a longer wait, it makes up for at most one second."""
+    """Spreads records over time, `rate` of them a second. After a pause, at most one second's records are put at once."""
 
     def __init__(self, rate: float, clock: Clock) -> None:
         self._interval = 1 / rate
@@ -278,7 +278,7 @@ def _non_empty(file: Path, first: int, lines: list[bytes]) -> list[Line]:
 
 
 async def _read(opened: FileIO) -> bytes:
-    """Read the bytes that the file has now. Return none at its end.
+    """Read the bytes that the file has now. Return no bytes at the end of the file.
 
     A daemon thread reads them, because a silent terminal or pipe must not keep a stopped command running.
     """

@@ -21,8 +21,8 @@ HANGUP_SECONDS = 5.0
 def run_reloading(arguments: Sequence[str]) -> int:
     """Run `recordpublisher ARGUMENTS`, and start it again whenever a watched file changes.
 
-    Return its exit code once it has ended by itself without an error, or by a signal to this process. After an error, the next
-    start waits for a changed file. A job without a place for its positions gets a temporary one, so that each start continues where the
+    Return the exit code when the command has ended without an error, or after a signal to this process. After an error, the next
+    start waits for a changed file. A job that stores no positions gets a temporary state store, so that each start continues where the
     last one stopped.
     """
     signals: list[int] = []

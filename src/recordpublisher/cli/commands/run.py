@@ -53,7 +53,7 @@ MaxRecords = Annotated[
 
 
 class RunBounds:
-    """The bounds that end a run by themselves: made from the options, and checked against the properties of the job."""
+    """The bounds at which a run ends by itself, read from the options, and checked against the properties of the job."""
 
     def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
         """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""
@@ -69,7 +69,7 @@ class RunBounds:
     def applied(self, properties: Properties) -> Properties:
         """Return the properties for a run with these bounds.
 
-        A job that ends by itself and has no start begins at the oldest record, because after the tip there may never be a record to read.
+        Unless the job's properties say where to start, the run begins at the oldest record: from the tip there may be nothing to read.
 
         Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
         """
@@ -161,11 +161,11 @@ def run(
     """
     if reload:
         raise typer.Exit(run_reloading([word for word in sys.argv[1:] if word != "--reload"]))
-    # Nothing has begun yet, and the job sets its own handler later.
+    # Until the job sets its own handler, there is nothing to finish, so SIGTERM ends the process at once.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
     if parallelism == 1:
-        # These are fields of every log line of this process.
+        # Every log line of this process has the process number as a field.
         context.find_root().with_resource(log_fields(process=number))
     search_current_folder()
     console = configure_logging(context.obj["verbose"])
@@ -222,7 +222,7 @@ async def _run_program(
 
 
 def log_traceback(error: Exception) -> None:
-    """Log which calls of user code led to the error, if that was not done where its record was known."""
+    """Log the traceback of an error of user code, unless it was logged when the code failed."""
     if exc_info_for_log(error) is not None and not was_logged(error):
         log.error("the job failed", exc_info=exc_info_for_log(error))
 
@@ -302,7 +302,7 @@ def configure_logging(verbose: bool) -> Any:
 
 @contextmanager
 def show_progress(meter: JobProgressMeter, console: Any) -> Iterator[None]:
-    """Show the meter while the block runs, inside a running loop."""
+    """Show the meter while the block runs. Needs a running event loop."""
     showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
     try:
         yield

@@ -258,7 +258,7 @@ def _open_shard(shard_id: str, listed: Sequence[Shard]) -> Shard:
 async def _children(
     service: ManagementClient, stream: str, parents: Sequence[Shard], wait: bool, properties: Properties
 ) -> list[str]:
-    """Return the ids of the new shards when the stream is active. Return none if the command does not wait."""
+    """Return the ids of the new shards when the stream is active, or an empty list if `wait` is false."""
     if not wait:
         return []
     await service.wait_until_active(stream, DESCRIBE_STREAM_RETRIES.policy(properties), SystemClock())

@@ -85,7 +85,7 @@ ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
 class RecordReading:
     """Reads records for `tail` with a job's properties. A record that the job cannot use is shown as it was read.
 
-    - `properties`: the properties of the job, without those that decode values.
+    - `properties`: the properties of the job, without the properties that decode values.
     - `event_time`: returns the event time of a record; None if the event time is the arrival.
     """
 
@@ -144,8 +144,7 @@ class RecordFormat(StrEnum):
 def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
 
-    - `partitions`: the job's `flink.sink.partitions`. If a schema is written, the fields that `partitions` names have the types that it
-      states.
+    - `partitions`: the job's `flink.sink.partitions`, whose types a written schema gets.
 
     Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
     """
@@ -179,10 +178,7 @@ def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = 
 
 
 class RecordFile:
-    """Writes records to a file or to standard output. Owns the records that wait to be written together as columns.
-
-    Lines are written at once.
-    """
+    """Writes records to a file or to standard output. Owns the records that wait to be written together, as formats with columns need."""
 
     def __init__(self, kind: RecordFormat, out: IO[bytes], is_replaced: bool = False) -> None:
         """Prepare a file. Nothing is written yet.
@@ -591,8 +587,8 @@ class PrintedRate:
 def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | None:
     """Return the value of `--from` if it is a sequence number, else None.
 
-    - `is_own`: whether it may be a sequence number of a plugin's shard, which is a number that is too small for the time of a record, or
-      any text that is not another start.
+    - `is_own`: whether a plugin's publisher is read, whose sequence numbers may be small numbers or other text. Then any value is one
+      that is neither a time nor the name of a start position.
     """
     if start is None or is_sequence_number(start):
         return start
@@ -608,7 +604,7 @@ def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | N
 
 
 def start_properties(start: str | None, since: str | None, now_ms: int, *, is_own: bool = False) -> dict[str, str]:
-    """Return the properties for `--from` or `--since`. Return none if neither is given, or if `--from` is a sequence number.
+    """Return the properties for `--from` or `--since`; empty if neither is given, or if `--from` is a sequence number.
 
     Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
     """

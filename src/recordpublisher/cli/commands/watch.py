@@ -50,7 +50,7 @@ class SnapshotWatch:
         self._error: str | None = None
 
     async def run(self, draw_seconds: float | None = None) -> None:
-        """Show each reading, until it is cancelled. Between readings show the age of the last one, every `draw_seconds`.
+        """Show each reading until cancelled. Between two readings, show the age of the last values every `draw_seconds`.
 
         An error of a later reading is shown with the last values, and the next reading is tried.
 
@@ -65,7 +65,7 @@ class SnapshotWatch:
                 await self._read()
                 self._draw()
 
-        # Not a TaskGroup: it would raise the BrokenPipeError of a reader that has gone (`| head`) within a group.
+        # Not a TaskGroup, which would wrap the BrokenPipeError of `| head` in an ExceptionGroup.
         tasks = [asyncio.ensure_future(read_again())]
         if draw_seconds is not None:
             tasks.append(asyncio.ensure_future(self._draw_again(draw_seconds)))
@@ -137,7 +137,7 @@ def terminal_view() -> Iterator[ShowSnapshot]:
 
 
 class Trend:
-    """Throughput and lag of the last minutes, as two small charts of one line. Owns the totals of the last readings."""
+    """Draws throughput and lag of the last minutes as two charts in one line. Owns the totals of the last readings."""
 
     def __init__(self) -> None:
         self._points: deque[HistoryPoint] = deque(maxlen=POINTS)
@@ -168,7 +168,7 @@ def bars(values: Sequence[float | None]) -> str:
     return "".join(" " if value is None else BARS[round(value / top * (len(BARS) - 1))] for value in values)
 
 
-# The lines of `lag --watch`: totals, what alignment waits for, and a table of shards with the worst lag first.
+# --- the lines of `lag --watch` -------------------------------------------------------------------------------------------------------
 
 HEAD = ("SHARD", "WORKER", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
 GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])

@@ -134,7 +134,7 @@ class Examination:
         return own, []
 
     async def _of_wrapper(self) -> list[Finding]:
-        """Return the findings of a publisher that wraps another one, as ARCHIVE does, about what it reads in addition to the streams."""
+        """Return what a publisher that wraps another one, such as ARCHIVE, finds about its own source; empty for other publishers."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.

@@ -70,7 +70,7 @@ async def examine_all(prefix: str, checks: Checks) -> list[Finding]:
 
 
 def failed_finding(name: str, error: Exception) -> Finding:
-    """Return the finding of a check that failed. The error says what to do."""
+    """Return the finding of a check that failed, with the message of the error as its text."""
     return Finding(name, Verdict.PROBLEM, one_line(error))
 
 

@@ -1,7 +1,7 @@
 """Checks what a job needs in addition to its streams.
 
-These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost. A source that
-does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is checked with its own listing.
+It checks the state store and the sinks, whether another process runs the job, and whether unread records are about to be lost. A source
+that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is checked with its own listing.
 """
 
 import asyncio
@@ -138,13 +138,16 @@ class JobChecks:
         except Exception as error:  # A plugin may raise any error.
             if isinstance(error, StateError) and not isinstance(error, StoreUnavailableError):
                 raise
-            raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be asked") from error
+            raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be read") from error
         if stored is None:
             raise NotCheckedError(f"{STATE_URI.key} is not set")
         return f"not needed: {self._properties.value(SINK)} keeps the positions with its rows, {stored}"
 
     async def _stored(self, reader: JobStateReader) -> str:
-        """Return of how many shards positions are stored. Raises: StateError if they are of another job, or cannot be read."""
+        """Return the number of shards with stored positions, as text.
+
+        Raises: StateError if the positions are another job's, or cannot be read.
+        """
         table = None if reader.documents is None else await reader.documents.read_table()
         if table is not None and table.document.job is not None:
             refuse_other_job(reader.place, table.document.job.name, self._properties.value(JOB_NAME))
@@ -243,11 +246,10 @@ SPARE_SECONDS = 1.0
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
-    """Return in words whether another process runs this job, which runs alone. A start would replace that process.
+    """Return, in words, that no other process seems to run this job, which must run alone.
 
-    Raises: RecordPublisherError if a worker stores checkpoints now, or sends heartbeats; it names the worker. NotCheckedError if only the
-    sink has positions. NotCheckedError also if no checkpoint was stored while doctor watched, but the checkpoint interval is negative (no
-    checkpoints) or longer.
+    Raises: RecordPublisherError if a worker runs it: a start would replace that worker. NotCheckedError if only the sink has positions, or
+    if a running job might not store a checkpoint in the time for which this check waits.
     """
     if positions.documents is None:
         sink = properties.value(SINK)
@@ -274,7 +276,7 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     worker, record = next(iter(last.items()))
     if interval_ms < 0 or interval_ms / 1000 > MAX_SECONDS:
         raise NotCheckedError(
-            f"worker {worker} has stored nothing for {seconds:g} s, which is too short to tell: {CHECKPOINT_INTERVAL.key} is {interval_ms}"
+            f"worker {worker} may be running: it stored nothing for {seconds:g} s, but {CHECKPOINT_INTERVAL.key} is {interval_ms}"
         )
     if record.host == HOST and is_process(record.pid):
         raise RecordPublisherError(
@@ -326,15 +328,10 @@ async def check_members(group: ElasticGroup) -> str:
     return f"a group with {counted(len(table.document.leases), 'shard')} and {counted(len(table.document.owners), 'worker')}"
 
 
-# Checks a source that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, with the source's own
-# checks.
-
-
 class SourceWithChecks:
-    """Makes the checks of a source that has checks of its own, and owns the source.
+    """Checks a source with the source's own checks, and owns the source.
 
-    The source is a queue, or the factory of a publisher. The factory lists its streams itself (`discover`), or wraps another publisher
-    (`is_wrapper`).
+    The source is a queue, or the factory of a publisher that lists its streams itself (`discover`) or wraps another one (`is_wrapper`).
     """
 
     def __init__(self, name: str, source: RecordSource, *, is_wrapper: bool = False) -> None:
@@ -342,14 +339,14 @@ class SourceWithChecks:
         self._source, self._is_wrapper = source, is_wrapper
 
     async def endpoint_url(self) -> str:
-        """Return the endpoint that its publishers call. Raises: NotCheckedError if the source does not report it."""
+        """Return the endpoint that the source calls. Raises: NotCheckedError if the source does not report it."""
         url = await self._source.endpoint_url()
         if url is None:
             raise NotCheckedError(f"{self.name} does not say which endpoint it calls")
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
-        """Return the findings of the publisher's own checks, and whether it lists shards. A wrapper leaves the listing to what it wraps."""
+        """Return the findings of the source's own checks and, unless the source is a wrapper, whether it lists shards."""
         table, factory = stream_name(stream), self._source
         checks = factory.checks(stream if self._is_wrapper else table)
         found = await examine_all(stream, checks)

@@ -50,7 +50,7 @@ async def version_findings() -> list[Finding]:
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
-    """Return the findings about region, credentials and CA file. Without a region, only that is reported."""
+    """Return the findings about region, credentials and CA file, or only the finding that no region is set."""
     region = await examine(REGION_CHECK, lambda: region_of(properties, streams))
     if region.verdict is Verdict.PROBLEM:
         return [region]
@@ -62,7 +62,7 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
 
 
 async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
-    """Return for each service where its calls go, and which credentials sign them.
+    """Return where the calls of each service go, and which credentials sign them.
 
     - `services`: the endpoint that the properties set for each service, or None; by the name that the SDK gives the service.
     """
@@ -109,7 +109,7 @@ def _region_of(properties: Properties, stream: str) -> str | None:
 
 
 async def kinesis_endpoint(properties: Properties, streams: list[str], region: str | None = None) -> str:
-    """Return the endpoint of calls about the streams: as set, else as the SDK finds it in the environment or by its own rules.
+    """Return the endpoint of calls about the streams: the one in the properties, else the SDK's.
 
     `region`: the region of the streams' ARNs.
     """

@@ -24,8 +24,9 @@ MAX_CONSUMERS = 20
 class StreamUse:
     """The calls that a job makes for a stream.
 
-    It reads by polling, or by fan-out as `consumer`, which it registers unless it has its ARN. It writes copies of records of at most
-    `copied_bytes`, if that size is known.
+    - `consumer`: name of the fan-out consumer, which the job registers unless `consumer_arn` is set; None for polling.
+    - `writes`: the API calls by which the job writes to the stream.
+    - `copied_bytes`: largest record that the job may write to the stream; None if it is not known.
     """
 
     reads: bool = True
@@ -138,7 +139,7 @@ class StreamChecks:
         except FatalKinesisError as error:
             if self._use.writes and not self._use.reads:
                 raise NotCheckedError(
-                    f"{error.code}; without this permission records of up to 1 MiB are put, distributed by key"
+                    f"{error.code}; without this permission the job puts records of up to 1 MiB, distributed by key"
                 ) from error
             if self._use.consumer is None or self._use.consumer_arn is not None or self._arn is not None:
                 raise NotCheckedError(f"{error.code}; the job needs it only for the retention") from error
@@ -160,7 +161,8 @@ class StreamChecks:
             raise NotCheckedError("the largest record of the stream is not known")
         if copied > largest:
             raise RecordPublisherError(
-                f"the streams that are read may have records of {copied // 1024} KiB, but this stream accepts only {largest // 1024} KiB: "
+                f"the streams that are read may have records of {copied // 1024} KiB, but this stream accepts only "
+                f"{largest // 1024} KiB. Raise its limit: "
                 f"aws kinesis update-max-record-size --max-record-size-in-ki-b {copied // 1024} --stream-arn {self._arn}"
             )
         return f"{largest // 1024} KiB, enough for what is read"
@@ -187,7 +189,7 @@ class StreamChecks:
             raise NotCheckedError(f"{error.code}; the job does not need it") from error
         if count >= MAX_CONSUMERS:
             raise RecordPublisherError(
-                f"the stream has {count} consumers of {MAX_CONSUMERS} (50 with on-demand advantage): "
+                f"the stream has {count} of at most {MAX_CONSUMERS} consumers (50 with on-demand advantage). Deregister one: "
                 f"recordpublisher consumers deregister {self._stream} NAME"
             )
         return f"{count} of {MAX_CONSUMERS} are registered"
@@ -233,14 +235,14 @@ class StreamChecks:
         try:
             await self._dry_run_iterator()
         except RecordPublisherError as error:
-            raise NotCheckedError("it is not known whether the endpoint knows DryRun") from error
+            raise NotCheckedError("it is not known whether the endpoint honours DryRun") from error
 
     async def _dry_run(self, api: str, **parameters: Any) -> str:
         try:
             await self._client.dry_run(api, **parameters)
         except KinesisError as error:
             if isinstance(error, FatalKinesisError) and error.code == "DryRunIgnored":
-                raise NotCheckedError("the endpoint does not know DryRun") from error
+                raise NotCheckedError("the endpoint does not support DryRun") from error
             raise
         return "allowed"
 
@@ -262,10 +264,10 @@ def _not_checked() -> str:
     raise NotCheckedError(f"{CHECK_WOULD_CHANGE_SOMETHING}: look at the IAM policy")
 
 
-# How the hash keys of a stream are distributed over its open shards.
+# --- how the hash keys of a stream are distributed over its open shards ---------------------------------------------------------------
 
 MAX_TIMES_EVEN_SHARE = 4
-"""How many times its even share of the hash keys a shard may have at most."""
+"""A shard may have at most this many times its even share of the hash keys."""
 MAX_SHARD_PERCENT = 90
 """The largest share of the hash keys that a shard may have in a stream of few shards (percent)."""
 
@@ -284,7 +286,7 @@ def check_hash_key_shares(shards: Sequence[Shard]) -> str:
     percent = 100 * _size(largest) / sum(map(_size, open_shards))
     if percent > min(MAX_SHARD_PERCENT, MAX_TIMES_EVEN_SHARE * 100 / len(open_shards)):
         raise RecordPublisherError(
-            f"{largest.shard_id} takes {percent:.0f} % of the hash keys of {len(open_shards)} open shards: "
+            f"{largest.shard_id} takes {percent:.0f} % of the hash keys of {len(open_shards)} open shards. Split it: "
             f"recordpublisher split {largest.stream} {largest.shard_id}"
         )
     return f"the largest of {len(open_shards)} open shards takes {percent:.0f} % of the hash keys"

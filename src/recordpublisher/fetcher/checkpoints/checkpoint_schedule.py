@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from recordpublisher.publishers.clock import Clock, wait_until_set
-
-from ..metric_types import Histogram
+from recordpublisher.publishers.histogram import Histogram
 
 MIN_PAUSE_SECONDS = 0.1
 """The shortest pause between a checkpoint and one that was requested (seconds).
@@ -18,10 +17,10 @@ Without it, a thousand shards that end together would cause a thousand snapshots
 
 
 class CheckpointScheduler:
-    """Takes a checkpoint after each interval, and on request. With an interval of -1 it takes them on request only.
+    """Takes a checkpoint after each interval and on request. With an interval of -1 ms it takes checkpoints on request only.
 
-    Requests made soon after a checkpoint share the next one. To end it, call `stop` and wait for `run`; it is never cancelled, so no flush
-    and no write to the store is interrupted.
+    Requests made soon after a checkpoint share the next one. To end the scheduler, call `stop` and wait for `run`. Do not cancel `run`:
+    that would interrupt a flush or a write to the store.
     """
 
     def __init__(self, interval_ms: int) -> None:
@@ -36,7 +35,7 @@ class CheckpointScheduler:
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        A sink requests one, and so does the end of a shard, because its children in other workers wait until the end is stored (S2).
+        A sink requests one. So does the end of a shard: children in other workers wait until the end is stored (S2).
         """
         self._requested.set()
 
@@ -58,7 +57,7 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Remembers when a worker's last checkpoint was stored, and since when one is in progress. Only one is taken at a time."""
+    """Measures when the last checkpoint was stored, and how long the checkpoint in progress has been running."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -82,9 +81,9 @@ class CheckpointAge:
 
     @property
     def running_ms(self) -> int:
-        """Time since the checkpoint in progress began (ms); 0 if the last checkpoint is stored.
+        """Time since the checkpoint in progress began (ms), or 0 if none is in progress.
 
-        If checkpoints before it could not be stored, the time counts from the first of them.
+        After failed checkpoints, the time counts from the first failed one.
         """
         return self._since(self._started) or 0
 

@@ -21,13 +21,12 @@ class Commits:
     """Commits what a `CommittingSink` has staged, for one run of a worker.
 
     It owns the *entry*: the stored document of this worker, which has the positions and names the staged items that belong to them. Staged
-    items are durable and not visible yet; writing the entry commits them, and the sink then publishes them (makes them visible).
+    items are durable and not visible yet. Writing the entry commits them, and the sink then publishes them (makes them visible).
 
-    A write of the entry that got no answer is undecided: it may have taken effect, or may still do so. It is repeated unchanged until its
-    outcome is known: it finds either its own value or the value of another process. So nothing is committed twice, and nothing of an
-    earlier worker is committed late. If the write were abandoned and its rows written with the next commit, rows could be written twice.
+    A write of the entry that got no answer is undecided: it may have taken effect, or may still do so. The same value is written again
+    until the outcome is known, so that nothing is committed twice, and nothing of an earlier worker is committed late.
 
-    `settle` and `commit` must not overlap; `stage` and `publish` may be called while they run.
+    `settle` and `commit` must not overlap. `stage` and `publish` may be called while they run.
 
     - `name`: the name of the entry in `store`.
     - `writer`: the first part of the numbers of commits (`CommitNumber.writer`).
@@ -73,10 +72,12 @@ class Commits:
         return bool(self._staged)
 
     async def settle(self) -> None:
-        """Find out the outcome of a commit that got no answer, by repeating it. Then publish, if too many commits are unpublished.
+        """Find out the outcome of a commit that got no answer, by repeating it. Call this before each commit.
 
-        Call this before each commit. Raises: FencedError if another process has written the entry; StoreUnavailableError if the store
-        cannot be reached now; StateError if waiting does not help.
+        Publish committed items if `MOST_UNPUBLISHED` commits or more wait for that.
+
+        Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
+        if the entry cannot be written.
         """
         if self._undecided is not None:
             await self._decide(self._undecided)
@@ -84,10 +85,12 @@ class Commits:
             await self.publish()
 
     async def stage(self, records: int = 0) -> None:
-        """Let the sink stage the written records, so that the next commit names them. `records`: number of records written so far.
+        """Let the sink stage the written records, so that the next commit names them.
 
-        Raises: StoreUnavailableError if the destination cannot be reached now, in which case the rows stay in the sink; the other errors
-        of the sink.
+        `records`: number of records written so far.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now (the rows then stay in the sink); the other errors of the
+        sink.
         """
         self._number += 1
         self._records = records
@@ -101,10 +104,10 @@ class Commits:
     async def commit(self, value_of: MakeEntry, positions: Any, *, names_staged: bool = True) -> None:
         """Write the entry, which commits the staged items that it names. `settle` must have returned before.
 
-        - `value_of`: returns the content of the entry. It is called before the first await, so that the entry contains the state at the
-          time of the call.
+        - `value_of`: returns the content of the entry. It is called before the first await, so that the entry has the state at the time of
+          the call.
         - `positions`: the positions as plain JSON, in the format of the entry.
-        - `names_staged`: if False, the entry names only items that were committed before.
+        - `names_staged`: if False, the entry commits no staged items, and names only items of earlier commits.
 
         Raises: the errors of `settle`.
         """
@@ -122,7 +125,7 @@ class Commits:
         await self._decide(write)
 
     async def publish(self) -> None:
-        """Make the items that are committed and not visible yet visible, in the order of their numbers.
+        """Make committed items visible, in the order of their commits.
 
         Raises: FencedError if another process has written the entry; StoreUnavailableError if the destination cannot be reached now;
         StateError if a staged item is missing.
@@ -190,13 +193,13 @@ class CommitCounts(msgspec.Struct):
         return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
 
     def on_begun(self, entry: str) -> None:
-        """Remember that a write of this entry (name and place) has begun and has no answer yet."""
+        """Note that a write of this entry (name and place) has been sent and not answered yet."""
         self.undecided = entry
 
     def on_stored(self, staged: Sequence[Staged], records: int) -> None:
-        """Count a commit that is stored.
+        """Count a commit that was stored.
 
-        - `staged`: the items that it has committed.
+        - `staged`: the items that were committed.
         - `records`: number of records that were written to the sink when these items were staged.
         """
         self.undecided, self.records = None, records

@@ -24,9 +24,9 @@ class RestoredState:
     """The stored state that a job continues from, merged from all snapshots that were found.
 
     - `shards`: the state of each shard by `Shard.key`.
-    - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+    - `pinned_ms`: the time that replaced LATEST, or a start at an age, when the job first started. Later starts use it again (P3).
     - `generation`: the highest generation. Each start of the job has a higher one.
-    - `taken_ms`: the time of the last snapshot, by the clock of the machine that took it. It is for people only; no decision depends on it.
+    - `taken_ms`: the time of the last snapshot, by the clock of the machine that took it. Only shown to people.
     """
 
     shards: Mapping[str, ShardState] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class RestoredState:
 
     @property
     def streams(self) -> set[str]:
-        """The streams of which a shard has restored state."""
+        """The streams that have at least one shard with restored state."""
         return {key.rsplit("/", 1)[0] for key in self.shards}
 
 
@@ -48,9 +48,8 @@ def snapshot_to_json(
 ) -> dict[str, Any]:
     """Return a snapshot: the state of each shard, as a plain dict that can be stored as JSON.
 
-    - `pinned_ms`: the time that replaced LATEST, or None.
-    - `generation`: the number of this start of the job, which is higher than the one of the start before.
-    - `taken_ms`: the time of the snapshot, by the clock of this machine. It is for people only; no decision depends on it.
+    - `pinned_ms`, `taken_ms`: described in `RestoredState`.
+    - `generation`: the number of this start of the job, which is higher than that of the previous start.
 
     Raises: StateError if there is neither a generation nor a shard: such a snapshot would replace a complete one.
     """
@@ -66,7 +65,9 @@ def snapshot_to_json(
 
 
 def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
-    """Merge snapshots into one state. Each shard gets its state of the newest generation; within a generation, the one that is furthest.
+    """Merge snapshots into one state.
+
+    For each shard the state of the newest generation counts, and within a generation the state that is furthest.
 
     Raises: StateError if a snapshot cannot be read or has another version.
     """
@@ -90,10 +91,7 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
 
 
 def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
-    """Return the state of each shard from `above` if it is there, else from `below`.
-
-    A program may restore a snapshot with other shards than those in the store.
-    """
+    """Merge two states. The state of a shard in `above` takes precedence over the one in `below`."""
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
     return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation), taken)
@@ -129,10 +127,7 @@ def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order
 
 
 def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, ...]:
-    """Return a sort key for how far a shard was read: ended or not, then the sequence number, then whether all of that record was read.
-
-    Raises: StateError if the sequence number cannot be read.
-    """
+    """Return a sort key for how far a shard was read. Raises: StateError if the sequence number cannot be read."""
     if state.position is None:
         return (state.ended, False)
     try:

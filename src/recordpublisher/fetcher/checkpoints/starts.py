@@ -40,7 +40,7 @@ After that, the last listing is used even if it is still older.
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """Where the shards start that have no stored position.
+    """Where shards without a stored position start.
 
     - `default`: the start of every shard that is not in `by_shard`.
     - `by_shard`: the state in which a shard starts, by shard id. If it is not empty, the job reads one stream.
@@ -52,8 +52,7 @@ class Starts(msgspec.Struct, frozen=True):
     def of(self, shard: Shard) -> ShardState:
         """Return the state in which a shard without a stored position starts.
 
-        If `by_shard` gives a sequence number at or before the first one that the listing shows for the shard, the shard starts at
-        TRIM_HORIZON.
+        A sequence number in `by_shard` that is not after the shard's beginning means the whole shard, which then starts at TRIM_HORIZON.
         """
         state = self.by_shard.get(shard.shard_id) or ShardState(self.default)
         first = given_position(state)
@@ -63,26 +62,27 @@ class Starts(msgspec.Struct, frozen=True):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether these starts mean the same records whenever the job starts: no shard starts at LATEST."""
+        """Whether no shard starts at LATEST, so that a later start of the job would begin at the same records."""
         starts = (self.default, *(state.start for state in self.by_shard.values()))
         return all(start.type is not PositionType.LATEST for start in starts)
 
     async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Starts:
-        """Return these starts with LATEST replaced by the service's time (see `pinned_at`). The time is requested only if it is needed."""
+        """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed."""
         return self if self.is_pinned else self.pinned_at(await service_time_ms())
 
     def pinned_at(self, now_ms: int) -> Starts:
-        """Return these starts with LATEST, or a start at an age, replaced by a time. `now_ms` is the time of the service's clock (epoch
-        ms).
+        """Return these starts with fixed times: LATEST becomes `now_ms`, and a start at an age becomes the time that long before.
+
+        `now_ms`: the time of the service's clock (epoch ms).
         """
         return self._each(lambda start: start.pinned_at(now_ms))
 
     def with_stored_start(self, start_ms: int | None) -> Starts:
-        """Return these starts with LATEST, or a start at an age, replaced by `start_ms`: the time that the job's first start has put
-        there (epoch ms).
+        """Return these starts with LATEST, and each start at an age, replaced by the time that the job's first start has used.
 
-        A later start of the job, even by another process, then begins at the same records (P3). If `start_ms` is None, the starts are
-        unchanged.
+        So every start of the job, by any process, begins at the same records (P3).
+
+        `start_ms`: that time (epoch ms). If it is None, the starts are unchanged.
         """
         return self if start_ms is None else self._each(lambda start: start.with_stored_start(start_ms))
 
@@ -98,10 +98,11 @@ async def list_restored(
     missing: MissingShards,
     is_ours: Callable[[Shard], bool] = lambda shard: True,
 ) -> Sequence[Shard]:
-    """Return every shard of `streams`. List again while the listing lacks a restored shard that is not known to be past retention.
+    """Return every shard of `streams`. Repeat the listing while it lacks a restored shard whose records may still exist.
 
-    If such a shard were left out, its records would seem to be lost, or it would later be taken for a new shard. Afterwards `missing` knows
-    which of the restored shards that the listing lacks are past retention.
+    Without that shard, its records would be reported as lost, or a later listing would show it as a new shard.
+
+    `missing`: learns for each missing shard whether it is past retention.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
@@ -127,11 +128,11 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Sta
     """Return the state from which each listed shard starts, whichever worker reads it.
 
     - A shard with restored state continues there.
-    - An ancestor of a shard that has started counts as read to its end, because its state was dropped after its end. An ancestor of a shard
-      that has not started does not, because that shard may be waiting for it.
+    - An ancestor of a shard that was read counts as read to its end: its state was dropped after its end.
+    - An ancestor of a shard that waits does not, because the shard may be waiting for this ancestor.
     - Any other shard of a stream with restored state is new and starts at TRIM_HORIZON.
-    - A shard of a stream without restored state starts as `starts` says. If `starts.by_shard` names it, it counts as started for its
-      ancestors, and its descendants start at TRIM_HORIZON.
+    - A shard of a stream without restored state starts as `starts` says. If `starts.by_shard` names a shard, its ancestors count as read,
+      and its descendants start at TRIM_HORIZON.
     """
     shards, read_streams = {shard.key: shard for shard in listed}, restored.streams
     new_streams = [shard for shard in shards.values() if shard.stream not in read_streams]
@@ -163,9 +164,9 @@ def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, st
 
 
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
-    """Return what is known of shards that the listing lacks, because a later listing may have them.
+    """Return the state of known shards that the listing lacks, because a later listing may show them.
 
-    That is their restored state, or for an ancestor of a shard that has started, the state of a shard that has ended.
+    A restored shard has its restored state. An ancestor of a shard that was read has ended.
     """
     shards = {shard.key: shard for shard in listed}
     finished = ShardState(StartingPosition.trim_horizon(), ended=True)
@@ -176,9 +177,9 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
 def expected_but_unlisted(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
-    """Return the shards that the listing lacks: restored ones, and parents for which shards of this worker would wait (S2, S5).
+    """Return the shards that the listing lacks: restored shards, and parents for which shards of this worker would wait (S2, S5).
 
-    They are either past retention, or missing only because the listing is not complete.
+    Each of these shards is past retention, or the listing is incomplete.
     """
     shards, wanted = {shard.key: shard for shard in listed}, set(streams)
     of_streams = {key for key in restored.shards if stream_of(key) in wanted}
@@ -210,9 +211,9 @@ def last_seen_ms(state: ShardState) -> int:
 
 
 def shards_read_long_ago(restored: RestoredState, now_ms: int) -> set[str]:
-    """Return restored shards, including ended ones, that were last read almost a day ago.
+    """Return restored shards that were last read almost a day ago, including ended ones.
 
-    No record of the other shards can be lost (S5).
+    Only these can have lost records, because every stream keeps records for a day at least (S5).
     """
     return {key for key, state in restored.shards.items() if may_have_gap(last_seen_ms(state) or None, now_ms)}
 
@@ -230,7 +231,7 @@ async def shards_past_retention(
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
-    """Return the error for these shards, of which records were lost. It names each shard and its position."""
+    """Return the error for shards that have lost records. It names each shard and its position."""
     places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to continue without them"
@@ -252,9 +253,9 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
 
 
 def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> ShardState:
-    """Return the state of a child that was never read, with the time until which its parents were last known to be open (S5).
+    """Return the state of an unread child, with the time until which its parents were last known to be open (S5).
 
-    No record of the child is older than that. The parents may no longer be listed.
+    Every record of the child is younger than that time.
     """
     if state.ended or state.position is not None or state.seen_ms is not None:
         return state
@@ -271,11 +272,13 @@ def is_startable(shard: Shard, states: Mapping[str, ShardState]) -> bool:
 def shards_with_unread_children(
     listed: Sequence[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Return restored shards that were read to their end and whose children may be past retention, without having been read.
+    """Return restored shards that were read to their end, and whose unread children may be past retention.
 
-    That is so if the shard is no longer listed, its children are unknown, and the whole state of its stream is older than the stream's
-    oldest record. A state that is younger proves nothing, because it may have dropped children that were read to their end before their
-    parent. So these shards are not returned.
+    For such a shard all of this is true:
+
+    - The shard is no longer listed, and its children are unknown.
+    - The whole state of its stream is older than the stream's oldest record. In a younger state the children may be missing because they
+      were read to their end and dropped.
     """
     known = {shard.key for shard in listed}
     known |= {key for shard in listed for key in parent_keys(shard)}
@@ -288,9 +291,9 @@ def shards_with_unread_children(
 
 
 def valid_by_shard(words: str) -> str:
-    """Return, for a message, what positions given by shard must look like.
+    """Return the part of a message that says how a position for each shard is written.
 
-    `words`: the words that may be given instead of a sequence number, such as `, "TRIM_HORIZON"`.
+    `words`: what may stand instead of a sequence number, with a comma before each: `, "TRIM_HORIZON"`.
     """
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 
@@ -357,10 +360,7 @@ def _check_stream(option: str, metadata: object, stream: str) -> None:
 
 
 def _state_of(option: str, entry: object) -> ShardState:
-    """Return the state in which one shard starts, from the entry that is given for it.
-
-    A text is TRIM_HORIZON, LATEST, or the number of the first record to read. An object was stored by another connector.
-    """
+    """Return the state in which one shard starts: `entry` is TRIM_HORIZON, LATEST, a sequence number, or another connector's object."""
     if isinstance(entry, dict):
         return _stored_state(option, entry)
     position = position_of(option, entry, VALID_BY_SHARD, PositionType.TRIM_HORIZON, PositionType.LATEST)
@@ -370,9 +370,7 @@ def _state_of(option: str, entry: object) -> ShardState:
 
 
 def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
-    """Return the state from an object that a Spark connector of qubole or awslabs has stored: iteratorType and iteratorPosition (a time
-    in epoch ms).
-    """
+    """Return the state from an object that a Spark connector of qubole or awslabs has stored (an iterator type and its position)."""
     kind, at = str(entry.get("iteratorType", "")).upper(), str(entry.get("iteratorPosition", ""))
     if kind == _SHARD_END:
         return ShardState(StartingPosition.trim_horizon(), ended=True)

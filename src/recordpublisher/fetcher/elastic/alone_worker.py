@@ -50,17 +50,16 @@ Each stored checkpoint is such a proof. The extra read is needed if checkpoints 
 CLOSE_SECONDS = 5.0
 """The longest time for the last write of a worker that stops (seconds)."""
 ABANDONED_START_MS = 86_400_000
-"""Age (ms) after which the next start deletes the documents of a start that never took over the shards."""
+"""Age (ms) after which the next start deletes the documents of a start that never acquired the shards."""
 
 
 class AloneWorker:
     """The worker of a process that runs alone: it owns every shard, and stores the positions of all of them.
 
-    While it runs, it writes only one document: its part, which has the positions. The lease table names the worker and has no leases. A
-    process that reads the table adds the positions in the part to it (`LeaseTable.with_alone_leases`), so a child begins as soon as its
-    parents have ended, without a write of the table.
+    While the worker runs, it writes one document, its part of the positions. The lease table names the worker and has no leases: a reader
+    computes them from the table and the part (`LeaseTable.with_alone_leases`). So the worker can begin a child shard without writing the table.
 
-    Each write of the part is conditional. A later start seals the part, which means that this worker can no longer write it.
+    Each write of the part is conditional. A later start seals the part, so this worker can no longer write it.
     """
 
     def __init__(self, group: ElasticGroup, job: GroupJob, sink: Sink, clock: Clock) -> None:
@@ -97,10 +96,10 @@ class AloneWorker:
         return self._group.store.place
 
     async def open(self) -> tuple[int, list[State]]:
-        """Acquire every shard. Return the epoch, and a list with the snapshot of the stored positions, or an empty list if there are none.
+        """Acquire every shard. Return the epoch, and a list with the stored snapshot, or an empty list if there are no positions.
 
-        A worker that still runs alone is replaced at once, or after a pause if it has itself replaced another worker just before
-        (`RivalStarts`). The call may be repeated after an error: it finds what an earlier attempt has written without getting an answer.
+        A worker that still runs alone is replaced at once, or after a pause if it has itself just replaced another worker (`RivalStarts`).
+        After an error the call may be repeated, even if an unanswered write of the first call took effect.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
         StoreUnavailableError if the store cannot be reached now; FencedError if another start has replaced (sealed) this worker in the
@@ -134,7 +133,7 @@ class AloneWorker:
             else:
                 return await self._opened(after)
         raise StateError(
-            f"{self.place} cannot be taken over: other processes of this job start again and again. Run one of them"
+            f"{self.place} cannot be taken over: other processes of this job start again and again. Run only one, or start all with --group"
         )
 
     async def store(self, state: State) -> None:
@@ -153,9 +152,9 @@ class AloneWorker:
             await self._positions.settle()
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Let the sink stage the written records, and commit them together with this snapshot, which must cover exactly these records.
+        """Let the sink stage the written records, and commit them together with `state`, a snapshot of exactly these records.
 
-        Staged rows are durable and not visible yet. No write may be in progress. `records`: number of records written so far.
+        No write to the sink may be in progress. `records`: number of records written so far.
 
         Raises: the errors of `settle` and of the sink.
         """
@@ -167,7 +166,7 @@ class AloneWorker:
     async def publish(self) -> None:
         """Make the committed rows visible.
 
-        Raises: StateError if that is not possible; FencedError if a later start owns the shards.
+        Raises: StateError if a staged item is missing; FencedError if a later start owns the shards.
         """
         await self._positions.publish()
 
@@ -189,10 +188,10 @@ class AloneWorker:
         self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
-        """Seal this worker's record, so that the next start knows at once that the worker has ended, and close the stores.
+        """First seal this worker's record, so that the next start knows at once that the worker has ended. Then close the stores.
 
-        The record is written once, and only if the store has answered recently. If that fails, the next start replaces this worker all the
-        same.
+        The record is sealed in one attempt, and only if the store has answered recently. An unsealed record does no harm: the next start
+        replaces this worker all the same.
         """
         if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
             with contextlib.suppress(RecordPublisherError):
@@ -223,7 +222,7 @@ class AloneWorker:
         await self._check_target(found.document)
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
-            # imported here, because few starts find workers of a group
+            # Imported here because few starts need it: only those that find workers of a group.
             from ..leases.sealing import LiveWorkerError, seal_all_silent
 
             settings = self._group.settings
@@ -310,9 +309,9 @@ class AloneWorker:
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
-        """Delete the documents of sealed workers, and of starts that never took over the shards.
+        """Delete the documents of sealed workers, and of starts that never acquired the shards.
 
-        `table` was written after these workers were sealed and does not name them, so no process needs their documents.
+        `table`: the lease table that this worker has written after it sealed the others, and that does not name them.
         """
         before = self._clock.now_ms() - ABANDONED_START_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():
@@ -333,7 +332,7 @@ class AloneWorker:
             return PartPositionStore(self._documents, self.name, sys.maxsize, self._write_record)
         from .committed_positions import CommittedPositions
 
-        # A commit without an answer is repeated for as long as `flink.job.max.outage` allows, because this worker's lease has no deadline.
+        # This worker's lease never expires, so an unanswered commit may be repeated for as long as `flink.job.max.outage` allows.
         return CommittedPositions(
             self._life,
             self._group.store,
@@ -354,8 +353,7 @@ class AloneWorker:
         if is_written:
             self._confirmed = self._clock.monotonic()
             return
-        # A checkpoint that had nothing to write reads the worker's record instead. Otherwise a job at rest would not notice that it was
-        # replaced.
+        # A checkpoint with nothing to write reads the worker's record, so that an idle job also notices that it was replaced.
         try:
             await self._confirm()
         except StoreUnavailableError:
@@ -398,8 +396,7 @@ _SUCCESSOR = (
 )
 
 
-# Delays a start that replaces another one, if starts replace each other again and again. That happens if two supervisors run the same job
-# alone.
+# RivalStarts delays a start that would replace another one, if two supervisors run the same job alone, and replace each other's starts.
 
 RIVAL_WINDOW_SECONDS = 60.0
 """If a worker was itself replaced less than this time before (by the clocks of the processes), the next start waits for up to this time
@@ -412,9 +409,9 @@ RIVAL_POLL_SECONDS = 5.0
 class RivalStarts:
     """Decides how long a start waits before it replaces the worker that runs the job alone.
 
-    A start that replaces a worker which may be running stores the time in its own worker record (`replaced_ms`). If the worker that it
-    finds has such a time within the last minute, two supervisors probably replace each other's starts. Then this start waits for up to a
-    minute, or until that worker has ended.
+    A start that replaces a worker which may be running stores the time in its own worker record (`replaced_ms`). If a start finds a worker
+    that has itself replaced another one within the last minute, two supervisors probably start the same job again and again. The start then
+    waits until that worker has ended, at most a minute.
     """
 
     def __init__(self, documents: GroupStore, clock: Clock, chance: random.Random) -> None:

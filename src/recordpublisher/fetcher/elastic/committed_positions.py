@@ -22,8 +22,8 @@ from ..sink import CommittingSink, Staged
 class CommittedPositions(PositionStore):
     """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
-    They are in one document, the worker's part. It has all positions, and names the staged items (rows or files that are durable and not
-    visible yet) that it commits. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
+    The worker's positions are in one document, its part. The part also names the staged items (rows or files that are durable and not
+    visible yet) that it commits. It is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
     group's store. Imported positions are in the group's store until a worker has written rows for them.
 
     If the outcome of a commit stays unknown for a lease duration, the worker ends, and the process joins the group again as a new worker.
@@ -105,9 +105,9 @@ class CommittedPositions(PositionStore):
         await self._commits.stage(self._lives.records)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write the part, unless the positions are unchanged and nothing was staged. Return whether it was written.
+        """Write the part, which commits the staged items. Do nothing if no position has changed and nothing was staged.
 
-        Raises: the errors of `settle`.
+        Return whether the part was written. Raises: the errors of `settle`.
         """
         names_staged = is_checkpoint and self._commits.has_staged
         if not names_staged and self._stored is not None and is_stored(positions, self._stored):
@@ -157,10 +157,10 @@ class CommittedPositions(PositionStore):
         return {key: stored for part in sealed for key, stored in part.positions.items()}
 
     async def delete(self, worker: str) -> bool:
-        """Publish what a sealed worker has committed, then delete its part and everything else that it has staged.
+        """Publish what a sealed worker has committed. Then delete its part and what it has staged without a commit.
 
-        Return whether the worker's record can be deleted too. The record stays until the sink no longer remembers the worker, because the
-        worker that cleans up next learns from the record what the sink should forget.
+        Return whether the sink remembers nothing more of the worker, so that its record can be deleted too. Otherwise the record stays, so
+        that a later call can make the sink forget the worker.
         """
         if worker not in self._without_parts:
             part = await self._seal(self._entries or self._group, worker, 0)
@@ -178,12 +178,12 @@ class CommittedPositions(PositionStore):
         if part is not None and part.target not in ("", self._sink.target()):
             raise StateError(
                 f"the positions of worker {worker} in {place.place} belong to rows in {part.target}, and this process writes to "
-                f"{self._sink.target()}: start with that sink again, or take the positions along with `recordpublisher positions`"
+                f"{self._sink.target()}: start with the sink that writes to {part.target}, or move the positions with "
+                "`recordpublisher positions`"
             )
         return part
 
     def _check_time(self, error: StoreUnavailableError) -> None:
-        """Raise FencedError if the outcome of the commit has been unknown for longer than a lease duration."""
         now = self._clock.monotonic()
         if not self._commits.is_undecided:
             self._undecided_since = None
@@ -191,15 +191,15 @@ class CommittedPositions(PositionStore):
         self._undecided_since = now if self._undecided_since is None else self._undecided_since
         if now - self._undecided_since >= self._duration:
             raise FencedError(
-                f"{self._place} did not answer for {self._duration:g} s, and whether the last commit is stored is not "
-                f"known: {error}"
+                f"{self._place} did not answer for {self._duration:g} s, so it is not known whether the last commit is "
+                f"stored: {error}"
             ) from error
 
 
 class SinkLives:
-    """Decides which worker of this process may use the `CommittingSink`, because a process in a group is one worker after another.
+    """Decides which worker of this process may use the `CommittingSink`: a process in a group is one worker after another.
 
-    A sink calls one run of a worker a life, with the name of the worker. A life stages nothing once the next life has begun.
+    A `life` is one run of a worker, and has the worker's name. After the next life has begun, a life can stage nothing.
     """
 
     def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:
@@ -209,7 +209,7 @@ class SinkLives:
         self._life = ""
 
     async def begin(self, life: str) -> None:
-        """Let the worker `life` use the sink, when the last call of the previous worker has ended.
+        """Let the worker `life` use the sink, after the last call of the previous worker has ended.
 
         Rows that the previous worker has not committed are dropped.
         """
@@ -232,7 +232,7 @@ class SinkLives:
 
 
 class OneSinkLife(SinkLives):
-    """Lets the only worker of a process that runs alone use the sink. The checkpointer makes sure that no write runs while it stages."""
+    """Lets the only worker of a process that runs alone use the sink. The checkpointer makes sure that no write runs during `stage`."""
 
     def __init__(self, sink: CommittingSink, clock: Clock) -> None:
         super().__init__(sink, self, clock)  # type: ignore[arg-type]
@@ -244,7 +244,7 @@ class OneSinkLife(SinkLives):
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
-        """Do nothing: the worker begins before the first write."""
+        """Do nothing, because the worker begins before the first write."""
         yield
 
     @property

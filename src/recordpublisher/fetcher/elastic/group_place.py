@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """Where a job stores its leases and positions, and the times of its heartbeats and leases. Used in a group and by a process that runs
-    alone.
+    """Where a job stores its leases and positions, and the times of its heartbeats and leases.
+
+    A group uses it, and a process that runs alone.
 
     - `store`: the state store (`flink.state.uri`).
     - `job_name`: the name of the job, if it has one.
-    - `chance`: a source of randomness for jitter, and for the names of workers. A name is never used again.
+    - `chance`: a source of randomness, for jitter and for names of workers that are never used again.
     """
 
     store: ConditionalStore
@@ -57,17 +58,17 @@ def group_job_of(streams: StreamList, sink: Sink, name: str | None = None) -> Gr
 
 
 async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
-    """Check that there are no positions next to a sink's rows, because their lease table is not in `place`.
+    """Check that the sink has no positions next to its rows, before this job writes a first lease table in `place`.
 
-    Called before the first table is written.
+    Such positions belong to a job whose lease table is elsewhere; with a new table this job would write its rows again.
 
-    Raises: StateError, with the worker that has stored the positions.
+    Raises: StateError, which names the worker that has stored the positions.
     """
     for name in await entries.names(PARTS_PREFIX):
         worker = name.removeprefix(PARTS_PREFIX).rpartition("/")[0]
         part = await entries.read_part(worker, 0)
         if part is not None and part.document.positions:
             raise StateError(
-                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
-                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}. To continue the "
+                f"job of that worker, start with its flink.state.uri. For a new job use {ANOTHER_PLACE}"
             )

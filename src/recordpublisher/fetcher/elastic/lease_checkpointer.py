@@ -62,8 +62,8 @@ class LeaseCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.
 
-        Until then the worker still notices when the process was suspended, because the sink may write from its queue, and must not after
-        another worker has acquired the shards.
+        A suspension of the process is still noticed during this call. The sink may write queued records in the call, but must not do so
+        after another worker has acquired the shards.
         """
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())

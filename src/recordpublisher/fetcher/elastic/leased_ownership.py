@@ -69,7 +69,7 @@ class LeasedOwnership(ShardOwnership):
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, list shards, and read the group's documents.
 
-        Raises: ConfigurationError if the sink itself keeps positions, which cannot move between processes; StateError if stored documents
+        Raises: ConfigurationError if the sink keeps positions in a way that cannot move between processes; StateError if stored documents
         cannot be used, or if other processes run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call
         fails.
         """
@@ -96,7 +96,7 @@ class LeasedOwnership(ShardOwnership):
         return OpenedJob((), {}, starts, None, generation=1)
 
     def start_run(self, start_task: StartTask) -> None:
-        """Join the group. Shards that an earlier run has read are read again only with new leases."""
+        """Join the group. The process reads a shard of an earlier run only after it has acquired a new lease."""
         assert self._listing is not None
         self.lives.start(start_task, self._listing)
 
@@ -164,7 +164,7 @@ class LeasedOwnership(ShardOwnership):
     async def after_run(self, *, is_cut_off: bool) -> None:
         """Leave the group. The next run joins it again.
 
-        Other workers acquire the shards at once, even if an error or the drain timeout has ended the run.
+        Other workers acquire the shards at once, even if the run has ended by an error or the drain timeout.
         """
         if is_cut_off:
             await self.lives.seal()
@@ -191,10 +191,10 @@ class LeasedOwnership(ShardOwnership):
         await replace_group_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
-        """End shards that are past retention and that no listing shows; each is a gap in the records (S2, S5).
+        """Mark shards as ended that no listing shows and that are past retention. Each is a gap in the records (S2, S5).
 
-        A shard that is younger than every listed shard is not ended: it is missing because the listing is old. A shard of a stream that
-        does not exist is not ended either: it is missing because the stream was deleted.
+        A missing shard does not end if it is younger than every listed shard, because then the listing is old, or if its stream was
+        deleted.
 
         Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source does not answer.
         """
@@ -222,7 +222,7 @@ class LeasedOwnership(ShardOwnership):
         """List all shards.
 
         Raises: StreamNotFoundError if a stream does not exist; PluginError, or another error that shows a fault of a plugin;
-        StoreUnavailableError for any other failure, after which the caller tries again.
+        StoreUnavailableError for any other failure, so that the caller tries again.
         """
         try:
             return await self._job.discovery.list_all()
@@ -237,7 +237,8 @@ class LeasedOwnership(ShardOwnership):
 class GroupWatermarkTracker(WatermarkTracker):
     """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
-    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
+    The fetcher treats shards of other workers as finished, because the lease table makes sure that parents are read before their children
+    (E7).
     """
 
     def __init__(self, current: CurrentWorker) -> None:
@@ -268,5 +269,5 @@ class GroupWatermarkTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count. They always do, because other workers hold shards."""
+        """Whether shards of other workers count, which they always do."""
         return True

@@ -28,10 +28,10 @@ from .committed_positions import SinkLives
 
 
 class LeasedShards:
-    """Reads the shards whose leases this worker holds (the `ShardReaders` port): which of them were begun, and which were stopped.
+    """Reads the shards whose leases this worker holds (the `ShardReaders` port).
 
-    The lease table has only the keys of shards. To read a shard, its hash range is needed too, which a listing shows: until then the shard
-    waits in `unknown`. A shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored as before.
+    A lease has only the key of a shard, but reading also needs the shard's hash range. So a new shard waits in `unknown` until a listing
+    shows it. A shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored unchanged.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class LeasedShards:
         self._shards.start_readers()
 
     async def on_streams(self) -> None:
-        """Handle a new list of streams (S10): stop the shards of removed streams, and look for shards of new ones.
+        """Handle a new list of streams (S10): stop the shards of removed streams, and begin those of new ones.
 
-        A shard that has ended stays until its children have leases.
+        A shard of a removed stream that has ended stays until its children have leases.
         """
         stopped = [entry for entry in self._table if not self._is_read(entry.key) and not entry.has_ended]
         if stopped:
@@ -119,8 +119,8 @@ class LeasedShards:
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         """Begin to read a shard from this state.
 
-        `is_taken_over`: whether another worker has held the shard, and the shard was not idle there. If that worker was sealed (declared
-        dead), it may have read further than it has stored, so records that are read again may be late (E8).
+        `is_taken_over`: whether another worker has held the shard, and the shard was not idle there. A worker that was sealed (declared
+        dead) may have read further than it has stored, so this worker's first records may be late (E8).
         """
         with naming_sink(self._sink, "assigned"):
             self._sink.assigned([shard])
@@ -136,7 +136,7 @@ class LeasedShards:
         await self._shards.stop_shards(shards)
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards, and let the sink drop the records of them that it has queued."""
+        """Forget these shards, and let the sink drop their queued records."""
         if revoked := self._begun.keys() & set(shards):
             with naming_sink(self._sink, "revoked"):
                 self._sink.revoked(revoked)
@@ -153,7 +153,7 @@ class LeasedShards:
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
-        """Forget every shard. What the sink may have lost of them is read again."""
+        """Forget every shard. Records that the sink may have lost are read again."""
         self.drop(tuple(self._begun))
         self._emitter.turn.allow_flush()
 
@@ -176,8 +176,7 @@ class LeasedShards:
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         """Return the watermark with which each shard counts for the group's watermark.
 
-        A shard that has ended counts until the lease table has its children. Otherwise the group's watermark could pass records of the
-        children.
+        A shard that has ended counts until the lease table has its children, so that the group's watermark cannot pass their records.
         """
         return {key: self._watermark(key) for key in self._begun}
 
@@ -207,8 +206,8 @@ class LeasedShards:
     async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> CheckpointPositions:
         """Flush the sink, and return the positions that it has confirmed; they may be older than `positions`.
 
-        An older position is used only if the shard has had the same lease since then, because otherwise another worker may have read the
-        shard in between.
+        An older position is left out if the shard was lost and acquired again since then, because another worker may have read the shard in
+        between.
         """
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
@@ -244,7 +243,7 @@ class LeasedShards:
     def _add(self, key: str) -> None:
         if not self._is_read(key) or self._begun[key].state.ended:
             return
-        # The child may be known to the table from the last read of its parent, before any listing shows it.
+        # The last read of its parent may have named the child before any listing shows it.
         shard = self._known.get(key) or self._table.listed_shards().get(key)
         if shard is None:
             self.has_unknown.set()
@@ -277,7 +276,7 @@ class LeasedShards:
 class BegunShard(NamedTuple):
     """The state with which a shard began in this process, and a lease number that is unique in this process.
 
-    `taken_over_below` is described in `ShardEntry`.
+    `taken_over_below`: see `ShardEntry`.
     """
 
     state: ShardState

@@ -54,9 +54,9 @@ async def replace_group_job(store: ConditionalStore, job: GroupJob, settings: Le
             await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
         except LiveWorkerError as error:
             raise StateError(
-                f"this process and the running group of the job differ: {difference}. To change settings, stop all processes of the "
-                f"group first: its worker {error.worker} in {store.place} sends heartbeats. If this is a different job, give it "
-                f"{ANOTHER_PLACE}"
+                f"this process and the running group of the job differ: {difference}. To change settings, first stop all processes of "
+                f"the group: its worker {error.worker} still sends heartbeats to {store.place}. If this is a different job, "
+                f"give it {ANOTHER_PLACE}"
             ) from error
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:
@@ -82,8 +82,9 @@ class WorkerLives:
     """The workers that this process is, one after another: if one was replaced, the process joins the group again as a new worker.
 
     - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
-    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has
-      already ended without an error.
+    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has already
+      ended without an error.
+    - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
 
     def __init__(
@@ -99,7 +100,6 @@ class WorkerLives:
         on_error: Callable[[BaseException], bool],
         on_advance: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_advance` is called when the watermark of the group, as this worker knows it, has changed."""
         self._group = group
         self._shards = shards
         self._current = current
@@ -109,7 +109,7 @@ class WorkerLives:
         self._on_drain = on_drain
         self._on_error = on_error
         self._sink_error: asyncio.Future[Exception] | None = None
-        """Gets the error of the sink that `leave` raises; None while `leave` was not called and has none to raise."""
+        """Gets the error of the sink that `leave` raises; None before `leave`, unless such an error came earlier."""
         self._on_advance = on_advance
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
@@ -142,8 +142,7 @@ class WorkerLives:
     async def checkpoint(self, *, may_be_partial: bool) -> None:
         """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
 
-        If the worker was sealed, it can store nothing more. A new worker of this process then replaces it, and reads what it had not stored
-        again.
+        A sealed worker can store nothing more: a new worker of this process replaces it, and reads again what it had not stored.
 
         Raises: FencedError if this worker was replaced; StateError if the positions cannot be stored; the errors of the sink.
         """
@@ -159,7 +158,7 @@ class WorkerLives:
     async def announce(self) -> None:
         """Announce that this process will leave, and wait until the other workers must have noticed (E5).
 
-        Return at once if no other worker stays, and as soon as the last of them leaves too.
+        Return at once if no other worker stays, or as soon as the last other worker leaves too.
         """
         worker = self._current.worker
         if worker is None or self._task is None or not await worker.announce():
@@ -240,7 +239,7 @@ class WorkerLives:
         if self._sink_error is None:
             if self._on_error(error):
                 return
-            # The run was stopped, and `leave` follows. No later call of the sink may raise this error again.
+            # The run was stopped, and `leave` follows. It raises this error, because no later call of the sink may do so.
             self._sink_error = asyncio.get_running_loop().create_future()
         if not self._sink_error.done():
             self._sink_error.set_result(error)

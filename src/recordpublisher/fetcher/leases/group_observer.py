@@ -60,9 +60,7 @@ class GroupObserver:
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers that were seen sealed (declared dead) for longer than the tracker timeout. They no longer hold back the watermark
-        (E8).
-        """
+        """The workers that have been sealed for longer than the tracker timeout, so that they no longer hold back the watermark (E8)."""
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
@@ -74,7 +72,7 @@ class GroupObserver:
     async def read_group(self) -> GroupView | None:
         """Read the group's documents.
 
-        Return None if there is no lease table, or if the read took longer than an interval, because it then shows an old state (E8).
+        Return None if there is no lease table, or if the read took longer than an interval, because its result is then too old (E8).
         """
         began = self._clock.boottime()
         if self._cache.is_older_than(0):
@@ -108,9 +106,9 @@ class GroupObserver:
         return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
 
     async def seal(self, worker: str) -> WorkerRecord:
-        """Declare a worker dead (seal it), as it was at the last read.
+        """Declare a worker dead: seal its record as it was at the last read.
 
-        Raises: ConflictError if it has sent a heartbeat since, or another process has declared it dead.
+        Raises: ConflictError if the worker has sent a heartbeat since, or if another process has sealed it.
         """
         return await self._group.seal_record(self._records[worker])
 
@@ -123,28 +121,27 @@ class GroupObserver:
         self._late = late
 
     def _silent(self, view: GroupView, share: float) -> set[str]:
-        """Return the other workers that have sent no heartbeat for this share of their lease."""
         leases = {name: self._lease_of(view.records[name]) * share for name in view.unsealed}
         return self._silence.silent_for(leases) - {self._worker}
 
     def _lease_of(self, record: WorkerRecord) -> float:
-        """Return the lease duration of a worker in seconds: the longer one of that worker's own and this worker's.
+        """Return the lease duration of a worker in seconds: its own or this worker's, whichever is longer.
 
-        They differ while the setting is changed worker by worker.
+        The durations differ while people change the setting worker by worker.
         """
         return max(self._settings.duration, (record.lease_ms or 0) / 1000)
 
     async def _read_records(self) -> tuple[float, dict[str, StoredDocument[WorkerRecord]]]:
-        """Read the worker records. Return when the call was sent, and the records, none of which is older than the lease table.
+        """Read the worker records. Return when the read was sent, and the records.
 
-        An owner that the table names must count its shards in its record (E8), so the first read after a new table is consistent. Later
-        reads need not be, but a record is never replaced by an older one.
+        An owner in the lease table must count its shards in its record (E8). So the records must not be older than the table: the first
+        read after a new table is consistent, and later reads never replace a record by an older one.
         """
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since
         records = await self._group.read_records(consistent=is_consistent)
         if not is_consistent and before.keys() - records.keys():
-            # A worker has left, or this read returned older records than the last one.
+            # Either a worker has left, or this read returned older records than the last one: a consistent read shows which.
             sent, is_consistent = self._clock.boottime(), True
             records = await self._group.read_records(consistent=True)
         if not is_consistent:

@@ -70,10 +70,10 @@ MAX_AGE_SECONDS = 60.0
 class TableCache:
     """Keeps the newest known lease table, and the time at which it was read.
 
-    `job` is the job of this process. It is written into a table that names no job.
+    `job`: the job of this process. It is written into a table that names no job.
 
-    Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
-    group (E10). The first call that finds or creates a table raises StateError too if the job was started alone in the meantime.
+    Every call raises StateError if the table names another job: other processes have begun that job while this process was not in the group
+    (E10).
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
@@ -106,8 +106,9 @@ class TableCache:
         return self.table
 
     async def replace(self, table: LeaseTable) -> bool:
-        """Write the next version of the table. Return whether this write took effect; if not, the table of a faster write is now the known
-        one.
+        """Write the next version of the table. Return whether the write took effect.
+
+        If another process was faster, keep the table that it has written, and return False.
 
         Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
         """
@@ -188,10 +189,10 @@ CALL_SECONDS = 30.0
 
 
 class GroupStore:
-    """Reads and writes a group's documents. Each call takes at most `timeout` seconds, in a worker the interval between heartbeats.
+    """Reads and writes a group's documents. Each call takes at most `timeout` seconds.
 
-    Raises: StoreUnavailableError if the store does not answer (a write may then take effect now, later, or never); StateError if waiting
-    does not help; ConflictError, from writes, if another version is stored.
+    Raises: StoreUnavailableError if the store does not answer (a write may then take effect now, later, or never); StateError if a later
+    attempt would fail too; ConflictError, from writes, if another version is stored.
     """
 
     def __init__(self, store: ConditionalStore, timeout: float = CALL_SECONDS) -> None:
@@ -259,7 +260,7 @@ class GroupStore:
         )
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, which its worker cannot replace.
+        """Replace a part by its sealed version, which the worker that owns the part cannot replace.
 
         Raises: ConflictError if the part has changed since it was read.
         """
@@ -287,8 +288,8 @@ class GroupStore:
         record = WorkerRecord.from_bytes(value.value, self._place(name))
         if f"{WORKERS}{record.worker}" != name:
             raise StateError(
-                f"{self._place(name)} has the name of another worker in it ({record.worker!r}). Delete it if no "
-                "worker of this group has that name"
+                f"{self._place(name)} says that it is the document of worker {record.worker!r}. If this group has no "
+                "such worker, delete the document"
             )
         return StoredDocument(record, value.version)
 
@@ -323,9 +324,7 @@ D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):
-    """Writes a document that belongs to this process's worker, until another process seals it. Keeps the stored version, for conditional
-    writes.
-    """
+    """Writes a document of this process's worker, until another process seals it. Each write is conditional on the stored version."""
 
     def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
         self._group = group
@@ -336,10 +335,10 @@ class OwnDocument(Generic[D]):
     async def write(self, document: D) -> None:
         """Replace the last version of the document; the first write creates it.
 
-        If the write is refused, an earlier write of this worker took effect after all. If that was the write of this same value, all is
-        well; otherwise the write is repeated on the stored version.
+        If the stored version is not the expected one, an earlier write without an answer took effect, and this write is repeated on that
+        version.
 
-        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the write was refused too often.
+        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the version was wrong too often.
         """
         content = document.to_bytes()
         for _ in range(MAX_ATTEMPTS):
@@ -376,15 +375,13 @@ async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
 
 
 async def read_positions(group: GroupStore, entries: GroupStore | None, record: WorkerRecord) -> Positions:
-    """Return the positions of a worker from all its parts: in the group's store, and next to the sink's rows if `entries` is given."""
+    """Return the positions of a worker from the group's store and, if `entries` is given, from the store next to the sink's rows."""
     own = None if entries is None else await entries.read_part(record.worker, 0)
     return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
 
 
 async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone: next to the sink's rows if it is there, else from the group's store. None if there is
-    none.
-    """
+    """Return the part of a worker that runs alone, from next to the sink's rows or else from the group's store; None if there is none."""
     for place in (entries, group):
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document

@@ -13,9 +13,8 @@ from .shard_listing import ShardListing
 class GroupUpkeep:
     """Keeps the lease table complete, and deletes documents that no process needs. Only the first of the members does this work.
 
-    The documents of a sealed worker are deleted late, because that worker may still be writing the table to acquire shards. Such a write
-    takes effect only on the version of the table that the worker has read. So this class remembers the version of the table at the time of
-    the seal. If a later version does not name the worker, no write of the worker can take effect any longer.
+    A sealed worker may still be writing the lease table, to acquire shards on the version that it has read. Its documents are deleted only
+    after the table has a later version that does not name the worker: then its write cannot take effect.
     """
 
     def __init__(
@@ -53,7 +52,10 @@ class GroupUpkeep:
         return True
 
     def forget_deleted(self, kept: Iterable[str]) -> None:
-        """Forget a deleted stream when this worker holds none of its shards, because a stream of that name may have been created again."""
+        """Forget the deleted streams of which this worker holds no shard, because a stream of that name may have been created again.
+
+        `kept`: the shards that this worker holds.
+        """
         self._listing.deleted.intersection_update({stream_of(shard) for shard in kept})
 
     async def remove_deleted(self) -> bool:
@@ -70,8 +72,7 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete the documents of sealed workers that no lease names. For a worker that was sealed just now, remember the table's version
-        first.
+        """Delete the documents of sealed workers that no lease names, once a later version of the lease table shows that it is safe.
 
         Raises: StateError if the documents cannot be used.
         """
@@ -97,5 +98,4 @@ class GroupUpkeep:
                 await self._group.delete_worker(worker)
 
     def _is_first(self, view: GroupView) -> bool:
-        """Return whether this worker does the upkeep: it is the first of the members."""
         return view.members[:1] == (self._worker,)

@@ -34,8 +34,9 @@ def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
 class WorkerWatermark:
     """Computes the watermark that this worker states for its shards. Keeps the shards that it has recently released.
 
-    A worker counts a shard from the time when it stores the position to acquire the shard, until some time after the lease table names
-    another worker, because other workers may still use an older version of the table. So at any time at least one worker counts each shard.
+    Before a worker acquires a shard, it stores the shard's position. From then on it counts the shard, until some time after the lease
+    table names another worker, because other workers may still use an older version of the table. So at any time at least one
+    worker counts each shard.
     """
 
     def __init__(self, linger_seconds: float) -> None:
@@ -43,7 +44,7 @@ class WorkerWatermark:
         self._lingering: dict[str, tuple[ShardWatermark, float]] = {}
 
     def keep(self, shard: str, watermark: ShardWatermark, now: float) -> None:
-        """Continue to count a shard for a while after this worker has lost it: another worker holds it, or its children follow."""
+        """Continue to count a shard for a while after this worker has lost it to another worker, or to the shard's children."""
         self._lingering[shard] = watermark, now + self._linger_seconds
 
     def lowest(

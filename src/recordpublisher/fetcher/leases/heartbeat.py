@@ -63,10 +63,9 @@ class Heartbeat:
             return record
 
     async def seal(self) -> None:
-        """End this worker: seal its record, so that no later write of the worker takes effect.
+        """End this worker: seal its record, so that no later write of the worker takes effect. After an error the call may be repeated.
 
-        The call may be repeated, because each attempt writes the same record. Raises: FencedError if another process has sealed this
-        worker; StoreUnavailableError if the store does not answer.
+        Raises: FencedError if another process has sealed this worker; StoreUnavailableError if the store does not answer.
         """
         async with self._lock:
             if self._sealed is None:
@@ -88,7 +87,7 @@ class _Heartbeat:
     has_moved: bool = False
 
     def count_until(self, now: float, *, is_gap: bool) -> None:
-        """Add the time since the last call to the time without a change. If `is_gap`, start to count from now on."""
+        """Count the time since the last call as time without a new heartbeat, or start again from zero if `is_gap`."""
         if not is_gap and now > self.counted_until:
             self.stood += now - self.counted_until
         if is_gap or now > self.counted_until:
@@ -96,10 +95,10 @@ class _Heartbeat:
 
 
 class SilenceObserver:
-    """Measures for how long each heartbeat has been observed unchanged. It uses neither a wall clock nor the clock of another machine.
+    """Measures how long each worker's heartbeat has been unchanged. It uses neither a wall clock nor the clock of another machine.
 
-    Only time between two answered reads counts, and only if they are at most `max_gap` seconds apart. During a longer gap this process was
-    suspended, or the store did not answer. A gap counts as no time, and resets nothing.
+    Only time between two answered reads counts, and only if they are at most `max_gap` seconds apart. A longer gap is left out: this
+    process was suspended, or the store did not answer.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -142,11 +141,11 @@ class SentAt(NamedTuple):
 
 
 class WritePermission:
-    """Tells whether the process may write to the sink, from the time at which the last confirmed heartbeat was sent.
+    """Tells whether the process may write to the sink: for some time after it has sent a heartbeat that was confirmed.
 
-    Other workers seal a worker if its heartbeat does not change for the lease duration. The answer to a heartbeat may arrive long after the
-    heartbeat took effect. So the time counts from its sending, on a clock that runs while the machine sleeps. A paused virtual machine has
-    no such clock: after a suspension that was noticed, only a new heartbeat counts.
+    Other workers seal a worker if its heartbeat does not change for the lease duration. The time counts from the sending of the heartbeat,
+    because the answer may arrive long after the heartbeat took effect. The clock runs while the machine sleeps. No clock runs while a
+    virtual machine is paused, so after a suspension that was noticed a new heartbeat is needed.
 
     Pauses of a virtual machine below 2 s (`SuspensionDetector`) are not noticed. They are harmless if together they are shorter than the
     third of the lease duration between the end of the permission and the seal: 6.7 s by default.
@@ -192,10 +191,9 @@ async def join_group(
 ) -> None:
     """Write the first heartbeat, which makes this worker a member of the group.
 
-    An attempt without an answer may have taken effect. Other workers then see a heartbeat that does not change. After a lease duration they
-    seal the worker and delete its record. If a later attempt stored the record again, a deletion that is still in progress could remove it.
-    So a confirmation that comes later than a lease duration is an error. The time is measured by two clocks, because one of them may have
-    stopped while the process was suspended.
+    An attempt without an answer may have stored a record. Other workers then see a heartbeat that does not change; after a lease duration
+    they seal the worker and delete the record, and might delete a record that a later attempt stores. So the join fails if it takes longer
+    than a lease duration, by two clocks, because one of them may stop while the process is suspended.
 
     - `write_first`: repeats the write until it is confirmed.
     - `duration`: length of a lease in seconds.

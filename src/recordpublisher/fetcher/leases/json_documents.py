@@ -18,14 +18,16 @@ ByStream = dict[str, dict[str, Count]]
 def to_bytes(content: Mapping[str, Any]) -> bytes:
     """Return compact JSON that `read_document` can read. It is compact because DynamoDB bills an item by its size.
 
-    Raises: TypeError if `content` is not plain JSON: a sink might return a time, which msgspec would write as text and could not read back
-    as a time.
+    Raises: TypeError if `content` is not plain JSON. A time, for example, is refused, because it would be read back as text.
     """
     return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
 
 
 def short_id(shard_id: str) -> str:
-    """Return `shardId-000000000012` as `12`, and other ids unchanged. If one of these looks like a short id, it gets the prefix `=`."""
+    """Return `shardId-000000000012` as `12`, and other ids unchanged.
+
+    An id that itself looks like a short id gets the prefix `=`.
+    """
     match = _NUMBERED.fullmatch(shard_id)
     if match is None:
         return f"={shard_id}" if _NUMBER.fullmatch(shard_id) or shard_id.startswith("=") else shard_id

@@ -10,11 +10,11 @@ class LeaseCounts(msgspec.Struct):
 
     - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
     - `sealed`: workers of other processes that this one found silent and sealed.
-    - `replaced`: how often other workers have sealed this process's worker. What that worker had not stored is read again.
+    - `replaced`: how often other workers have sealed this process's worker. The records that it had not stored are read again.
     - `in_flight`: records being written, and running calls of user code, when this process learned that its worker was sealed.
-    - `withheld`: the shards, by worker, that it should have released and had not, at the last read of the group; see `GroupView.withheld`.
-    - `unowned`: number of shards that could be read and that no worker read at the last read of the group, or whose worker had sent no
-      heartbeat for half of its lease.
+    - `withheld`: the shards that each worker should have released, at the last read of the group (`GroupView.withheld`).
+    - `unowned`: number of readable shards without a reader at the last read of the group: no worker owned the shard, or its owner had sent
+      no heartbeat for half of its lease.
     - `unowned_seconds`: the longest time for which this process has seen such a shard without a reader.
     """
 
@@ -45,13 +45,13 @@ class LeaseCounts(msgspec.Struct):
         self.given += given
 
     def set_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
-        """Replace the shards that other workers should have released, by those that the last read of the group has shown."""
+        """Set `withheld` to the result of the last read of the group."""
         self.withheld = withheld
 
     def set_unowned(self, seconds: Iterable[float]) -> None:
-        """Replace the unowned shards by those of the last read of the group.
+        """Set `unowned` and `unowned_seconds` to the result of the last read of the group.
 
-        `seconds`: how long this process has seen each of them without a reader.
+        `seconds`: how long this process has seen each unowned shard without a reader.
         """
         found = list(seconds)
         self.unowned, self.unowned_seconds = len(found), max(found, default=0.0)

@@ -74,9 +74,9 @@ class LeaseSettings:
 
     @property
     def reserved_seconds(self) -> float:
-        """How long a free shard is left to the worker that should have it according to the plan; then any worker may acquire it (seconds).
+        """How long only the worker that the plan names may acquire a free shard (seconds). After that any worker may.
 
-        If that worker has died, it is sealed within this time, and a new plan names another worker (E6).
+        If the named worker has died, it is sealed within this time, and a new plan names another worker (E6).
         """
         return self.duration * 2
 

@@ -33,12 +33,12 @@ class LeaseTable:
     A process replaces the stored table as a whole, and only if it has read the current version.
 
     - `version`: grows by one with each replacement. `writer` and `version` together make each stored value unique.
-    - `start`: where the first shards begin. A time stands there instead of LATEST (P3).
-    - `is_latest`: whether `start` is such a time.
+    - `start`: where the first shards begin. LATEST is replaced by a time (P3).
+    - `is_latest`: whether `start` is a time that replaced LATEST.
     - `drained`: the workers that a person has asked to leave (E11).
     - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
-    - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then only in the positions of that
-      worker, and `folded` adds them to the table.
+    - `alone`: the worker that owns every shard, if the job runs alone. The table then has no leases: `folded` computes them from that
+      worker's positions.
     """
 
     version: int = 1
@@ -73,8 +73,8 @@ class LeaseTable:
         """Return the state with which a shard begins that no worker has read yet. A child inherits the lowest watermark of its parents
         (W5).
 
-        The state also has the time until which the shard's parents were open, or at which a group began at LATEST, as far as it is known
-        (S5).
+        The state's `seen_ms` is the latest known time at which nothing of the shard can have been lost: its parents were still open, or a
+        group began there at LATEST (S5).
         """
         lease = self.leases[shard]
         start = self.start if lease.is_first else StartingPosition.trim_horizon()
@@ -105,14 +105,14 @@ class LeaseTable:
         - `taken`: shards that the writer acquires, with the epoch of each.
         - `ended`: shards that ended. Their children are added without an owner (E7).
         - `found`: listed shards that the table does not have.
-        - `expired`: parents that are unknown and past retention, for which no shard has to wait any longer; and ended shards without a
-          known child, which are removed.
+        - `expired`: shards past retention. No child waits for one of these any longer, and the lease of an ended one without a known
+          child is removed.
         - `children`: listed children of ended shards whose end did not name them.
-        - `deleted`: shards of deleted streams. Shards of later streams with these names get leases of their own.
+        - `deleted`: shards of deleted streams, whose leases are removed.
         - `drained`: workers that are asked to leave.
         - `cleaned`: workers whose documents are about to be deleted.
 
-        A shard that ended is removed when each of its children has had an owner.
+        The lease of an ended shard is removed when each of its children has had an owner.
 
         Raises: ImpossibleStateError if an acquired shard has ended, or if its epoch is not between its last one and this version.
         """
@@ -149,8 +149,6 @@ class LeaseTable:
 
     def with_alone_leases(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
         """Return the table of a job that runs alone, completed with a lease for each shard in the positions of its worker.
-
-        Only the leases and the start differ from this table.
 
         - `states`: the states in the positions of that worker, by `Shard.key`.
         - `pinned_ms`: the time that replaced LATEST, if the job began at LATEST (P3).
@@ -230,7 +228,6 @@ class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=j
     alone: tuple[WorkerName, Count] | None = None
 
     def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
-        """Return each lease with its `Shard.key`."""
         return json_documents.by_key(self.leases)
 
 
@@ -257,13 +254,13 @@ class Lease:
     """The lease of one shard.
 
     - `owner`: the worker that holds it. None if no worker has held it yet, or if the shard has ended.
-    - `epoch`: which version of the table gave the shard to its owner. It is the version for which the owner has stored the position, which
-      may be earlier than the version in which it became the owner, if other workers have written the table in between. Each owner has a
-      higher epoch than the previous owner. 0 if no worker has held the lease.
-    - `ended`: whether a stored checkpoint has the shard's end. If so, `watermark` is the shard's last watermark, and `children` are the
-      shards that follow, if they are known yet.
-    - `seen_ms`: the time (epoch ms) until which a shard that ended certainly was open. If no worker has held the lease yet, it has the
-      meaning described in `ShardState`.
+    - `epoch`: the version of the table for which the owner has stored the shard's position before it acquired the shard. The table that
+      names the owner may have a higher version, if other workers have written the table in between. Each owner has a higher epoch than the
+      previous owner. 0 if no worker has held the lease.
+    - `ended`: whether a stored checkpoint has the shard's end. If so, `watermark` is the shard's last watermark, and `children` are its
+      known children.
+    - `seen_ms`: a time at which an ended shard was certainly open (epoch ms). Before the first owner, the `seen_ms` of
+      `ShardState`.
     - `parents`: before the first owner, the shards that must end first.
     - `is_first`: whether the shard existed when its stream was first listed, so that it begins at the group's start. Other shards begin at
       TRIM_HORIZON.
@@ -290,7 +287,7 @@ class Lease:
 
 
 class AloneOwner(NamedTuple):
-    """The worker that owns every shard of a job that runs alone, and the version of the table since which it does."""
+    """The worker that owns every shard of a job that runs alone, and the version of the table in which it became the owner."""
 
     worker: str
     epoch: int
@@ -318,8 +315,9 @@ def is_readable(state: ShardState) -> bool:
 
 
 def lease_from_state(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
-    """Return the lease that follows from a shard's state, stored by `worker`: the shard has ended, or waits for its parents, or is owned
-    by `worker`.
+    """Return the lease of a shard, from the states that `worker` has stored.
+
+    `worker` owns the shard, unless the shard has ended or waits for its parents.
     """
     state, (stream, _, shard_id) = states[shard], shard.rpartition("/")
     if state.ended:
@@ -343,10 +341,9 @@ def _without_parents(lease: Lease, expired: Collection[str], leases: Mapping[str
 
 
 def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
-    """Return the leases without ended shards whose children have all had an owner.
+    """Return the leases without the ended shards whose children have all had an owner.
 
-    An ended shard without a known child stays, so that it is not read again. A listing may have shown only one of two children; the other
-    child is then known by a lease of its own.
+    An ended shard without a known child stays, so that the shard is not read again.
     """
     waited_for = {parent for lease in leases.values() if not lease.was_owned for parent in lease.parents}
     return {
@@ -398,7 +395,7 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 def table_of_new_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
-    """Return the lease table with which `writer`, a worker of a group, takes a job over that ran alone.
+    """Return the lease table with which `writer`, a worker of a group, takes over a job that ran alone.
 
     - `folded`: the lease table of the job that ran alone, with the positions that its worker has stored.
     - `writer`: the name of the worker that writes the table.

@@ -74,17 +74,17 @@ class LeaseGiver:
     async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
         """Release requested shards until the worker has left.
 
-        `retry` calls a function again until the store answers.
+        `retry`: calls a function again until the store answers.
         """
         pause, waited = HANDOVER_SECONDS, 0.0
         while True:
             await self._wait_for_work(pause if self._requested else None)
-            # Read before the round, because a round that began before the worker was leaving does not cover all shards.
+            # Read before the round: if the worker starts to leave during the round, another round must release the other shards.
             is_last = self.is_leaving
             try:
                 await retry(self.give_once)
             except (FencedError, StateError, ImpossibleStateError):
-                # The positions are those of another worker, or in doubt, so this worker has ended.
+                # This worker has ended: it was replaced, or its positions cannot be trusted.
                 raise
             except Exception as error:
                 if self._on_sink_error is None:
@@ -188,10 +188,10 @@ class LeaseTaker:
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the lease table. If another worker was faster, write again on its version, but only the leases that it has not changed.
+        """Write the lease table. If another worker was faster, write again on its version, without the leases that it has changed.
 
-        Before each further attempt a heartbeat proves that this worker is not sealed. The documents of a sealed worker are deleted once the
-        table has a later version, so a later write must not name it (E12).
+        Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write: its documents
+        may be deleted by now, and the table would name it (E12).
         """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):
@@ -211,8 +211,8 @@ class LeaseTaker:
         self._free_since = {key: self._free_since.get(key, now) for key in free}
 
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Keep the positions of the shards that can still be read, to be stored in advance. Return the shards that were read to their
-        end (E7).
+        """Keep the positions of the shards to acquire, so that the next commit stores them. Return the shards that were read to their end
+        instead (E7).
 
         Return None if the table has changed during the call.
         """
@@ -239,16 +239,16 @@ class LeaseTaker:
         return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
 
     async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """Raise StateError, because a position is missing, unless the lease table has changed.
+        """Raise StateError because the position of a shard is missing, unless the lease table has changed.
 
-        If it has changed, the owner may have seen a later table in which it does not own the shard, and dropped the position rightly.
+        In a newer table the shard may have another owner; then the old owner was right to drop the position.
         """
         table = await self._cache.read()
         if table is None or table.version == before.version:
             lease = before.leases[shard]
             raise StateError(
-                f"the position of {shard} is missing: worker {lease.owner} must have stored it. If it was written by a sink that keeps "
-                "positions, the position is with the rows of that sink: start with that sink again, or take the positions along with "
+                f"the position of {shard} is missing: worker {lease.owner} should have stored it. If the job's sink keeps positions next "
+                "to its rows, the position is there: start with that sink again, or take the positions along with "
                 "`recordpublisher positions`"
             )
 

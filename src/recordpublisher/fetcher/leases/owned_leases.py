@@ -21,9 +21,8 @@ MAX_NAMED = 5
 class OwnedLeases:
     """Keeps the epoch of each lease of this worker, the shards that it has stopped reading, and the positions that it must store.
 
-    Before a worker acquires a shard, it stores the shard's position among its own: it *prepares* the shard. A worker may release a shard
-    and prepare it again at the same time, so positions are kept by shard and epoch, next to each other and never instead of each other
-    (E5).
+    A worker *prepares* a shard before it acquires the shard: it stores the shard's position among its own. It may release a shard and at
+    the same time prepare it again, so positions are kept by shard and epoch (E5).
     """
 
     def __init__(self, worker: str) -> None:
@@ -82,11 +81,7 @@ class OwnedLeases:
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
     def positions(self, scope: CheckpointScope, current: CheckpointPositions) -> Positions:
-        """Return the positions that a checkpoint stores.
-
-        They are the current positions of the leases that it covers, the stored positions of other leases, and the positions of prepared
-        shards.
-        """
+        """Return the positions that a checkpoint stores: current ones for the leases in `scope`, and the last known ones for all others."""
         found = self.positions_with_prepared()
         self._unfinished = self.covered(scope, current.unfinished) & set(scope.stopped)
         for shard in self.covered(scope, current.stored):
@@ -100,10 +95,10 @@ class OwnedLeases:
         return {shard for shard, epoch in self._epochs.items() if shard in current and scope.epochs.get(shard) == epoch}
 
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
-        """Return the positions of the last commit, which are perhaps not stored yet, and those of prepared shards.
+        """Return the positions of the last commit, which may not be stored yet, and those of prepared shards.
 
-        Storing them adds no progress of the shards that are read. Older positions must not be stored, because a commit whose outcome is
-        unknown may have taken effect.
+        Storing these does not move the position of any shard that is read. Older positions must not be stored, because a commit without an
+        answer may have taken effect.
         """
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
         return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
@@ -146,7 +141,7 @@ class OwnedLeases:
             self._stopped.setdefault(shard, None)
 
     def prepare_take(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
-        """Keep the position of a shard that this worker is about to acquire, to be stored with the next commit.
+        """Keep the position of a shard that this worker is about to acquire, so that the next commit stores it.
 
         - `version`: the version of the lease table that the worker will replace to acquire the shard.
         - `had_owner`: whether another worker has held the shard.
@@ -200,7 +195,10 @@ class OwnedLeases:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """The leases and stopped shards at the beginning of a checkpoint. Both may change while the sink is flushed."""
+    """The leases at the beginning of a checkpoint, and the shards that this worker no longer reads and has not released yet.
+
+    Both may change while the sink is flushed.
+    """
 
     epochs: Mapping[str, int]
     stopped: Collection[str]

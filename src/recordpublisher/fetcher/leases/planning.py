@@ -49,10 +49,9 @@ class GroupView:
         return any(record.is_held and not record.is_sealed for name, record in self.records.items() if name != worker)
 
     def is_free(self, shard: str) -> bool:
-        """Return whether the shard can be acquired: no worker has held it yet, or its owner was sealed (declared dead) or has released
-        it.
+        """Return whether the shard can be acquired: no worker has held it yet, or its owner was sealed (declared dead) or has released it.
 
-        An owner whose record was not found may not be sealed, because the records may be slightly old.
+        An owner without a record does not count as sealed, because the records may be slightly old.
         """
         lease = self.table.leases[shard]
         if not self.table.can_be_read(shard):
@@ -88,7 +87,7 @@ class GroupView:
     def shards_to_take(
         self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
     ) -> set[str]:
-        """Return the free shards that `worker` may acquire: those that the plan gives it, and those that have been free for too long."""
+        """Return the free shards that `worker` may acquire: by the plan, or because they have been free for `settings.patience`."""
         patience = settings.reserved_seconds
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
@@ -97,10 +96,10 @@ class GroupView:
         return {shard for shard in shards if plan.get(shard, worker) != worker}
 
     def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
-        """Return, by worker, the shards that it should have released and has not, although it sends heartbeats (E5).
+        """Return for each worker the shards that it should have released and has not, although it sends heartbeats (E5).
 
         These are shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked to
-        leave. Only the shards that `reporter` has to report are returned, so that exactly one worker reports each.
+        leave. One worker reports each shard: only those that `reporter` has to report are returned.
         """
         found: dict[str, list[str]] = {}
         members, unsealed = self.members, self.unsealed
@@ -165,7 +164,6 @@ class _Plan:
 
     @property
     def owners(self) -> dict[str, str]:
-        """Which worker has each shard."""
         return {
             shard: worker
             for worker, by_weight in self._shards.items()
@@ -175,11 +173,9 @@ class _Plan:
 
     @property
     def smallest(self) -> str:
-        """The worker with the smallest share."""
         return min(self._shares, key=lambda worker: (self._shares[worker], worker))
 
     def give(self, shard: str, weight: int, worker: str) -> None:
-        """Add a shard to the shards of a worker."""
         heapq.heappush(self._shards[worker].setdefault(weight, []), shard)
         self._shares[worker] += weight
 
@@ -195,8 +191,9 @@ class _Plan:
     def best_move(self) -> tuple[int, str, str] | None:
         """Return the weight of a shard to move, its giver and its receiver, or None if no move is worthwhile.
 
-        The receiver is the worker with the smallest share. The giver is the worker with the largest share that has a shard worth moving:
-        the larger of the two shares must fall by more than half of that shard, and they must differ by more than `MIN_DIFFERENCE`.
+        The receiver is the worker with the smallest share, and the giver the one with the largest share that has a shard worth moving. A
+        move is worthwhile if it reduces the larger of the two shares by more than half of the shard's weight, and if the shares differ by
+        more than `MIN_DIFFERENCE`.
         """
         receiver = self.smallest
         for giver in sorted(self._shares, key=lambda worker: (-self._shares[worker], worker)):
@@ -226,11 +223,11 @@ RATE_SECONDS = 60.0
 def next_load_level(stated: int, bytes_per_second: float) -> int:
     """Return the load level that the worker should state next.
 
-    The result is `stated`, unless the load is more than a quarter away from that level, or has fallen to the floor.
+    The level stays as it is until the load differs from it by more than a quarter, or has fallen to `FLOOR_BYTES_PER_SECOND`.
     """
     exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
-    # Without `exact > 0` a level of 1 would never fall to 0, because the floor is within a quarter of it. Shards at rest would then stay
-    # unequally shared.
+    # The floor is within a quarter of level 1. Without `exact > 0` an idle shard would stay at level 1, and idle shards would not be
+    # shared equally.
     is_close = abs(exact - stated) <= 1 and exact > 0
     return stated if is_close else min(round(exact), MAX_LEVEL)
 
@@ -269,8 +266,8 @@ class LoadRate:
 class StatedLoadLevels:
     """Keeps the load level that this worker states for each of its shards.
 
-    A shard begins with the level that its previous owner stated. If it began at the lowest level, each move would look like a change of
-    loads, and cause another move.
+    A shard begins with the level that its previous owner stated. With the lowest level instead, each move of a shard would look like a
+    change of loads, and cause another move.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it takes."""
+"""Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for shards that it acquires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .position_store import PositionStore, ShardReaders
 
 
 class PositionCommits:
-    """Stores positions in the right order. Those of prepared shards are stored at once, even while a checkpoint waits for the sink."""
+    """Stores positions in the right order. Positions of prepared shards are stored at once, even while a checkpoint waits for the sink."""
 
     def __init__(
         self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
@@ -27,7 +27,7 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """Store no further positions. A commit that was sent before may still take effect, which is harmless: it also contains the rows."""
+        """Store no further positions. A commit in progress may still take effect, which is harmless, because it also commits the rows."""
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
@@ -64,6 +64,6 @@ class PositionCommits:
 
     async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         if self._has_ended:
-            raise FencedError("this worker has ended; records that it had not stored are read again by the next one")
+            raise FencedError("this worker has ended; records that it had not stored are read again by the next worker")
         self._owned.on_commit(positions)
         await self._positions.commit(positions, is_checkpoint=is_checkpoint)

@@ -63,7 +63,7 @@ The time changes with each read of a shard at rest, but it is only compared with
 
 
 def is_stored(positions: Positions, stored: Positions) -> bool:
-    """Return whether these positions need no write, because the stored ones differ from them only in times of reads at the tip (E2)."""
+    """Return whether a write can be left out, because the stored positions differ at most in the times of reads at the tip (E2)."""
     if positions == stored:
         return True
     return positions.keys() == stored.keys() and all(
@@ -157,8 +157,8 @@ class PositionPart:
     def before_commit(self, first: CommitNumber, place: str) -> Positions:
         """Return the positions that were stored before the commit `first`, which the part names.
 
-        In a group, a shard that the worker acquired after that commit has no position before it. Its position is in a later commit, and is
-        taken from there. A worker that runs alone acquires no shards later: there, a shard without a position begins at its start again.
+        A worker of a group may have acquired a shard after that commit. Then the position from the first commit of the shard is returned.
+        For a worker that runs alone, a shard without a position is left out, and so begins at its start again.
 
         Raises: StateError if the positions cannot be read.
         """
@@ -188,7 +188,6 @@ class PositionPart:
 
 
 def _staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
-    """Return the staged items and the target as a plain dict, without empty values."""
     names = [
         {"writer": each.number.writer, "n": each.number.n, "content": each.content}
         | ({} if each.before is None else {"before": each.before})

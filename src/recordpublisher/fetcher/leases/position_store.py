@@ -68,7 +68,7 @@ class PositionStore(ABC):
 
     @abstractmethod
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Store all positions of this worker. Return whether something was written, because the positions had changed.
+        """Store all positions of this worker. Return whether anything was written.
 
         When this returns, a process that seals this worker (declares it dead) finds these positions.
 
@@ -88,7 +88,7 @@ class PositionStore(ABC):
 
     @abstractmethod
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal the positions of a worker whose record is sealed, so that it can no longer write them, and return them."""
+        """Seal the positions of a worker whose record is sealed, and return the positions. The worker can then no longer write them."""
 
     async def delete(self, worker: str) -> bool:
         """Delete the positions of a sealed worker that no lease names. Return whether the worker's record can be deleted as well.
@@ -102,7 +102,7 @@ class PositionStore(ABC):
 class PartPositionStore(PositionStore):
     """Stores positions in the group's store, in parts of a few shards each (E2). Only parts that changed are written.
 
-    It remembers which positions each part has. `name_parts` writes the worker's record, which states the number of parts.
+    `name_parts`: writes the worker's record, which states the number of parts.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class PartPositionStore(PositionStore):
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal every part that the worker's record names, so that the worker can no longer write it, and return the positions.
+        """Seal every part that the worker's record names, so that the worker can write none of them again, and return the positions.
 
         If a part changes just before it is sealed, the newer version is sealed.
         """
         return await seal_parts(self._group, record)
 
     def _place(self, positions: Positions) -> None:
-        """Assign each position to a part. Positions stay in their part, so that a write of one part does not concern the others."""
+        """Assign each position to a part. A position stays in its part, so that a checkpoint of a few shards writes few parts."""
         for part in self._parts:
             part.keys.intersection_update(positions)
         placed = {key for part in self._parts for key in part.keys}
@@ -160,7 +160,7 @@ class PartPositionStore(PositionStore):
 
 
 class _OwnPart:
-    """Writes one part: keeps which shards are in it, and which positions are certainly stored in it.
+    """Writes one part. Keeps which shards are in the part, and which positions are certainly stored.
 
     `stored` is None until a write of the part has succeeded.
     """
@@ -192,8 +192,8 @@ class CheckpointPositions:
     """The positions that a checkpoint may store.
 
     - `stored`: the position of each shard.
-    - `unfinished`: shards of which the sink has records to finish. Their position is an older one. It is missing if nothing was flushed
-      since the shard was begun.
+    - `unfinished`: shards of which the sink has records to finish. `stored` has an older position for such a shard, or none if nothing was
+      flushed since the shard was begun.
     - `is_before_commit`: whether the positions cover records that the sink has not staged yet, and that will be committed with them.
     """
 
@@ -221,10 +221,12 @@ class ShardReaders(Protocol):
         """Forget every shard, because the worker has ended."""
 
     def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[CheckpointPositions]:
-        """Flush the sink, and provide the position of each shard that was begun and not dropped, up to which everything is flushed (S6).
+        """Flush the sink, and provide for each shard the position up to which everything is flushed (S6).
 
-        `may_be_partial`: the sink need not wait for everything, so the positions may be older ones of the same lease. A `CommittingSink` is
-        not flushed: nothing is written while the `async with` block of the caller runs, and the block stages and commits.
+        Shards that were begun and not dropped are included. With `may_be_partial` the sink need not finish everything, so a position may be
+        an older one of the same lease.
+
+        A `CommittingSink` is not flushed. Instead no write runs while the `async with` block of the caller stages and commits.
         """
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
@@ -242,4 +244,4 @@ class ShardReaders(Protocol):
         """Whether a shard waits for the watermark of the group to rise."""
 
     def loads(self) -> Mapping[str, float]:
-        """Return the load (bytes per second) of each shard that was read for long enough to know it (E6)."""
+        """Return the load of each shard that was read for at least a minute (bytes per second; E6)."""

@@ -29,7 +29,7 @@ log = logging.getLogger("recordpublisher.group")
 
 
 async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
-    """Declare the workers dead (seal them) that sent no heartbeat for their lease, and return the view with their sealed records."""
+    """Seal (declare dead) the workers that sent no heartbeat for the duration of their lease. Return the view with the sealed records."""
     sealed: dict[str, WorkerRecord] = {}
     for worker, lease_seconds in observer.silent_workers(view).items():
         try:
@@ -84,7 +84,7 @@ class LiveWorkerError(Exception):
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker (declare it dead), and return the record. A record that does not exist counts as sealed.
+    """Seal the record of a worker (declare it dead), and return the record. A missing record counts as sealed.
 
     Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
     """

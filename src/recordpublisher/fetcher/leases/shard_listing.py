@@ -59,9 +59,9 @@ class ShardListing:
         return empty.with_changes(writer, found=changes.found)
 
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
-        """Return the ends of shards. If an end names no children, add the listed ones.
+        """Return `ends`, with the listed children of each shard whose end names no children.
 
-        So the children count for the watermark before their parent is removed from the table (W5).
+        If the table has the children when their parent ends, the watermark cannot pass their records (W5).
         """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends
@@ -87,8 +87,8 @@ class ShardListing:
         await self._missing.check(unlisted, {stream_of(key) for key in unlisted | listed.keys()})
         expired = {key for key in unlisted if self._missing.is_expired(key)}
         unknown = (expired & waited_for) - table.leases.keys()
-        # An old listing may show a shard that was read and removed from the table, but lack the shards that follow it. These would prove
-        # that it was read. Such a stream is left unchanged until the next listing.
+        # An old listing may show a shard that was read to its end and removed from the table, but not the later shards that prove
+        # it. Its stream is left unchanged until the next listing, so that the shard is not read again.
         if old := {stream_of(key) for key in (leases.keys() | parents) - listed.keys() - expired}:
             self.list_soon()
             listed = {key: shard for key, shard in listed.items() if shard.stream not in old}
@@ -102,7 +102,7 @@ class ShardListing:
     def _seen_now(self, lease: Lease) -> Lease:
         """Return the lease with the current time as `seen_ms`, if nothing else shows when the shard began (S5).
 
-        That is so if the shard appeared after the first listing, and the table no longer has its parents.
+        Nothing shows it if the shard appeared after the first listing, and the table no longer has its parents.
         """
         is_known = lease.is_first or lease.parents or lease.seen_ms is not None
         return lease if is_known else replace(lease, seen_ms=self._clock.now_ms())
@@ -136,10 +136,11 @@ class ListedChanges:
 def _unknown_leases(
     table: LeaseTable, listed: Mapping[str, Shard], expired: Set[str], gone: Iterable[str]
 ) -> dict[str, Lease]:
-    """Return a lease for each listed shard that is new: the table does not have it, and it was not removed from the table after its end.
+    """Return a lease for each listed shard that is new: the table does not have the shard, and it was not removed from the table after its
+    end.
 
-    `gone`: ended shards whose children are past retention and were never read. The next listed descendants begin at the time of their end,
-    so that the gap is noticed (S5).
+    `gone`: ended shards whose children are past retention and were never read. Each new shard of the stream whose parents are past
+    retention then gets the time of that end as `seen_ms`, so that the gap is noticed (S5).
     """
     seen: dict[str, int | None] = {}
     for key in gone:
@@ -150,8 +151,8 @@ def _unknown_leases(
     streams = {stream_of(shard) for shard in table.leases}
     return {
         key: Lease(
-            # If a parent is past retention and in the table, the shard waits for it: the parent is marked as ended first, with its
-            # watermark.
+            # A parent in the table is waited for even if it is past retention: it is marked as ended first, and passes its watermark
+            # on.
             parents=tuple(
                 parent
                 for parent in parent_keys(shard)
@@ -166,7 +167,6 @@ def _unknown_leases(
 
 
 def _children_of(parents: Collection[str], listed: Mapping[str, Shard]) -> dict[str, tuple[str, ...]]:
-    """Return the listed children of these shards, without shards that have none."""
     known = Children(listed.values() if parents else ())
     children = {parent: tuple(sorted(child.key for child in known.of(parent))) for parent in parents}
     return {parent: found for parent, found in children.items() if found}

@@ -41,11 +41,11 @@ class Worker:
     """Takes part in a group under one name: decides when to send heartbeats, read the group's documents, and acquire or release shards.
 
     - `name`: random, and never used again.
-    - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
-    - `on_sink_error`: called with an error of the sink while shards are released. The worker stays in the group until `leave`, which
-      may then store what the sink has finished. Without it `run` raises the error.
+    - `on_drain`: called when a person has asked this worker to leave. Without `on_drain` the worker leaves.
+    - `on_sink_error`: called with an error of the sink while shards are released. The worker stays in the group until `leave`, which may
+      then store what the sink has finished. Without `on_sink_error`, `run` raises the error.
     - `job`: the job of this process. None is compatible with every job (E10).
-    - `is_first`: whether its process was not in the group before. Only then may it replace a worker that runs alone.
+    - `is_first`: whether this is the first worker of its process. Only the first one may replace a worker that runs alone.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
 
@@ -168,7 +168,7 @@ class Worker:
     def waits_for(self) -> list[str]:
         """The workers that hold all leases, if this worker has seen no new heartbeat of any of them; else an empty list.
 
-        No shard is read before these leases expire. Workers that have joined since wait for the same leases.
+        No process reads a shard before these leases expire.
         """
         owners = set() if self._cache.table is None else self._cache.table.owners
         return sorted(owners) if owners <= self._observer.never_moved - {self.name} else []
@@ -197,12 +197,12 @@ class Worker:
                 log.info("worker %s has left its group", self.name)
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
-        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it. Do nothing before the worker
-        has joined.
+        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
 
-        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer; StateError if the
-        positions cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a StoreUnavailableError, because
-        other workers may have replaced this one, and deleted what the sink writes to.
+        Do nothing before the worker has joined.
+
+        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer, or instead of any
+        other error while no heartbeat is confirmed; StateError if the positions cannot be stored; the errors of the sink.
         """
         if not self._has_joined:
             return
@@ -258,10 +258,10 @@ class Worker:
                 return
 
     def _has_news(self) -> bool:
-        """Return whether a heartbeat is due before its time, because a worker waits for the watermark of the group (E8).
+        """Return whether to send a heartbeat before its time, because alignment holds back a shard of the group (E8).
 
-        It is due if this worker waits and the others do not know it yet, or if any worker waits and the watermark of this one has changed
-        since its last heartbeat.
+        That is so if a shard of this worker is held back and the other workers do not know it yet, or if any shard is held back and the
+        watermark of this worker has changed since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -273,10 +273,10 @@ class Worker:
         return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Return what `work` returns. While no heartbeat is confirmed, raise StoreUnavailableError instead of an error of `work`.
+        """Return what `work` returns. While no heartbeat is confirmed, raise StoreUnavailableError instead of its other errors.
 
-        The error may come from other workers that have replaced this one, and deleted what it works on. In that case the next heartbeat
-        shows it. Otherwise the caller repeats the work, which fails again.
+        Other workers may have replaced this one and deleted the rows or documents that `work` needs. The caller tries again: then a
+        heartbeat shows that the worker was replaced, or the work fails with its own error.
         """
         try:
             return await work
@@ -286,8 +286,8 @@ class Worker:
             if self.permission.is_given:
                 raise
             raise StoreUnavailableError(
-                "no heartbeat is confirmed, so other workers may have replaced this one, which may be the reason "
-                f"for: {error}"
+                "no heartbeat is confirmed, so other workers may have replaced this one. That may be the reason for "
+                f"this error: {error}"
             ) from error
 
     # --- one read of the group's documents ---------------------------------------------------------------------------------
@@ -353,7 +353,6 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     def _apply_table(self) -> None:
-        """Begin and drop shards according to the newest known lease table."""
         if (table := self._cache.table) is None:
             return
         watermarks = self._readers.watermarks()
@@ -384,7 +383,6 @@ class Worker:
         return True
 
     def _expects(self, plan: Mapping[str, str]) -> bool:
-        """Return whether other workers are about to release shards for this one."""
         theirs = {shard for shard, worker in plan.items() if worker == self.name} - set(self._owned.shards)
         return self._observer.is_settled and bool(theirs)
 

@@ -24,28 +24,27 @@ MAX_PARTS = 10_000
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
     """The stored document in which a worker reports about itself. Each heartbeat writes it again.
 
-    Another process that seals the record ends the worker: the record is never written again.
+    A process that seals the record ends the worker: the record is never written again.
 
     - `beat`: the number of the heartbeat, which makes each stored value unique.
     - `is_leaving`: the worker releases all shards and acquires none.
     - `parts`: number of the documents with its positions (`PositionPart`). A part is created before the record names it.
     - `table_version`: the newest version of the lease table that the worker knows.
-    - `released`: the epoch of each shard that the worker has released, with its last position stored.
+    - `released`: the epoch of each shard that the worker has released. The shard's last position is stored.
     - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
     - `is_active`: whether at least one of its shards counts for the watermark.
     - `max_watermark`: the highest watermark of its shards (W12).
     - `group_watermark`: the highest watermark of the group that the worker knows (E8).
     - `loads`: the load level of each shard (`planning.py`); a missing shard has the lowest level.
-    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
-      it.
+    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). Only shown to people.
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
     - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
-    - `host`, `pid`: where the worker's process runs, for people.
-    - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
-    - `is_held`: whether alignment has lately held back a shard of the worker. Then each other worker whose watermark has changed sends a
-      heartbeat within a second (E8).
-    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
-      not.
+    - `host`, `pid`: where the worker's process runs. Only shown to people.
+    - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms). Only shown to people.
+    - `is_held`: whether alignment has lately held back a shard of the worker. While it does, other workers send a heartbeat within a second
+      after their watermark has changed (E8).
+    - `replaced_ms`: when this worker, which runs alone, replaced another one that may have been running, by its clock (epoch ms). None if
+      it replaced no such worker.
     """
 
     worker: WorkerName
@@ -70,7 +69,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     replaced_ms: Millis | None = msgspec.field(name="replaced", default=None)
 
     def has_released(self, shard: str, epoch: int) -> bool:
-        """Return whether the worker has released the shard that it held since this epoch."""
+        """Return whether the worker has released the shard that it acquired in this epoch."""
         return json_documents.number_of(shard, self.released) == epoch
 
     def load_level(self, shard: str) -> int:

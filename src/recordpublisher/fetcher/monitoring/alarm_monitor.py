@@ -89,9 +89,7 @@ class AlarmMonitor:
         self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
-        """Return an alarm if the global watermark does not rise. It matters only with alignment, or if the sink has a `watermark`
-        method.
-        """
+        """Return an alarm if the global watermark does not rise, and if the job or its sink uses watermarks."""
         dependencies = self._dependencies
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
@@ -106,7 +104,7 @@ class AlarmMonitor:
     def _sink_alarms(self, now: float) -> list[Alarm]:
         """Return an alarm if a call of user code does not return.
 
-        Without it the shard seems to make progress, because the sink accepts other records in the meantime.
+        No other alarm shows that, because the sink accepts other records in the meantime.
         """
         unfinished = unfinished_of(self._dependencies.sink)
         if unfinished is None or unfinished.call is None:
@@ -129,11 +127,10 @@ async def cancel_if_hung(
 ) -> Unfinished | None:
     """Await `ending`, the work that ends a run. Return None when it has finished.
 
-    If one call of user code (`Unfinished.call`) has run for `seconds` in that time, cancel `ending`, and return the sink's unfinished
-    records.
+    If one call of user code (`Unfinished.call`) runs for `seconds` in the meantime, cancel `ending`, and return the sink's unfinished
+    records. `ending` is not cancelled in the first `FLUSH_MS` of a checkpoint, which may be writing to the store.
 
-    A checkpoint in progress may be writing to the store, and is then not interrupted. After `FLUSH_MS` it is assumed to wait for the sink
-    instead. Raises: the errors of `ending`.
+    Raises: the errors of `ending`.
     """
     task = asyncio.create_task(ending)
     call, since = None, clock.monotonic()
@@ -160,7 +157,7 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
 """The shortest and the longest pause between two checks (seconds)."""
 
 
-# RetentionPeriods keeps for how long each stream retains its records. It asks as often as `RetentionCheck` does.
+# RetentionPeriods keeps for how long each stream retains its records.
 
 fetcher_log = logging.getLogger("recordpublisher.fetcher")
 

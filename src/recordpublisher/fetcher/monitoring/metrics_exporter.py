@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from recordpublisher.publishers.histogram import is_histogram
 from recordpublisher.publishers.user_code import AsyncPort, describe_error, exc_info_for_log
 
-from ..metric_types import MetricType, SinkMetric, is_histogram, is_number
+from ..metric_types import MetricType, SinkMetric, is_number
 from ..sink import Sink
 
 
@@ -88,7 +89,7 @@ log = logging.getLogger("recordpublisher.metrics")
 
 
 class SinkMetrics:
-    """Calls `exported_metrics` of a sink. Remembers whether it has warned of an error there."""
+    """Reads the metrics that a sink exports. A sink that raises there gets one warning."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -109,10 +110,10 @@ class SinkMetrics:
 def _checked(given: object) -> SinkMetric:
     """Return a metric of a sink.
 
-    Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: such a value would break the page of all metrics.
+    Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: exporters could not write such a value.
     """
     if not isinstance(given, SinkMetric):
-        raise TypeError(f"it gave {given!r:.80}, not a rp.SinkMetric")
+        raise TypeError(f"it returned {given!r:.80}, which is not a rp.SinkMetric")
     is_valid = is_histogram if given.type is MetricType.HISTOGRAM else is_number
     if given.value is not None and not is_valid(given.value):
         raise TypeError(f"the value of {given.name} is {given.value!r:.80}, not a {given.type}")

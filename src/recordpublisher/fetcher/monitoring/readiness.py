@@ -32,10 +32,10 @@ def reasons_not_ready(
 ) -> list[str]:
     """Return why the worker is not ready, as sentences for people, or an empty list if it is ready.
 
-    - `undecided`: the name and place of the entry whose write has no answer, or None (`CommitCounts`).
+    Nothing is requested from a service. A worker that was replaced, or whose store refuses a checkpoint, needs no reason here: its run ends
+    with an error.
 
-    The reasons come from what the run has seen, without a call to a service. A process that was replaced needs no reason here, nor one
-    whose store refuses a checkpoint, because its run ends with an error.
+    `undecided`: the name and place of the entry whose write has no answer, or None (`CommitCounts`).
     """
     if completion.error is not None:
         return [f"the run ended with {type(completion.error).__name__}: {completion.error}"]
@@ -56,7 +56,7 @@ def reasons_not_ready(
 def _why_nothing_is_read(entries: Iterable[ShardEntry], now_ms: int) -> list[str]:
     """Return a reason if no shard was read lately, else an empty list.
 
-    Shards with queued records do not count: they wait for the sink or for alignment.
+    Shards with queued records are left out, because they wait for the sink or for alignment.
     """
     waiting = [entry for entry in entries if entry.is_reading and not entry.reading.queue]
     ages = [(_since_read_ms(entry, now_ms), entry.metrics.last_failure) for entry in waiting]

@@ -1,4 +1,4 @@
-"""The metrics of one shard (A1). Those that are times continue to grow while nothing is read or emitted."""
+"""The metrics of one shard (A1). Metrics of time continue to grow while nothing is read or emitted."""
 
 from dataclasses import fields
 
@@ -112,7 +112,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although in order in their shard: the shard was idle or excluded before."""
+        """Late records of a shard that was idle or excluded before: below the global watermark, although in order in their shard."""
         return self.entry.emission.late_after_idle
 
     @metric(COUNTER, "records")
@@ -132,13 +132,13 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "ms")
     def held_ms(self) -> int:
-        """How long alignment has held back the shard so far."""
+        """How long alignment has held back the shard, in total."""
         since = self.entry.status.held_since
         return round((self.entry.status.held_seconds + (0.0 if since is None else self.now - since)) * 1000)
 
     @metric(GAUGE, "ms")
     def last_emit_age_ms(self) -> int | None:
-        """Time since the shard's last record was written; before the first one, since the worker owns the shard."""
+        """Time since the shard's last record was written; before the first record, since the worker acquired the shard."""
         since = (
             self.entry.emission.last_emit_ms
             if self.entry.emission.last_emit_ms is not None
@@ -150,7 +150,7 @@ class ShardView(msgspec.Struct, frozen=True):
     def time_to_retention_loss_ms(self) -> int | None:
         """Time until the oldest unfinished record may be past retention.
 
-        At the tip it is the whole retention. If it is negative, that record may be lost.
+        At the tip this is the whole retention. A negative value means that the record may be lost.
         """
         left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
         if left_ms is None or self.retention_ms is None or self.unfinished is None:
@@ -166,8 +166,8 @@ class ShardView(msgspec.Struct, frozen=True):
 def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
     """Return how far the reads of a shard are behind its tip (ms), or -1 before the first read.
 
-    The time since the last read is added if that read left records, is old, or was followed by a failed call. If it were not added, the
-    value of a shard that is held back, or that cannot be read, would not change, and would hide an outage.
+    The time since the last read is added if that read left records, is old, or was followed by a failed call. Otherwise the value of a
+    shard that cannot be read would never change, and hide an outage.
     """
     last = entry.metrics.millis_behind_latest
     if last < 0 or entry.reading.last_read_ms is None:

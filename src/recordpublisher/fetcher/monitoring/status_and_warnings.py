@@ -14,7 +14,7 @@ from .shard_view import unread_ms
 log = logging.getLogger("recordpublisher.fetcher")
 run_log = logging.getLogger("recordpublisher.run")
 QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
-"""A shard whose publisher gives no batch is logged after this time (ms), and again after pauses that double up to the second one."""
+"""A shard whose publisher gives no batch is logged after `QUIET_MS`, and again after pauses that double up to `LONGEST_PAUSE_MS`."""
 
 FAILING_READS_MS = 2_000
 """How long calls for a shard must fail before that is logged (ms). A single failure is not worth a line."""
@@ -23,9 +23,9 @@ MINUTE = 60.0
 
 
 class StatusLogger:
-    """Owns when the last line was logged, and since when the global watermark has been stalled. Checked at each heartbeat.
+    """Logs the status of a worker once a minute, and warnings about slow alignment and unread shards. Checked at each heartbeat.
 
-    `line_of` returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits; "" if it does not wait there.
+    `line_of`: returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits, or "".
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class StatusLogger:
         elif longest_ms >= FAILING_READS_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
             self._unread_logged_at = now
             log.warning(
-                "%s cannot be read, %s not for %.0f s; reading is tried again: %s",
+                "%s cannot be read (%s for %.0f s); reading is tried again: %s",
                 counted(len(failing), "shard"),
                 entry.key,
                 longest_ms / 1000,
@@ -96,7 +96,7 @@ class StatusLogger:
             )
 
     def _log_quiet(self) -> None:
-        """Log where a plugin's publisher waits that gives no batch, not even an empty one. It hangs, or nothing arrives."""
+        """Log where a plugin's publisher waits if it has not even given an empty batch for some time: it hangs, or nothing arrives."""
         now_ms = self._clock.now_ms()
         ages = ((unread_ms(entry, now_ms) or 0, entry) for entry in self._table if entry.metrics.last_failure is None)
         quiet = [(age_ms, entry) for age_ms, entry in ages if age_ms >= QUIET_MS]
@@ -106,7 +106,7 @@ class StatusLogger:
         elif longest_ms >= self._quiet_ms and (line := self._line_of(entry.key)):
             self._quiet_ms += min(self._quiet_ms, LONGEST_PAUSE_MS)
             run_log.info(
-                "%s gave no batch lately, not even an empty one, %s for %.0f s: its publisher waits at %s",
+                "%s gave no batch lately, not even an empty one (%s for %.0f s): the publisher waits at %s",
                 counted(len(quiet), "shard"),
                 entry.key,
                 longest_ms / 1000,
@@ -115,7 +115,7 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Update the time since which only records of the shard with the lowest watermark were written while others wait (W12)."""
+        """Restart the time of slow alignment (W12) if a shard other than the one with the lowest watermark has written a record."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:

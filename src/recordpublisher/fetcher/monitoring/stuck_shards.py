@@ -32,8 +32,8 @@ CHECKS_PER_INTERVAL = 10
 class WatermarkStallDetector:
     """Measures for how long the global watermark has not risen, although it should.
 
-    A stream without records does not stall the watermark. So the time counts only if alignment holds records back, or if records above the
-    watermark were emitted since the previous check.
+    Time counts only if alignment holds records back, or if records above the watermark were emitted since the previous check. A stream
+    without records therefore raises no alarm.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -167,7 +167,7 @@ class LineageProgress:
         return progress, self._of_parents(parent_keys(shard))
 
     def _of_parents(self, parents: Iterable[str]) -> frozenset[object]:
-        """Return how far the oldest unfinished ancestors were emitted. Only they can be read now."""
+        """Return the positions of the oldest ancestors that were not read to their end. Only these shards can be read now."""
         to_visit = list(parents)
         while to_visit:
             key = to_visit[-1]
@@ -208,7 +208,7 @@ def check_own_shard(
 
     - `fresh_ms`: how long the result of a read is valid. If no read returned in that time, `unread` is None.
     - `blocked`: the reason why the shard's next read waits.
-    - `alignment_waits_for`: the shard for which alignment holds others back, for the reason.
+    - `alignment_waits_for`: the shard that holds back the others by alignment, which `reason` then names.
     """
     unread = _is_unread(entry, now_ms, fresh_ms)
     return UnreadFinding(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
@@ -237,7 +237,7 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 class WithheldShards:
     """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read (E5).
 
-    It measures for how long each worker has withheld the same shards. A worker that releases some of them makes progress.
+    It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts again.
     """
 
     def __init__(self, leases: LeaseCounts, interval_ms: int, max_gap: float) -> None:

@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.histogram import HistogramValue
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
-from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, HistogramValue, Metric, metric, metrics_of
+from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.process_suspension import SuspensionDetector
@@ -24,9 +25,7 @@ from .workers_wanted import WorkersWanted
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher from which the metrics of its worker are computed. For a job that runs alone, the metrics of leases are 0
-    or null.
-    """
+    """The parts of a fetcher from which the metrics of its worker are computed. Without a group, the metrics of leases are 0 or null."""
 
     table: ShardTable
     tracker: WatermarkTracker
@@ -102,6 +101,11 @@ class WorkerView(msgspec.Struct, frozen=True):
     def records(self) -> int:
         """Records written to the sink."""
         return self.emitter.records
+
+    @metric(HISTOGRAM, "ms")
+    def read_duration_ms(self) -> HistogramValue:
+        """How long the successful GetRecords calls took, over all shards. Fan-out makes no such calls."""
+        return self.table.read_durations.value()
 
     @metric(HISTOGRAM, "ms")
     def write_delay_ms(self) -> HistogramValue:
@@ -198,7 +202,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Records below the global watermark when written, although in order in their shard: the shard was idle or excluded before."""
+        """Late records of shards that were idle or excluded before: below the global watermark, although in order in their shard."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")

@@ -16,7 +16,7 @@ CATCH_UP_SECONDS = 600.0
 MIN_SPEED = 0.1
 """The lowest speed that is assumed, in seconds of the stream per second.
 
-It limits the number of workers that a worker without progress asks for: to ten times as many, instead of any number.
+So a worker without progress asks for ten times as many workers, and not for any number.
 """
 
 
@@ -25,19 +25,19 @@ def workers_wanted(
 ) -> float:
     """Return a process's part of the number of workers that its group should have. The sum of the parts of all processes is that number.
 
-    - `shards`: number of its open shards. A shard has one reader, so more workers than shards would be useless.
-    - `lag`: how far its shards are behind the tip on average (seconds).
-    - `speed`: seconds of the stream that it reads per second, or None if that is not known.
+    - `shards`: number of the process's open shards. A shard has one reader, so more workers than shards would be useless.
+    - `lag`: how far these shards are behind the tip on average (seconds).
+    - `speed`: seconds of the stream that the process reads per second, or None if that is not known.
     - `rate`: records that it writes per second.
     - `capacity`: the highest rate at which it wrote while it was behind, or None if it never was behind.
-    - `catch_up`: the time in which the tip should be reached (seconds). A process whose lag is less than a tenth of that does not count as
-      behind.
+    - `catch_up`: the time in which the tip should be reached (seconds). A process whose lag is less than a tenth of `catch_up` does not
+      count as behind.
 
     There are three cases:
 
     1. The process is behind: the result is the factor by which reading must become faster to reach the tip in time.
-    2. It is not behind, and its capacity is known: the result is its rate divided by `NORMAL_LOAD_SHARE` (0.8) of its capacity.
-    3. Neither is known: the result is 1, as many workers as there are.
+    2. The process is not behind, and its capacity is known: the result is its rate divided by `NORMAL_LOAD_SHARE` (0.8) of its capacity.
+    3. Otherwise the result is 1, so the number of workers stays as it is.
     """
     wanted = 1.0
     if lag > catch_up / 10:
@@ -55,9 +55,7 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 class WorkersWanted:
-    """Keeps the measurements of a process since it has had its current shards, and the highest rate at which it wrote while it was
-    behind.
-    """
+    """Measures the speed of a process with its current shards, and the highest rate at which it wrote while it was behind."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

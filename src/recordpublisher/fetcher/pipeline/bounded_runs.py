@@ -23,8 +23,8 @@ from .retention_gaps import ShardObservation
 class TerminationCondition:
     """Decides whether a run has reached its bounds: counts what it has emitted, and keeps which shards have reached their bounds.
 
-    `has_leases`: whether shards are added as their leases are acquired. Then a run has no shards at first, and the children of a shard come
-    later than its end (E7).
+    `has_leases`: whether the worker acquires leases. Then a run has no shards at first, and a shard's children may be added long after its
+    end (E7).
     """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
@@ -90,7 +90,8 @@ class TerminationCondition:
         They do not wait for records that a bounded run will not read. In an unbounded run every silent shard holds them back (W2).
         """
         if self._is_over:
-            # A shard that was read to its tip without a record holds nothing back. One that this run was not to read does.
+            # A shard that was read to its tip without a record does not hold the watermark back; a shard that was not read to its tip
+            # does.
             return entry.state.watermark is not None or not entry.reading.has_seen_tip
         return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
@@ -108,8 +109,8 @@ class TerminationCondition:
     def finish(self) -> bool:
         """Let watermarks wait for every shard again, because the run has reached its bounds. Return whether that changes anything.
 
-        The last watermark of the run is the lowest one of the shards that have one. Without this no shard would count any longer, and the
-        sink would not learn how far it has received everything. In a group the other workers still read, so nothing changes.
+        The sink then receives a last watermark, the lowest of all shards that have one. (Shards that have reached their bounds did not
+        count before.) In a group nothing changes, because the other workers still read.
         """
         self._is_over = self.ends_without_open_shards
         return self._is_over
@@ -202,7 +203,7 @@ class RunCompletion:
         self.complete(EndReason.STOPPED)
 
     async def complete_after(self, seconds: float | None) -> None:
-        """End the run after `seconds`, or never if it is None."""
+        """End the run after `seconds`, or never if `seconds` is None."""
         if seconds is not None:
             await asyncio.sleep(seconds)
             self.complete(EndReason.MAX_TIME)
@@ -262,7 +263,7 @@ class Bounds:
     - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
     - `shard_limits`: the exact number of records to emit of each shard (by `Shard.key`), then the shard has finished. A shard that is not
-      named has no limit. The run reads the mapping after each write, so with `stop_at_tip` its sink may end a shard by adding it.
+      named has no limit. The run reads the mapping after each write, so with `stop_at_tip` the sink may end a shard by adding it here.
     """
 
     max_time: float | None = None
@@ -273,7 +274,6 @@ class Bounds:
     shard_limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the bounds. Raises: ConfigurationError if one is invalid."""
         _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
         _check("max_records", self.max_records, (int,), "a number of records, not negative")
         _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")

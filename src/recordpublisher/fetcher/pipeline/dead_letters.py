@@ -54,7 +54,7 @@ class DeadLetterHandler:
         self.rejected = 0
 
     async def open(self, job: SinkContext) -> SinkContext:
-        """Open the dead-letter sink. Return the context for the job's own sink, with calls through which it rejects records.
+        """Open the dead-letter sink. Return the context for the job's own sink, with the functions through which that sink rejects records.
 
         State that the dead-letter sink returns is ignored, because that sink does not store the job's positions.
         """
@@ -125,9 +125,9 @@ class DeadLetterHandler:
 
 
 def dead_letter_sink_error(error: ConfigurationError, more: str = "") -> ConfigurationError:
-    """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
+    """Return a copy of `error` that names the dead-letter sink's own properties: `flink.deadletter.` instead of `flink.sink.`.
 
-    `more` is a further reason, which is added to the error's own.
+    `more`: a further reason to add.
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason, statement = (
@@ -153,7 +153,7 @@ def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A record that could not be used, unchanged, and the reason. `place` identifies the dead letter in its storage."""
+    """A record that could not be used, unchanged, and the reason. `place`: where the dead letter is in its storage."""
 
     shard: Shard
     record: UserRecord
@@ -244,9 +244,9 @@ class _Row(_Record):
 
 
 def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
-    """Return the dead letter in a line that the jsonl sink has written. Errors call the line `name`.
+    """Return the dead letter in a line that the jsonl sink has written. `name`: what errors call the line.
 
-    Raises: StateError if it cannot be read.
+    Raises: StateError if the line is malformed.
     """
     read = check_document(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
     try:
@@ -256,9 +256,9 @@ def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
 
 
 def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
-    """Return the dead letter in a row of a table, by column names. Errors call the row `name`.
+    """Return the dead letter in a row of a table, by column names. `name`: what errors call the row.
 
-    Raises: StateError if it cannot be read.
+    Raises: StateError if the row is malformed.
     """
     read = check_document(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import add_note, exc_info_for_log, log_user_error, was_logged
 
-from ..metric_types import Histogram
 from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always_may_write, untraced
@@ -82,7 +82,7 @@ class Emitter:
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start(self, run: TerminationCondition) -> None:
-        """Prepare for a run with these bounds."""
+        """Start a run with these bounds."""
         self._run = run
         self._is_stopping = False
 
@@ -130,9 +130,9 @@ class Emitter:
         self._wake.set()
 
     def on_added(self, entry: ShardEntry) -> None:
-        """Count a shard that was added for watermarks from now on.
+        """Count a new shard for watermarks.
 
-        It is not counted for the bounds of the run yet: if it had ended before the run, this run has not finished it.
+        It does not count for the bounds of the run yet, because this run has not finished a shard that had ended before.
         """
         self._alignment.update(entry)
         self.local_watermark.update(entry)
@@ -146,9 +146,7 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Count an emitted batch towards the bounds of the run, and towards the turn of its shard. The caller calls `on_changed` after
-        this.
-        """
+        """Count an emitted batch towards the bounds of the run, and end the shard's turn. Call `on_changed` after this."""
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 
@@ -167,7 +165,7 @@ class Emitter:
     # --- the sink ---------------------------------------------------------------------------------------------------------------
 
     def between_writes(self) -> AbstractAsyncContextManager[None]:
-        """Let no other call of the sink be in progress or begin during the block, which may call it. Checkpoints use this.
+        """Return a context manager whose block is the only user of the sink. Checkpoints flush the sink in such a block.
 
         Raises: the error of the sink if an earlier call has raised, as `SinkTurn.between_writes`.
         """
@@ -213,7 +211,7 @@ class Emitter:
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
         """Wait until this process may write (E4). Return False if the run stops, or if the shard is no longer read here.
 
-        `was_begun`: whether the write has begun already. Then a shard that is no longer read here waits for the permission too.
+        `was_begun`: whether the write has begun already. Then wait even if the shard is no longer read here, until it is removed.
         """
         while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():
@@ -228,9 +226,9 @@ class Emitter:
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
-            # The error of a worker that was replaced does not matter: other workers may have deleted what it writes to, and they read its
-            # records again. The next confirmed heartbeat shows that it was not replaced, and then the error is raised. At the end of a run
-            # the error is raised in any case: otherwise the last checkpoint could store positions of records that the sink has lost.
+            # If this worker was replaced, its error does not matter: other workers read the records again, and may have deleted what
+            # the sink writes to. So the error is raised only when a heartbeat proves that the worker was not replaced, or when the
+            # run ends: then the last checkpoint must not store positions of records that the sink has lost.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
                 self.turn.fail(error)  # even with StoreUnavailableError, because no write is repeated
                 raise
@@ -256,8 +254,8 @@ class Emitter:
     async def _write_to_sinks(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         if batch.poisoned:
             await self._handle_undeserialized(batch)
-            # Writing the dead letters may have taken long, so the permission is checked again. A write that has begun delays the transfer
-            # of its shard.
+            # Writing the dead letters may have taken long, so the permission is checked again. This write has begun, so the shard is
+            # not transferred before the write has ended.
             if len(batch) and not await self._may_write(entry, was_begun=True):
                 return False
         if len(batch):
@@ -287,8 +285,7 @@ class Emitter:
         if self._clock.monotonic() - self._last_watermark_at < self._emit_interval:
             return
         self._last_watermark_at = self._clock.monotonic()
-        # Computed while no other call of the sink runs, because a shard may become active again during a flush. A value computed before
-        # would then be too high (W1).
+        # Computed while no other call of the sink runs: during a flush a shard may become active again, and lower the watermark (W1).
         async with self.turn.lock:
             value = self.local_watermark.advance(self._alignment.report())
             if value is not None:

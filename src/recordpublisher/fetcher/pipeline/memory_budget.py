@@ -49,9 +49,11 @@ class MemoryBudget:
     def reserve_read(self, entry: ShardEntry) -> int:
         """Reserve memory for a shard's next read. Return how many bytes it may read, or 0 if it must wait.
 
-        The reservation is twice the expected size of the read, so that the same memory is not promised to many reads. A shard with queued
-        records or dead letters may read only what is reserved. A shard with an empty queue may read at least its fair share, because after
-        a silence it may have much to read. A first read reserves its fair share, because a thousand shards may start at once.
+        The reservation is twice the expected size of the read, so that the same memory is not promised to many reads. A first read reserves
+        the shard's fair share (the budget divided by the number of readers), because a thousand shards may start at once.
+
+        A shard with queued records or dead letters may read only what is reserved. A shard with an empty queue may read its fair share at
+        least, because much may arrive after a silence.
         """
         queue, reservation = entry.reading.queue, entry.reservation
         has_queue = bool(queue.unhandled)
@@ -109,7 +111,7 @@ class PendingReads:
             self._remove(entry)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Try the read of this shard, which has emitted, and then the reads of other shards, which may get its memory."""
+        """Retry the waiting read of this shard, and then the reads of other shards, which may get the memory that it has freed."""
         if entry.key in self._waiting:
             self._try_to_grant(entry)
         self._grant_in_order()
@@ -169,7 +171,7 @@ LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)
 
 
 def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
-    """Return why the shard's next read waits. Return None if it may start, is in progress, or no reader is wanted.
+    """Return why the shard's next read waits, or None if it may start or is in progress, or if the shard has no reader.
 
     A shard with an empty queue may always be read.
     """

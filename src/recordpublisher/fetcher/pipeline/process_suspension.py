@@ -17,8 +17,8 @@ class SuspensionDetector:
     With a CPU quota, for example 10 ms in 100, there is no long gap, but every tick is late. That time is lost too, and does not count as
     time in which a shard was observed (W3).
 
-    The clock counts the sleep of a machine, but not the pause of a virtual one. Then only the wall clock shows the gap. A user who sets the
-    wall clock ahead causes the same picture; that costs no more than one read of each silent shard.
+    The monotonic clock counts the sleep of a machine, but not the pause of a virtual machine, which only the wall clock shows. A user who
+    sets the wall clock ahead causes the same gap, which costs at most one read of each silent shard.
     """
 
     def __init__(self, clock: Clock, on_resume: Callable[[float], None]) -> None:

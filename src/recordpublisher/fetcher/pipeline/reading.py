@@ -73,8 +73,8 @@ class ReadTasks:
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
         """Start a reader for each of these shards that may be read and has none. Return the shards that have started.
 
-        A shard that was abandoned while it waited for its parents counts as started, but gets no reader. Its stored position must not say
-        that it still waits.
+        A shard that was abandoned while it waited for its parents counts as started, so that its stored position no longer says that it
+        waits. It gets no reader.
         """
         started: list[ShardEntry] = []
         for entry in entries:
@@ -215,8 +215,8 @@ class ReadTasks:
                 if not self._gaps.accept(entry, error):
                     raise
                 if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
-                    # The shard does not even have an oldest record, so the whole shard is past retention. Its children, if there are any,
-                    # are listed.
+                    # The shard does not even have an oldest record, so the whole shard is past retention. Its children are read if a
+                    # listing shows them.
                     self._intake.end(entry, ())
                     return RunResult.COMPLETE
                 position = StartingPosition.trim_horizon()

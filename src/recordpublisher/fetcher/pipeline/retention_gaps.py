@@ -46,20 +46,20 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set the time that replaced LATEST, or a start at an age of `ago_ms` (P3).
+        """Set the time that replaced LATEST, or that replaced a start at an age of `ago_ms` (P3).
 
-        The job first started `ago_ms` after that time. Records that had expired before its first start were not lost by this job: a job
-        that starts two days back reads the records that are left.
+        The job first started `ago_ms` after that time. Records that had expired by then do not count as lost: a job that starts two days
+        back reads the records that are left.
         """
         self._pinned_ms = pinned_ms
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """Prepare the checks of a new reader of this shard: from when on no record may have expired.
+        """Prepare the checks of a new reader of this shard: decide since when no record may have expired.
 
-        For a shard that was never read, that is the time until which its parents were last known to be open. The time when their end was
-        read does not count, because it may be much later. A start that replaced LATEST (P3) counts from the job's first start. If the time
-        of a position is unknown, the first read is always checked.
+        For a shard that was never read, that is the last time at which its parents were known to be open (not the time at which their end
+        was read, which may be much later). For a start that replaced LATEST it is the job's first start (P3). If the time is unknown, the
+        first read is always checked.
         """
         entry.start_after_parents(parents)
         state = entry.snapshot_state
@@ -120,7 +120,7 @@ class RetentionGaps:
     def read_ms(self, entry: ShardEntry) -> int:
         """Return the latest time at which the last batch can have been read (epoch ms).
 
-        If the process was suspended since the request, that time is subtracted, because the suspension may have come after the response.
+        The length of a suspension since the request is subtracted, because the suspension may have come after the response.
         """
         return self._clock.now_ms() - round(self._lost_seconds(entry) * 1000)
 
@@ -128,10 +128,10 @@ class RetentionGaps:
         return self._suspension.lost_seconds - entry.progress.lost_seconds
 
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Return whether the batch may have been read before a suspension, and waited in this process during it.
+        """Return whether a suspension of the process may have come between the read of this batch and now.
 
-        That is so if its first record arrived before the suspension, or would have expired by now if the retention is known. An empty batch
-        may always have waited.
+        That is so if the first record would have expired by now, or, with an unknown retention, arrived before the suspension. An empty
+        batch may always have waited. After a suspension the batch does not show which records exist now.
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
@@ -153,9 +153,7 @@ class RetentionGaps:
             raise error
 
     def accept(self, entry: ShardEntry, error: DataLossError) -> bool:
-        """Return whether the job continues although records were lost (`flink.state.dataloss=CONTINUE`). If it does, count and log the
-        loss.
-        """
+        """Return whether the job continues in spite of lost records (`flink.state.dataloss=CONTINUE`). If so, count and log the loss."""
         if not self._accepts_loss:
             return False
         entry.metrics.add("retention_gaps")
@@ -250,12 +248,10 @@ class Silence(msgspec.Struct, frozen=True):
     def after(self, seen: ShardObservation, records: int) -> Silence:
         """Return the silence after one more read (W3).
 
-        Within a read, the silence that the fetcher has observed counts (`IdlenessTimer`), which is at most a few seconds for each response,
-        because a response may be older than its arrival. Between two reads the whole time counts: the later read starts where the earlier
-        one ended, so if both were at the tip, nothing arrived in between, however long that was.
+        The time between two reads at the tip counts as silence, because the later read starts where the earlier one ended and found
+        nothing. Within a read, only the silence that `IdlenessTimer` has observed counts: a response may be older than its arrival.
 
-        A read without any response changes nothing (enhanced fan-out may send its first event only after 5 s). Records, or a read that
-        ended before the tip, reset the silence.
+        A read without any response changes nothing. Records, or a read that ended before the tip, reset the silence.
         """
         if not seen.had_response(records):
             return self

@@ -39,7 +39,7 @@ class ShardEnds:
     """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
 
     A shard that is stored as ended is never read again. So if a publisher ends a shard and names no children, the listing of its source
-    must show the end too. The shards of Kinesis are not checked, because the service names the children with the end (R4, F2).
+    must confirm the end. Shards of Kinesis are not checked, because the service names the children with the end (R4, F2).
     """
 
     def __init__(self, factory: RecordPublisherFactory, clock: Clock) -> None:
@@ -52,8 +52,8 @@ class ShardEnds:
     async def check(self, shard: Shard) -> None:
         """Return when the listing confirms that a shard has ended without children. Failed listings are repeated until one succeeds.
 
-        Raises: PluginError if the listing still shows it as open and without children, or is not a list of shards; ConfigurationError of
-        the plugin; StreamNotFoundError if the stream was deleted.
+        Raises: PluginError if the listing still shows the shard as open and without children, or is not a list of shards;
+        ConfigurationError of the plugin; StreamNotFoundError if the stream was deleted.
         """
         factory = self._factory
         if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:

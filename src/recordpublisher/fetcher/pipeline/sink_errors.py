@@ -23,9 +23,10 @@ def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool
 
 
 def naming_writes(sink: Sink) -> PluginCall:
-    """Name the sink in writes that do not return, and in exceptions that are not errors; `with_subject` names the shard.
+    """Return a context manager around calls of `write`, which names the sink if a call hangs or raises a BaseException that is not an
+    Exception.
 
-    `tell_user_error` says at which record an error was raised.
+    Other errors get no name here, because `tell_user_error` logs them with their record.
     """
     return PluginCall(sink, "write", note="")
 
@@ -55,15 +56,16 @@ def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
 async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
     """Close a sink, but wait no longer than `seconds` for it.
 
-    Raises: the error of its `close`, with a note that names the sink.
+    Raises: the error of the sink's `close`, with a note that names the sink.
     """
     await close_or_leave(sink, seconds, _note(sink, "close", kind))
 
 
 def has_room(sink: Sink) -> bool:
-    """Return whether the sink takes a batch now.
+    """Return whether the sink accepts a batch now.
 
-    Raises: PluginError if it does not say so: the job would wait for it without an end; its own error, with a note that names the method.
+    Raises: PluginError if the sink returns None, which would let the job wait for ever; the sink's own error, with a note that names the
+    method.
     """
     try:
         found: Any = sink.has_room()
@@ -78,7 +80,7 @@ def has_room(sink: Sink) -> bool:
 def unfinished_of(sink: Sink) -> Unfinished | None:
     """Return the records that a `flush` of the sink would wait for, or None if the sink does not report them.
 
-    Raises: PluginError if the sink returns something else; its own error, with a note that names the method.
+    Raises: PluginError if the sink returns something else; the sink's own error, with a note that names the method.
     """
     with naming_sink(sink, "unfinished", is_watched=False):
         found: Any = sink.unfinished()
@@ -92,7 +94,7 @@ def unfinished_of(sink: Sink) -> Unfinished | None:
 def destination_of(sink: Sink) -> str:
     """Return where the sink writes to, in words.
 
-    Raises: PluginError if the sink does not return a text; its own error, with a note that names the method.
+    Raises: PluginError if the sink does not return a text; the sink's own error, with a note that names the method.
     """
     with naming_sink(sink, "destination", is_watched=False):
         found: Any = sink.destination()

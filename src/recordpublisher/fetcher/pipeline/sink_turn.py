@@ -12,8 +12,8 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 class SinkTurn:
     """Owns the lock around every call of a sink, and the error with which the sink may have lost records.
 
-    - `lock`: held during a write. Its block calls `fail` with an error of the sink, because a context manager for each batch costs
-      more than the lock.
+    - `lock`: held during a call. The emitter takes it directly for each write and calls `fail` on an error, which costs less than
+      `between_writes`.
     - `error`: the error of the sink; None if no call has raised, or after `trust`.
     """
 
@@ -24,10 +24,10 @@ class SinkTurn:
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
-        """Let no other call of the sink be in progress or begin during the block, which may flush it.
+        """Return a context manager whose block is the only user of the sink, for example to flush it.
 
-        Raises: the error of the sink if an earlier call has raised, until `trust` is called. A flush that waited for its turn may succeed
-        without the records that the sink has lost with the error.
+        Raises: the error of an earlier call of the sink, until `trust` is called. Without that error, a flush could succeed although the
+        sink has lost records with the failed call.
         """
         async with self.lock:
             if self.error is not None:
@@ -55,7 +55,7 @@ class SinkTurn:
     def allow_flush(self) -> None:
         """Let the sink be flushed again although a call has raised.
 
-        Called when the sink says that it has lost nothing, and when nothing that it may have lost counts as written.
+        Called when the sink reports that nothing was lost, or when no position covers what may have been lost.
         """
         self.error = None
         self._times_trusted += 1

@@ -96,7 +96,7 @@ class ShardDiscovery:
         return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
-        """List periodically. A failed listing never ends the job (S3), but a plugin that is wrong does. Return when no stream is left.
+        """List periodically. Return when no stream is left. A failed listing does not end the job (S3), but a fault of a plugin does.
 
         - `on_listing`: called with a stream and its shards.
         - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. Streams of a list that may change
@@ -141,9 +141,7 @@ nothing.
 
 
 class StreamList(Sequence[str]):
-    """The names of the streams that are read now. Without `look` they stay the same; otherwise `look` returns them again at each
-    interval.
-    """
+    """The names of the streams that are read now. If `look` is given, its result replaces them after each interval."""
 
     def __init__(
         self, names: Iterable[str], look: ReadStreamNames | None = None, interval_seconds: float = 60.0
@@ -195,8 +193,8 @@ class MissingShards:
     """Decides which of the shards that a listing lacks are past retention.
 
     ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. So a shard
-    counts as past retention only when the service cannot find the shard itself. If that were decided too early, its children would be read
-    before it, and it would be read twice.
+    counts as past retention only when the service cannot find the shard itself. Otherwise its children could be read before its own
+    records.
     """
 
     def __init__(self, exists: ShardExists | None = None) -> None:
@@ -210,7 +208,7 @@ class MissingShards:
         return key in self._expired
 
     async def check(self, missing: Collection[str], streams: Iterable[str]) -> None:
-        """Decide for the shards `missing` (`Shard.key`), which new listings of `streams` lack, whether they are past retention.
+        """Find out which of the shards in `missing` are past retention. New listings of `streams` lack these shards (`Shard.key`).
 
         Shards that were already found to be past retention are not checked again.
         """
@@ -240,7 +238,7 @@ def _prefix(key: str) -> str:
 
 
 class OwnedShards:
-    """Adds the shards that this process reads to the table, and removes them.
+    """Adds to the table of shards those that this process reads, and removes them.
 
     It also keeps the states of shards that are not read now, because they may be read later: shards that a listing lacks, and shards of
     streams that left the list of streams.

@@ -22,11 +22,7 @@ The first responses after a suspension may have been sent before it: they were o
 
 
 class IdlenessTimer:
-    """Measures for how long a shard has had no records: it adds up the time over successful reads at the tip that returned no record.
-
-    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). That time does not
-    count as silence.
-    """
+    """Measures for how long a shard has had no records: it adds up the time over successful reads at the tip that returned no record."""
 
     def __init__(self, intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD) -> None:
         self._interval_ms = intervals.watermarks_ms

@@ -13,9 +13,10 @@ def parent_keys(shard: Shard) -> list[str]:
 def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
     """Return whether a shard with these parents (`Shard.key`) may start (S2).
 
-    It may start when the last record of each parent was emitted (after a merge: of both). It follows that all ancestors of a shard that has
-    started were read to their ends (`finished_ancestors`). `is_ended` decides for one parent. What it returns for an unknown parent depends
-    on the caller:
+    A shard may start when the last record of each parent was emitted. So all ancestors of a started shard were read to their ends
+    (`finished_ancestors`).
+
+    `is_ended`: returns whether one parent has ended. For an unknown parent the caller decides:
 
     - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before a worker says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
@@ -25,10 +26,10 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
 
 
 def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """Return `Shard.key` of every ancestor of shards that have begun. Each ancestor was read to its end, otherwise they would wait (S2).
+    """Return `Shard.key` of every ancestor of shards that have begun. They were read to their ends, because a shard waits for its parents
+    (S2).
 
-    A shard that is not in `listed` has unknown parents, so its ancestors are missing. If a caller knows more of an ancestor, that takes
-    precedence.
+    Ancestors of a shard that is not in `listed` are missing, because its parents are unknown.
     """
     parents = (parent for shard in begun for parent in parent_keys(shard))
     return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
@@ -50,7 +51,7 @@ def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -
 
 
 class Children:
-    """The children of each parent, among the shards that were added. It saves each caller a search through all shards."""
+    """Keeps the children of each parent, among the shards that were added."""
 
     def __init__(self, shards: Iterable[Shard] = ()) -> None:
         self._by_parent: dict[str, dict[str, Shard]] = {}

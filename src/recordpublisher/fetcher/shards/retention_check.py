@@ -129,8 +129,8 @@ class RetentionCheck:
         sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + SERVICE_TIME_STEP_MS
         if seen_ms >= sure_ms:
             return True
-        # A record of that age was still there a moment ago. Relying on this saves a call for each read of a reader that is only just ahead
-        # of the retention.
+        # A record of that age still existed a moment ago. This saves a call for each read of a reader that is just ahead of the
+        # retention.
         seconds = CACHE_SECONDS if oldest_ms is None else STILL_THERE_SECONDS
         seen = self._still_there.get(shard.key)
         known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms, seconds) else None
@@ -167,7 +167,7 @@ def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) ->
 
 
 class _CachedTime:
-    """A time that the service reported, such as the beginning of the retention period, which moves on with the clock."""
+    """A time that the service reported and that advances with the clock, such as the beginning of the retention period."""
 
     def __init__(self, value_ms: int | None, at_ms: int) -> None:
         self._value_ms = value_ms

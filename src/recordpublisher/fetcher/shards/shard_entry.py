@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from recordpublisher.publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.records import RecordBatch, millis_behind_at, to_millis
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -79,6 +80,7 @@ class ShardEntry:
         owned_since_ms: int | None = None,
         taken_over_below: int | None = None,
         idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
+        read_durations: Histogram | None = None,
     ) -> None:
         self.shard = shard
         self.owned_since_ms = owned_since_ms
@@ -87,7 +89,7 @@ class ShardEntry:
         self.status = WatermarkStatus()
         self.reservation = ReadReservation()
         self.progress = ReadProgress()
-        self.metrics = ShardMetrics()
+        self.metrics = ShardMetrics(read_durations=read_durations or Histogram())
         self.is_removed = False
         self._listener = listener
 
@@ -104,17 +106,16 @@ class ShardEntry:
         self._listener.on_changed(self)
 
     def start_after_parents(self, parents: Iterable[ShardEntry]) -> None:
-        """Set the time at which a shard that was never read begins (S5): no record of it is older than the time until which its parents
-        were open.
-        """
+        """Set the time at which an unread shard begins (S5): until then its parents were open, so all of its records are younger."""
         if self.state.position is None and self.state.seen_ms is None:
             self.emission.start_after_parents(
                 latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents))
             )
 
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
-        """Queue a batch that a read returned. Return the bytes that this freed, by replacing a batch without records. Called by
-        ReadIntake.
+        """Queue a batch that a read returned. Called by ReadIntake.
+
+        Return the number of bytes freed: a batch without records replaces a queued batch without records.
         """
         self.metrics.saw_distance(batch.millis_behind_latest)
         self.reading.on_read(batch, at, self.emission.is_writing)
@@ -147,8 +148,8 @@ class ShardEntry:
     def drop_unread(self) -> int:
         """Drop the records that were read and not emitted; they are read again later. Return the bytes freed. Called by ReadIntake.
 
-        The distance to the tip (`millis_behind_latest`) is then measured from the last emitted record, or from the first dropped one if
-        none was emitted.
+        The distance to the tip (`millis_behind_latest`) is then measured from the last emitted record. If none was emitted, it is measured
+        from the first dropped record.
         """
         unread = self.reading.queue.arrival_ms
         if unread is not None and self.metrics.millis_behind_latest >= 0:
@@ -159,12 +160,11 @@ class ShardEntry:
         return freed
 
     def take(self, count: int) -> tuple[RecordBatch, int]:
-        """Take the next `count` records of the first queued batch, to write them. Return them, and the bytes that this freed. Called by
-        Emitter.
+        """Take the next `count` records of the first queued batch, to write them. Called by Emitter.
 
-        Until `advance` they count as being written, even while they wait for a flush: a shard does not end before its last record was
-        written (S2), and watermarks wait for that record (W1). The listener is not notified yet, because alignment would count the shard
-        with its next record, and could let that be emitted too early.
+        Return the records, and the bytes freed. Until `advance` the records count as being written, even while the emitter waits for a
+        flush: the shard does not end (S2), and watermarks wait for these records (W1). The listener is not notified yet, because alignment
+        would otherwise count the shard with its next record, and could let that record be emitted too early.
         """
         self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)
@@ -236,9 +236,7 @@ class ShardEntry:
 
     @property
     def snapshot_state(self) -> ShardState:
-        """The state that a snapshot stores: how far the shard was emitted, when a read last was at the tip, and whether it waits for its
-        parents (S5).
-        """
+        """The state that a snapshot stores: how far the shard was emitted, its last read at the tip, and whether it is waiting (S5)."""
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
         return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting)
 
@@ -256,9 +254,9 @@ class ShardEntry:
     def is_active(self) -> bool:
         """Whether watermarks wait for the shard.
 
-        They do while it is open, unless it is a straggler (so far behind that it is excluded), or idle and everything that was read is
-        written (W4). After its end they wait until its children have readers (W5). That holds for a straggler too, because nothing is known
-        of the children's records yet.
+        They wait while the shard is open, unless it is a straggler (so far behind that it is excluded), or idle with every record written
+        (W4). After the shard's end they wait until its children have readers (W5), even for a straggler, because nothing is known of the
+        children's records yet.
         """
         if self.status.awaits_children:
             return True
@@ -283,9 +281,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global watermark: that of its first unwritten record, else of its last
-        record (W1).
-        """
+        """The watermark with which the shard counts for the global watermark: of its first unwritten record, else of its last one (W1)."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
@@ -294,7 +290,7 @@ class ShardEntry:
     def _on_progress(self) -> None:
         """Notify the listener that more was read or emitted.
 
-        If the shard was read to its end, and nothing is queued or being written, it ends here (S2).
+        The shard ends if it was read to its end, and nothing is queued or being written (S2).
         """
         ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
         if ends:
@@ -344,10 +340,10 @@ class ShardEmission:
         self.state = replace(self.state, seen_ms=seen_ms)
 
     def begin_write(self, first_watermark: int | None, arrival_ms: int | None) -> None:
-        """Note that the emitter writes records now. If it does not finish them in this run, a later run reads them again.
+        """Note that the emitter writes records now. If their write does not finish in this run, a later run reads them again.
 
         - `first_watermark`: the watermark of the first of these records (epoch ms).
-        - `arrival_ms`: when it arrived (epoch ms).
+        - `arrival_ms`: when the first record arrived (epoch ms).
         """
         self.is_writing, self.writing_from, self.writing_arrival_ms = True, first_watermark, arrival_ms
 
@@ -406,9 +402,10 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
 def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
     """Return how many records of a batch are below the global watermark, although they are not late in their shard.
 
-    Both watermarks are from before the write, because after it the shard already counts with its next record. If watermarks wait for a
-    shard, the global watermark does not rise above its next record. So only a shard that was idle or excluded, or whose first watermark was
-    too low (W5), has such records.
+    Only a shard that was idle or excluded, or whose first watermark was too low (W5), has such records, because the global watermark never
+    passes the next record of another shard.
+
+    Both watermarks are those from before the write: after the write the shard already counts with its next record.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0

@@ -98,7 +98,7 @@ class ShardReading:
         self.idleness.on_interruption()
 
     def drop_unread(self) -> int:
-        """Drop the records that were read and not emitted. They are read again, and the end of the shard too. Return the bytes freed."""
+        """Drop the records that were read and not emitted, and return the bytes freed. The records, and the shard's end, are read again."""
         self.at_tip = self.at_tip and not self.queue
         self.has_reached_end = False
         return self.queue.clear()
@@ -142,9 +142,7 @@ class ReadReservation:
         self.bytes = count
 
     def settle(self, arrived_bytes: int) -> None:
-        """Release the reservation of a read that returned. Expect the next one to bring `arrived_bytes`, or half as much if nothing
-        arrived.
-        """
+        """Release the reservation of a read that returned. Expect `arrived_bytes` for the next read, or half as much after an empty one."""
         self.bytes = 0
         self.expected_bytes = arrived_bytes or (self.expected_bytes or 0) // 2
 
@@ -177,8 +175,8 @@ class ReadProgress:
     - `lost_seconds`: the total suspended time of the process when the next read was requested.
     - `open_ms`: the time until which reads have shown that the shard was open (epoch ms). The last read at the tip does not count, because
       a shard that was closed long ago is also at its tip when its end is read.
-    - `counted_ms`: when a gap was counted, until the next record is read.
-    - `logged_ms`: when a gap was last logged.
+    - `counted_ms`: when a gap was last counted (epoch ms); None after the next record was read.
+    - `logged_ms`: when a gap was last logged (epoch ms).
     - `has_gap`: whether the job has accepted a gap before the next batch.
     """
 
@@ -268,7 +266,7 @@ class ShardQueue:
     def unhandled(self) -> int:
         """Number of queued records and dead letters.
 
-        Batches without any do not count. They need no bound, because there are never two of them in a row (P6).
+        Empty batches do not count, because the queue never has two of them in a row (P6).
         """
         return self.records + self.dead_letters
 
@@ -292,17 +290,17 @@ class ShardQueue:
         return None
 
     def count_within(self, limit: float) -> int:
-        """Return how many of the first batch's next records have a watermark of at most `limit`. Within a batch watermarks never fall."""
+        """Return how many of the next records have a watermark of at most `limit`. Only the first queued batch is looked at."""
         watermarks = self._batches[0].watermarks or ()
         if watermarks[-1] <= limit:
             return len(watermarks) - self._offset
         return bisect_right(watermarks, limit, lo=self._offset) - self._offset
 
     def push(self, batch: RecordBatch) -> int:
-        """Add a batch at the end. Return the bytes that this freed.
+        """Add a batch at the end. Return the bytes freed.
 
-        If two batches in a row have no records, the first one is dropped. Otherwise they would pile up without a bound while a sink stalls
-        (P6). A batch with dead letters is kept.
+        If two batches in a row have no records, the first one is dropped, so that they cannot pile up while a sink stalls (P6). A batch
+        with dead letters is kept.
         """
         freed = 0
         if self._batches and not len(batch) and not len(self._batches[-1]) and not self._batches[-1].poisoned:

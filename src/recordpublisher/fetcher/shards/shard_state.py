@@ -42,9 +42,7 @@ class ShardState:
     seen_ms: int | None = None
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Return where a publisher resumes: after the last emitted record or, if `use_continuation` (enhanced fan-out), after the
-        continuation.
-        """
+        """Return where a publisher resumes: after the last emitted record, or (`use_continuation`) after the fan-out continuation."""
         is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
         if use_continuation and self.continuation is not None and not is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
@@ -24,9 +25,7 @@ SUMMED_COUNTERS: dict[str, Callable[[ShardEntry], int]] = {
 
 
 class ShardTable:
-    """Every shard that a listing or a parent has shown. A shard that this worker reads (owns) has a `ShardEntry`; of others only the
-    listing is kept.
-    """
+    """Every shard that a listing or a parent has shown. The shards that this worker reads (owns) have a `ShardEntry`."""
 
     def __init__(
         self,
@@ -55,6 +54,8 @@ class ShardTable:
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
+        self.read_durations = Histogram()
+        """How long the successful GetRecords calls of all shards took (ms), including shards that were removed."""
 
     def set_listener(self, listener: ShardListener) -> None:
         """Set the listener that is notified of events of the shards that are added from now on."""
@@ -73,13 +74,11 @@ class ShardTable:
         return self._entries[key]
 
     def total(self, counter: str) -> int:
-        """Return the sum of one of `SUMMED_COUNTERS`, which never falls."""
+        """Return one of the counters `SUMMED_COUNTERS`, summed over all shards. Removed shards stay in the sum, so it never falls."""
         return self._removed[counter] + sum(map(SUMMED_COUNTERS[counter], self._entries.values()))
 
     def count(self, key: str, counter: str) -> None:
-        """Add 1 to a counter of a shard (`Shard.key`). It is counted even if the shard was removed, because a sink may reject its
-        records late.
-        """
+        """Add 1 to a counter of a shard (`Shard.key`), even if the shard was removed, because a sink may reject its records late."""
         if key in self._entries:
             self._entries[key].metrics.add(counter)
         else:
@@ -115,6 +114,7 @@ class ShardTable:
             owned_since_ms=owned_since_ms,
             taken_over_below=taken_over_below,
             idle_intervals=self._idle_intervals,
+            read_durations=self.read_durations,
         )
         self._entries[shard.key] = entry
         self._remember(shard)
@@ -126,7 +126,7 @@ class ShardTable:
         return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
 
     def may_start(self, entry: ShardEntry) -> bool:
-        """Return whether the shard waits for its parents and need not any longer, because they were read to their ends (S2)."""
+        """Return whether the shard was waiting for its parents and may start now, because they were read to their ends (S2)."""
         return entry.is_waiting and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:
@@ -148,10 +148,10 @@ class ShardTable:
         self._finished_before.update(keys)
 
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
-        """Apply a complete listing of a stream. Return the shards that it lacks and that may have expired, for `MissingShards.check`
-        (S5).
+        """Apply a complete listing of a stream. Return the shards that the listing lacks and that may have expired, for
+        `MissingShards.check` (S5).
 
-        These are this worker's shards that have ended, and the parents for which its shards wait. A single listing does not prove that they
+        These are this worker's ended shards, and parents for which shards of this worker wait. A single listing does not prove that they
         are past retention.
         """
         listed = list(listed)
@@ -223,9 +223,7 @@ class ShardTable:
         return states
 
     def forget_finished(self, stream: str) -> None:
-        """Forget which shards of a deleted stream were read to their end, because a later stream of the same name has other shards with
-        the same ids.
-        """
+        """Forget which shards of a deleted stream were read to their end: a later stream of its name has other shards with the same ids."""
         self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:
@@ -235,7 +233,7 @@ class ShardTable:
             self._listener.on_listed(shard, is_in_listing=False)
 
     def _update_closed(self, listed: Shard) -> None:
-        """Remember that a shard was closed since it was listed first. A listing that shows it as open again is older, and is ignored."""
+        """Note that a shard that was listed as open is closed now. A listing that still shows it as open is older, and is ignored."""
         known = self._listed.get(listed.key)
         if listed.closed and known is not None and not known.closed:
             self._listed[listed.key] = closed = replace(known, closed=True)
@@ -252,7 +250,10 @@ class ShardTable:
         return own is None or (own.has_ended and key not in awaited and self._is_expired(key))
 
     def _is_succeeded(self, entry: ShardEntry) -> bool:
-        """Return whether a shard has ended and this worker reads each of its children. Other workers may not know yet that it has ended."""
+        """Return whether a shard has ended and this worker reads each of its children.
+
+        Children in other workers are not enough, because these workers may not know yet that the shard has ended.
+        """
         children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
         are_read = [child is not None and not child.is_waiting for child in children]
         return entry.has_ended and bool(are_read) and all(are_read)

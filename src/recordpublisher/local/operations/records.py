@@ -161,7 +161,7 @@ def _member(name: str, place: int | None) -> str:
 def _check_minimum(stream: Stream, number: str | None) -> None:
     """Raise InvalidArgumentException if a sequence number does not belong to this stream.
 
-    Nothing else needs a check, because later records of a shard have higher numbers anyway.
+    A number of this stream needs no further check, because later records of a shard have higher numbers anyway.
     """
     if number is not None and all(shard.log.numbers.counter(number) is None for shard in stream.shards.values()):
         raise invalid_argument(
@@ -195,9 +195,9 @@ def _rate_exceeded(stream: Stream, shard: Shard) -> str:
 def _stream_of(account: Account, iterator: ShardIterator, arn: str | None) -> Stream:
     stream = account.find_usable(iterator.stream)
     if arn is not None and arn != stream.arn:
-        raise invalid_argument(f"The ShardIterator is of stream {stream.arn}, not of {arn}.")
+        raise invalid_argument(f"The ShardIterator belongs to stream {stream.arn}, not to {arn}.")
     if stream.created_ms != iterator.stream_created_ms:
-        raise not_found(f"The stream {stream.name} that the ShardIterator is of was deleted.")
+        raise not_found(f"The stream {stream.name} of the ShardIterator was deleted.")
     return stream
 
 

@@ -128,7 +128,7 @@ def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
 
 
 def _for_retention(account: Account, request: requests.ChangeRetention) -> tuple[Stream, int]:
-    """Return the stream and the requested hours. Raises: InvalidArgumentException if they are outside the service's limits."""
+    """Return the stream and the requested hours. Raises: InvalidArgumentException if the hours are outside the service's limits."""
     stream, hours = account.find(request.stream_name, request.stream_arn), request.retention_period_hours
     wanted = f"Requested retention period ({hours} hours) is too"
     if hours < DEFAULT_RETENTION_HOURS:
@@ -214,7 +214,7 @@ def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
 
 
 def _page(account: Account, request: requests.ListShards) -> ShardPage:
-    """Return the page that a request means: the first one, or the one after the page of its token."""
+    """Return the requested page: the first one, or the one after the page that gave the token."""
     if request.next_token is None:
         stream = account.find_usable(request.stream_name, request.stream_arn)
         after = request.exclusive_start_shard_id or ""
@@ -258,7 +258,7 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
 
 
 def _named(stream: Stream, shard_id: str) -> Shard:
-    """Return the shard with this id. If it is missing, the message differs from the one of reads, as in the service."""
+    """Return the shard with this id. If it is missing, the error has another message than for reads, as in the service."""
     try:
         return stream.shard(shard_id)
     except ApiError as error:

@@ -44,12 +44,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def record_count(self) -> int:
-        """Number of all records: two of each key at the start, and those that are put at the rate."""
+        """Number of all records: two of each key at the start, then those that are put at `rate`."""
         return 2 * self.keys + int(self.seconds * self.records_a_second)
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The events at one time of a schedule: faults by rules for some seconds, a reshard, or an action of the client."""
+    """The events at one time of a schedule: faults by rules that last some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None
@@ -149,7 +149,7 @@ class SeenRecord:
 def seen_record_in(line: str, now: float) -> SeenRecord | None:
     """Return the record that a line of a client's output shows.
 
-    The line is `NUMBER PUT` (the data), perhaps with a word before it, and perhaps with the time at which it was seen after it.
+    The line is `NUMBER PUT` (the data). It may have a word in front, and the time at which it was seen at the end.
     """
     found = _LINE.fullmatch(line)
     return found and SeenRecord(int(found["number"]), float(found["put"]), float(found["seen"] or now))
@@ -158,7 +158,7 @@ def seen_record_in(line: str, now: float) -> SeenRecord | None:
 @dataclass(frozen=True, slots=True)
 class Score:
     """How many records were lost, repeated or out of order, and times in seconds. `recovered` is None if nothing new was read after the
-    kill.
+    client was killed.
     """
 
     records: int

@@ -40,10 +40,12 @@ DOCUMENT_SECONDS = 60.0
 
 
 class Archive:
-    """Owns the last listing of the stream, and the documents of its shards that were read last.
+    """The state that the readers of all shards share: the archive's files, and the last listing of the live stream.
 
-    - `live`, `lister`: the factory of the live publishers, and the lister of the stream; None if the read ends with the archive.
+    - `live`: makes the publishers of the live stream, or None if the read ends with the archive.
+    - `lister`: lists the shards of the live stream, or None if the read ends with the archive.
     - `accepts_loss`: whether the job continues without records that are lost.
+    - `allows_unproven`: whether files are read that cannot show whether records are missing.
     """
 
     def __init__(
@@ -85,19 +87,19 @@ class Archive:
         return self.live is not None and shard.shard_id in self._listed.get(shard.stream, ())
 
     async def is_live_now(self, shard: Shard) -> bool:
-        """Return whether the live stream lists the shard. If the last listing does not have it, the stream is listed again."""
+        """Return whether the live stream lists the shard. The stream is listed again if its last listing lacks the shard."""
         if self.live is not None and self._lister is not None and not self.is_live(shard):
             self.on_listed(shard.stream, await self._lister.list_shards(shard.stream))
         return self.is_live(shard)
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return the document of a shard as it is now, or None if it has none."""
+        """Return what the writing job last stored about a shard, or None if it stored nothing."""
         return await self.catalogue.document(shard)
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return the documents of the stream's shards, by shard id.
+        """Return what the writing job has stored about the stream's shards, by shard id.
 
-        Raises: ConfigurationError if files exist without documents, unless that is wanted.
+        Raises: ConfigurationError if a shard with files has no document, unless `allows_unproven`.
         """
         return await self._load(stream, DOCUMENT_SECONDS)
 
@@ -128,9 +130,9 @@ class Archive:
         return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
 
     async def tip_ms(self, shard: Shard, place: OrderKey | None, *, again: bool) -> int | None:
-        """Return the latest time at which the writing job saw no record after a place in the shard (epoch ms); None if it is not known.
+        """Return the latest time at which `place` was the tip of the shard, as the writing job saw it (epoch ms).
 
-        The job stores this time with its position, so it is known only for the place of that position.
+        Return None if this time is not known: the writing job stores it only together with its newest position.
         """
         at = self.clock.monotonic()
         if again or self._committed is None or at - self._committed[0] >= DOCUMENT_SECONDS:
@@ -194,7 +196,7 @@ def _shard(document: ShardDocument) -> Shard:
     return replace(stored_shard_from(entries), closed=True, is_unlisted=True)
 
 
-# Lists the files and the documents of an archive in a folder or an object store, and opens the files.
+# --- the files of an archive in a folder or an object store -------------------------------------------------------------------
 
 GETS_AT_ONCE = 16
 DELTA, ICEBERG = "delta:", "iceberg:"
@@ -203,24 +205,27 @@ _SUFFIXES = (".parquet", ".jsonl")
 
 
 class Catalogue(Protocol):
-    """The files and documents of an archive. Its writers may be running."""
+    """The files and documents of an archive. They may change between calls, because the jobs that write the archive may be running."""
 
     place: str
     """Where the archive is, for messages."""
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return the documents of the stream's shards, by shard id. Raises: StoreUnavailableError, StateError."""
+        """Return what the writing jobs have stored about each shard of the stream, by shard id.
+
+        Raises: StoreUnavailableError if the archive cannot be reached; StateError if a retry cannot help.
+        """
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return the document of one shard, or None if it has none. Raises: the errors of `documents`."""
+        """Return what the writing jobs have stored about a shard; None if nothing. Raises: the errors of `documents`."""
 
     async def shard_ids(self, stream: str) -> Set[str]:
         """Return the ids of the shards that have files. Raises: the errors of `files`."""
 
     async def files(self, shard: Shard, *, again: bool) -> Sequence[RangeFile]:
-        """Return the ranges of a shard's files in order. With `again` the files are listed now.
+        """Return the ranges of a shard's files in order. With `again` the last listing of files is not used.
 
-        Raises: StoreUnavailableError if the place cannot be reached now; StateError if waiting does not help.
+        Raises: StoreUnavailableError if the archive cannot be reached; StateError if a retry cannot help.
         """
 
     async def committed(self) -> Sequence[tuple[str, ShardState]]:
@@ -230,14 +235,14 @@ class Catalogue(Protocol):
         """Open the files of a range. Raises: FileNotFoundError if they are gone; StateError if they cannot be read."""
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close the connections to the archive."""
 
 
 class ArchiveFiles(Protocol):
-    """Where the files of an archive are."""
+    """Lists and opens the files of an archive."""
 
     place: str
-    """The location in words."""
+    """Where the archive is, for messages."""
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
         """Return the store of the documents, and the store of the sink's positions if it is next to the files."""
@@ -250,13 +255,13 @@ class ArchiveFiles(Protocol):
 
 
 def files_at(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveFiles:
-    """Return the files that a file sink wrote. Raises: ConfigurationError if there is no such place, or if it has a table."""
+    """Return the files that a file sink wrote. Raises: ConfigurationError if there is no folder `uri`, or if it has a table."""
     is_remote = back_end_of(uri) in OBJECT_STORES
     return _Objects(uri, properties, order_of) if is_remote else _Folder(uri, order_of)
 
 
 class FileCatalogue:
-    """An archive of files. Owns their last listing. The names of files show which records they have."""
+    """An archive of files whose names say which records they have. It keeps the last listing."""
 
     def __init__(self, files: ArchiveFiles, order_of: OrderOf) -> None:
         self._order_of, self._files = order_of, files
@@ -288,7 +293,7 @@ class FileCatalogue:
             return self._found
 
     async def shard_ids(self, stream: str) -> Set[str]:
-        """Return the shards of the last listing."""
+        """Return the ids of the shards that have files in the last listing."""
         async with self._listing:
             return {shard_id for name, shard_id in await self._all(again=False) if name == stream}
 
@@ -299,7 +304,7 @@ class FileCatalogue:
         return self._listed
 
     async def files(self, shard: Shard, *, again: bool) -> Sequence[RangeFile]:
-        """Return the ranges of a shard's files."""
+        """Return the ranges of a shard's files. With `again` the shard's files are listed again."""
         async with self._listing:
             is_new = self._listed is None
             listed = await self._all(again=again and self._has_partitions)
@@ -310,9 +315,9 @@ class FileCatalogue:
             return ranges_of(listed.get((shard.stream, shard.shard_id), ()), self._order_of)
 
     async def committed(self) -> Sequence[tuple[str, ShardState]]:
-        """Read the positions that the sink has stored with its files, for each worker that the job has had.
+        """Return the positions that the sink has stored with its files, for each worker that the job has had.
 
-        A job that writes to Iceberg stores them elsewhere.
+        Nothing is found for an Iceberg table: its sink stores the positions elsewhere.
         """
         found: list[tuple[str, ShardState]] = []
         _, entries = await self._stores()
@@ -351,7 +356,7 @@ def _by_shard(paths: Sequence[str]) -> dict[tuple[str, str], list[tuple[str, str
 
 
 def _is_table(uri: str, names: Iterable[str]) -> ConfigurationError | None:
-    """Return an error if the names in a folder show that it is a table; else None."""
+    """Return an error if the folder with these names is a table, else None."""
     if {"_delta_log", "metadata"}.isdisjoint(found := {*names}):
         return None
     form = f"{DELTA}{uri}" if "_delta_log" in found else f"{ICEBERG}namespace.table"
@@ -369,11 +374,9 @@ class _Folder:
             raise error
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore]:
-        """Return the store of the documents, and the store of the sink's positions (entries)."""
         return FolderStore(self._root / SHARDS, None), FolderStore(self._root / HIDDEN / ENTRIES, None)
 
     async def paths(self, prefix: str) -> list[str]:
-        """Return the paths of all files below a folder."""
         return await asyncio.to_thread(self._list, prefix)
 
     def _list(self, prefix: str) -> list[str]:
@@ -385,7 +388,6 @@ class _Folder:
         return found
 
     async def opened(self, path: str) -> ArchivedRows:
-        """Open a file."""
         file = self._root / path
         source = str(file) if path.endswith(".parquet") else await asyncio.to_thread(file.read_bytes)
         return await _opened(source, f"{self.place}/{path}", self._order_of)
@@ -405,13 +407,11 @@ class _Objects:
         self._slots = asyncio.Semaphore(GETS_AT_ONCE)
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore]:
-        """Return the store of the documents, and the store of the sink's positions (entries)."""
         key, properties = ARCHIVE_URI.key, self._properties
         shards = conditional_store_of(f"{self.place}/{SHARDS}", key, properties)
         return shards, conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
 
     async def paths(self, prefix: str) -> list[str]:
-        """Return the names of all objects below a prefix."""
         from recordpublisher.plugins.stores.object_storage import as_state_errors
 
         await self._objects.refresh()
@@ -422,7 +422,6 @@ class _Objects:
         return [path for path in found if not path.startswith(f"{HIDDEN}/")]
 
     async def opened(self, path: str) -> ArchivedRows:
-        """Open an object, which is one GET."""
         return await _opened(await self._content(path), f"{self.place}/{path}", self._order_of)
 
     async def _content(self, path: str) -> bytes:

@@ -37,9 +37,9 @@ _NONE = "NONE"
 
 
 class ArchiveFactory(RecordPublisherFactory):
-    """Makes the publishers of one job that reads an archive first. Owns the catalogue of the archive, and the live factory.
+    """Makes the publishers of one job that reads an archive first. It closes the archive and the live factory.
 
-    - `live`, `lister`, `catalogue`, `clock`: replaced in tests.
+    - `live`, `lister`, `catalogue`, `clock`: given only by tests.
 
     Raises: ConfigurationError if a property is invalid, or if the archive is not there.
     """
@@ -67,7 +67,7 @@ class ArchiveFactory(RecordPublisherFactory):
         if lister is None and self._live is not None:
             lister = self._own_lister = StreamLister(self._live, given, self._names, self._clock)
         is_default = self._live is None or type(self._live).order_of is RecordPublisherFactory.order_of
-        # With the order of Kinesis, sequence numbers are compared as numbers, and decoders may compare their texts.
+        # `int` itself, because readers compare sequence numbers as texts, which is faster, only if their order is `int`.
         order_of = int if is_default else self.order_of
         catalogue = catalogue or _catalogue(_uri(given), given, order_of)
         self._archive = Archive(
@@ -84,7 +84,7 @@ class ArchiveFactory(RecordPublisherFactory):
 
     @classmethod
     def wrapped(cls, properties: Properties) -> type[RecordSource]:
-        """Return the class that reads the live stream, or this class if the job ends with the archive."""
+        """Return the class that reads the live stream, or this class if there is no live stream to read."""
         made = _live_class(properties)
         return cls if made is None else made.wrapped(properties)
 
@@ -126,7 +126,7 @@ class ArchiveFactory(RecordPublisherFactory):
             self._live.keep_shared()
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards of the archive if the job ends with it, otherwise those that the live publisher lists itself, if any."""
+        """List the archive's shards if there is no live stream to read, otherwise let the live factory list its shards."""
         if self._live is not None:
             return await self._live.discover(stream, after)
         shards = sorted((await self._archive.shards(stream)).items())
@@ -142,7 +142,7 @@ class ArchiveFactory(RecordPublisherFactory):
         return [shard for name, shard in found.items() if name not in known or known[name].parents != shard.parents]
 
     def order_of(self, sequence: str) -> Any:
-        """Return the order that the live factory gives to a sequence number."""
+        """Return the value by which the live factory sorts a sequence number."""
         return int(sequence) if self._live is None else self._live.order_of(sequence)
 
     def shared_client(self, streams: Sequence[str]) -> KinesisClient | None:
@@ -216,9 +216,9 @@ _MOST_NAMED = 5
 
 
 async def examine_archive(archive: Archive, stream: str) -> str:
-    """Return in words how much the archive has of a stream, and from when on it has all shards.
+    """Return in words how much the archive has of a stream, and since when it has all shards.
 
-    Raises: StateError if files are missing between others, at the beginning of a shard whose parents were archived, at the end of a
+    Raises: StateError if records are missing: between two files, at the beginning of a shard whose parents were archived, at the end of a
     shard, or between the last file and the live stream; ConfigurationError if files have no ranges; the errors of the catalogue.
     """
     documents = await archive.documents(stream)
@@ -250,9 +250,9 @@ async def examine_archive(archive: Archive, stream: str) -> str:
 
 
 async def _unlisted(archive: Archive, stream: str) -> str:
-    """List the stream.
+    """List the stream. Return an empty text, or a sentence if the call fails.
 
-    Return an empty text, or say that it cannot be listed. Other checks report that error, and the archive alone is examined.
+    The error is not raised, because other checks report this error, and the archive can be examined alone.
     """
     try:
         await archive.list_once(stream)
@@ -262,7 +262,7 @@ async def _unlisted(archive: Archive, stream: str) -> str:
 
 
 async def _check_end(archive: Archive, shard: Shard, place: OrderKey, files: Sequence[RangeFile]) -> None:
-    """Check that the live stream still has the records after the last file, as a job does that reads both.
+    """Check that the live stream still has the records after the last file.
 
     Raises: StateError if the stream no longer has them.
     """
@@ -283,7 +283,7 @@ async def _check_end(archive: Archive, shard: Shard, place: OrderKey, files: Seq
 
 
 async def _since(archive: Archive, shards: Mapping[str, Shard], files: Mapping[str, Sequence[RangeFile]]) -> str:
-    """Return in words from when on all shards are complete, and which shards begin later than others because older files are missing."""
+    """Return in words since when all shards are complete, and which shards begin later because their older files are missing."""
     begins: list[int] = []
     later: list[tuple[int, str]] = []
     for name, found in files.items():
@@ -309,7 +309,7 @@ def _through(file: RangeFile) -> OrderKey:
 
 
 def _reached(files: Sequence[RangeFile]) -> tuple[OrderKey | None, RangeFile | None]:
-    """Return the place up to which the ranges have no hole, and the first range after the hole, if there is one."""
+    """Return the position up to which no range is missing, and the first range after the missing one (None if none is missing)."""
     place: OrderKey | None = None
     for file in files:
         if place is not None and not file.follows(place):

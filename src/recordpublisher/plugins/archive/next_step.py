@@ -26,11 +26,13 @@ _WITHOUT_RANGE = re.compile(rf"(?P<first>{_POSITION})-(?P<through>{_POSITION})(?
 
 
 class Step(Enum):
-    """The possible steps of a reader at its place.
+    """The next step of the reader of a shard.
 
-    - READ: read the next file. LIVE: read the stream after the place. END: the shard is complete.
+    - READ: read the next file.
+    - LIVE: read the live stream.
+    - END: end the shard, because it is complete.
     - SKIP: start at the next file, because no record before it must be read.
-    - LOST: the next records are in no file, and the stream does not have them.
+    - LOST: report lost records: they are in no file, and the stream no longer has them.
     """
 
     READ = "read"
@@ -45,9 +47,10 @@ class RangeFile:
     """Files that together have every record of one shard after the position `after`, up to `through`.
 
     - `paths`: one file, or one for each partition; none if no record of the range could be written.
-    - `after`: None if the shard has no record before; `after_text` is this position as the file's name has it.
+    - `after`: None if the files begin with the shard's first record.
+    - `after_text`: the position `after` as the file's name has it.
     - `end`: `through` as a position.
-    - `is_proven`: False for a file whose name has no range. Then records before it may be missing.
+    - `is_proven`: False for a file whose name has no range, so records before it may be missing.
     """
 
     paths: tuple[str, ...]
@@ -59,21 +62,22 @@ class RangeFile:
 
     @property
     def is_continuation(self) -> bool:
-        """Whether the range begins where an earlier one ended. Before the first files of a shard no file has the earlier records."""
+        """Whether an earlier file of the shard must have existed, because this range begins where another one ended."""
         return self.after is not None and not self.after_text.startswith(f"{AT}-")
 
     def follows(self, place: OrderKey | None) -> bool:
-        """Return whether no record between the place and the first one of these files is missing."""
+        """Return whether no record is missing between the place and the first record of these files."""
         return self.after is None or not self.is_proven or (place is not None and self.after <= place)
 
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """The facts that decide how a read continues at a seam: a place where the files of a shard end, or where a range is missing.
+    """The facts that decide how a read continues where the files of a shard end, or where a range is missing.
 
+    - `place`: the reader's position; None if it has read nothing.
     - `file`: the next file with records after the place.
     - `is_complete`: whether the shard's end is at or before the place.
-    - `is_owed`: whether records after the place must not be left out; False at the first start of a shard.
+    - `is_owed`: whether a missing record counts as lost; False at the first start of a shard.
     - `is_live`: whether the stream lists the shard, and is read.
     - `is_bounded`: whether the read ends with the archive.
     - `stream_has_following`: whether the stream still has the records between the place and `file`.
@@ -108,7 +112,7 @@ def order_key_of(position: SequenceNumber, order_of: OrderOf) -> OrderKey:
 
 
 def starting_order_key(start: StartingPosition, order_of: OrderOf) -> OrderKey | None:
-    """Return the place after which a read starts, or None if it does not start at a sequence number."""
+    """Return the place after which a read starts, or None if the start names no sequence number."""
     if start.skip_through is not None:
         return order_key_of(start.skip_through, order_of)
     if start.sequence_number is None:
@@ -133,9 +137,9 @@ def order_key_before(first: SequenceNumber, order_of: OrderOf) -> OrderKey:
 def is_complete(place: OrderKey | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
     """Return whether the archived end of a shard is at or before the place.
 
-    - `through`: the position that the shard's document names as the end: BEGIN if the shard had no records; AT if the writing job read none
-      of them, because it started later.
-    - `is_owed`: whether records in no file may be missing. Then the shard is complete only if its files reach the end.
+    - `through`: the shard's end as its document has it: a position, BEGIN if the shard had no records, or AT if the writing job
+      started too late to read any.
+    - `is_owed`: whether a missing record counts as lost. If not, a shard that was not read at all is complete with the end AT, too.
     """
     if through == BEGIN:
         return True
@@ -150,8 +154,7 @@ def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[Range
     `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
     exist. If several files have the same range, each is complete.
 
-    Ranges without records before the first file are left out if files between them and that file are missing. A person who deletes old
-    files may leave them there, and the shard then begins with the first file that is left.
+    If old files were deleted, the shard begins with the first file that is left. Empty ranges from before that file are left out.
     """
     whole: dict[tuple[str, str], RangeFile] = {}
     parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}

@@ -42,11 +42,10 @@ _HOW_TO_CONTINUE = f"Set {ON_DATA_LOSS.key}=CONTINUE to continue without them"
 
 
 class ArchivePublisher(RecordPublisher):
-    """Owns the position of one shard, and whether its files or the live stream are read.
+    """Reads one shard: first its archived files, then the live stream from where the files end.
 
-    Positions are positions of the live stream, so a job may be restarted with another publisher. The live publisher is made where the files
-    end. After each live read the publisher checks whether records between the last archived and the first live one have expired. A check
-    before the read would not be enough, because a record may expire in between.
+    Positions are positions of the live stream, so a job may be restarted with another publisher. After each live read the publisher checks
+    whether records between its position and the batch have expired. A check before the read would miss records that expire during the read.
     """
 
     def __init__(self, archive: Archive, shard: Shard, start: StartingPosition, metrics: ShardMetrics) -> None:
@@ -73,15 +72,18 @@ class ArchivePublisher(RecordPublisher):
             self._live.set_read_budget(held_bytes)
 
     def set_seen(self, seen_ms: int | None) -> None:
-        """Remember until when no record before the starting position was lost (epoch ms)."""
+        """Remember a time (epoch ms) up to which the shard had no record after the starting position.
+
+        If such a time is known, records that are missing after the start count as lost.
+        """
         self._seen_ms = latest(self._seen_ms, seen_ms)
         self._is_owed = self._is_owed or seen_ms is not None
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Publish the shard's archived records, then its live ones.
 
-        Raises: DataLossError if records are in neither, and the job does not accept that; StateError if a file cannot be read; the errors
-        of the live publisher.
+        Raises: DataLossError if neither the archive nor the stream has some records, and the job does not accept their loss; StateError if
+        a file cannot be read; the errors of the live publisher.
         """
         while not self._is_complete:
             if self._live is not None:
@@ -107,7 +109,7 @@ class ArchivePublisher(RecordPublisher):
     # --- what comes next --------------------------------------------------------------------------------------------------------
 
     async def _next_step(self) -> tuple[Step, RangeFile | None]:
-        """Return the next step, and the file that it needs. Before a file counts as missing, the files are listed again."""
+        """Return the next step and the next file. Before a file counts as missing, the files are listed again."""
         archive, shard = self._archive, self._shard
         if self._files is None:
             await archive.list_once(shard.stream)
@@ -135,7 +137,8 @@ class ArchivePublisher(RecordPublisher):
             is_bounded=archive.live is None,
         )
         if file is None and end is None and archive.live is None:
-            # A read without the stream ends with the archive, but not if the archive continues after a part that is missing.
+            # Without a live stream the last file ends the read. But if children of the shard have files, the shard's own last files
+            # are missing.
             return (Step.LOST if await self._has_archived_children() else Step.END), None
         step = next_step(seam)
         if file is not None and step in (Step.LOST, Step.SKIP) and seam.is_live:
@@ -146,7 +149,6 @@ class ArchivePublisher(RecordPublisher):
         self._files, self._next = files, 0
 
     def _next_file(self) -> RangeFile | None:
-        """Return the first file with records after the current place."""
         files, place = self._files or (), self._place
         while self._next < len(files) and place is not None and files[self._next].through <= place:
             self._next += 1
@@ -165,10 +167,7 @@ class ArchivePublisher(RecordPublisher):
         return files
 
     async def _follows_open_parents(self) -> bool:
-        """Return whether the shard was never read and has archived parents.
-
-        Then all of its records must be there, because it began after its parents.
-        """
+        """Return whether the shard was never read and has archived parents, so that each missing record of the shard counts as lost."""
         if self._position.type is not PositionType.TRIM_HORIZON or not self._shard.parents:
             return False
         open_ms = await self._archive.parents_last_open_ms(self._shard)
@@ -185,7 +184,7 @@ class ArchivePublisher(RecordPublisher):
         return oldest_ms is not None and self._since_ms >= oldest_ms
 
     async def _find_start(self) -> None:
-        """Move past the files before a start by time. Bisection over the first arrival of each file finds the place."""
+        """Skip the files before the start, if the read starts at a time. They are found by bisection over their first records."""
         files = [file for file in self._files or () if file.paths]
         if self._since_ms is None or not files:
             return
@@ -219,9 +218,9 @@ class ArchivePublisher(RecordPublisher):
             log.warning(text, place, self._shard.key, upto, extra=log_extra(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
-        """Return whether the stream still has all records between the place and a file.
+        """Return whether the stream still has the records between the place and a file.
 
-        Unless `is_owed`, one record before the file is enough.
+        With `is_owed`, where a missing record counts as lost, all records must be there; otherwise one is enough.
         """
         archive, retention = self._archive, self._archive.retention
         assert retention is not None
@@ -247,7 +246,7 @@ class ArchivePublisher(RecordPublisher):
     # --- files ------------------------------------------------------------------------------------------------------------------
 
     async def _read(self, file: RangeFile, consumer: BatchConsumer) -> None:
-        """Publish the rows of a range that come after the place. Return early if the consumer wants to continue somewhere else."""
+        """Publish the rows of a range after the current position. Stop if the consumer returns another position than the batch's end."""
         try:
             opened = await self._archive.catalogue.open(file)
         except FileNotFoundError:
@@ -315,7 +314,7 @@ class ArchivePublisher(RecordPublisher):
         return MOST_RECORDS if self._budget is None else max(1, min(MOST_RECORDS, self._budget // each))
 
     async def _publish(self, rows: RecordColumns, end: SequenceNumber, consumer: BatchConsumer) -> bool:
-        """Give a batch to the consumer. Return whether it continues after the batch."""
+        """Give a batch to the consumer. Return whether the consumer continues at the end of the batch."""
         if len(rows):
             self._last_arrival_ms = rows.arrival_millis[-1]
         behind = None if self._last_arrival_ms is None else max(1, self._archive.clock.now_ms() - self._last_arrival_ms)
@@ -369,12 +368,12 @@ class ArchivePublisher(RecordPublisher):
         )
 
     async def _run_live(self, live: RecordPublisher, consumer: BatchConsumer) -> RunResult | None:
-        """Run the live publisher. Return None if the files are read next."""
+        """Run the live publisher. Return its result, or None if `run` must look for the next step."""
         try:
             result = await live.run(lambda batch: self._accept_live(batch, consumer))
         except _BackToFilesError:
             log.info(
-                "%s is read from the archive again: the stream has lost records that it has",
+                "%s is read from the archive again, because records have expired in the stream that the archive has",
                 self._shard.key,
                 extra=log_extra(self._shard.key),
             )
@@ -415,7 +414,7 @@ class ArchivePublisher(RecordPublisher):
         return self._archive.clock.now_ms() - round(suspended * 1000)
 
     async def _look_for_gap(self, batch: RecordBatch) -> None:
-        """Check whether records passed the retention before this read.
+        """Check whether records between the last position and this batch expired before they were read.
 
         Raises: DataLossError if they are lost, and the job does not accept that; _BackToFilesError if the files have them.
         """
@@ -459,9 +458,9 @@ class ArchivePublisher(RecordPublisher):
         return await self._archive.retention.gap_after(self._shard, self._last_position, seen_ms, next_ms)
 
     async def _was_read_before_suspension(self, batch: RecordBatch) -> bool:
-        """Return whether the batch may have waited in this process while the process was suspended.
+        """Return whether the batch may have been read before the process was suspended.
 
-        Then it says nothing about that time.
+        Such a batch does not show which records expired during the suspension.
         """
         if self._archive.suspension.lost_seconds - self._lost_seconds < GAP_SECONDS:
             return False
@@ -472,7 +471,10 @@ class ArchivePublisher(RecordPublisher):
         return batch.arrival_millis[0] < (self._read_ms if oldest_ms is None else oldest_ms)
 
     async def _compare_beginnings(self, batch: RecordBatch) -> None:
-        """Compare the first record of the stream with the archive's first one, which may have been written after the search for files."""
+        """Check whether the archive now has older records than the stream's first one: it may have had no file when the read began.
+
+        Raises: _BackToFilesError if the archive has older records.
+        """
         if self._is_live_compared:
             return
         self._is_live_compared = True
@@ -492,7 +494,7 @@ class ArchivePublisher(RecordPublisher):
     # --- ends and losses --------------------------------------------------------------------------------------------------------
 
     async def _end(self, consumer: BatchConsumer) -> None:
-        """End the shard. Its children are those that its document names, and those that name it as their parent."""
+        """End the shard. The consumer gets the children that its document names, and the shards that name it as a parent."""
         document = await self._archive.document(self._shard)
         named = () if document is None or document.end is None else document.end.children
         known = await self._archive.shards_with(self._shard.stream, named)
@@ -539,7 +541,7 @@ class ArchivePublisher(RecordPublisher):
 
 
 class _BackToFilesError(Exception):
-    """Ends a live read before a batch, because the archive has the records before it."""
+    """Ends a live read before a batch, because the archive has records that come before the batch."""
 
 
 def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:
@@ -564,7 +566,10 @@ def arrival_text(at_ms: int | None) -> str:
 
 
 def _position_after(rows: RecordColumns, stop: int) -> SequenceNumber:
-    """Return the position after the first `stop` rows. It is inside an aggregate if its rest may be in the next group of rows."""
+    """Return the position after the first `stop` rows.
+
+    It is a position inside an aggregate unless the next row has another sequence number, because more of the aggregate may follow.
+    """
     number, part = rows.sequence_numbers[stop - 1], rows.sub_sequence_numbers[stop - 1]
     if stop < len(rows) and rows.sequence_numbers[stop] != number:
         return SequenceNumber(number)

@@ -36,7 +36,7 @@ _RECORD_BYTES = 250
 
 
 class ArchivedRows(Protocol):
-    """The rows of one range (the files with all records of a shard between two positions), in groups such as row groups."""
+    """The rows of one range (all archived records of a shard between two positions). They are decoded in groups, such as row groups."""
 
     groups: int
 
@@ -48,12 +48,10 @@ class ArchivedRows(Protocol):
 
 
 class DecodeBuffer:
-    """Owns the list of decoded groups of rows in memory.
+    """Keeps decoded groups of rows in memory, up to `limit` bytes, and drops those that were unused for longest.
 
-    If they need more than `limit` bytes, the groups that were unused for longest are dropped.
-
-    A group that was dropped is decoded again when it is needed. So shards that wait for others, because their watermark is too
-    far ahead, never keep the memory that the shard with the lowest watermark needs.
+    A dropped group is decoded again when it is needed. So a shard that alignment holds back does not keep memory that a shard with a
+    lower watermark needs.
     """
 
     def __init__(self, limit: int) -> None:
@@ -80,7 +78,7 @@ class DecodeBuffer:
 
 
 class DecodedRows:
-    """A group of rows, which may be dropped. `columns` is None after that."""
+    """A group of decoded rows. `columns` is None after `drop`."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self.columns: RecordColumns | None = columns
@@ -88,7 +86,7 @@ class DecodedRows:
         self.held_bytes = self.payload_bytes + _RECORD_BYTES * len(columns)
 
     def drop(self) -> None:
-        """Forget the rows."""
+        """Free the memory of the rows."""
         self.columns = None
 
 
@@ -201,7 +199,7 @@ class MergedFiles:
 
 
 class NoRows:
-    """A range of which no record could be written."""
+    """A range without rows, because none of its records could be written."""
 
     groups = 0
 
@@ -264,7 +262,7 @@ class ParquetRows:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return views of texts or bytes as texts or bytes, because pyarrow cannot filter views. Other programs may write them."""
+    """Return columns of the Arrow types string_view and binary_view as string and binary, because pyarrow cannot filter views."""
     import pyarrow as pa
 
     kind = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(column.type)
@@ -327,7 +325,7 @@ class JsonRows:
         return rows
 
     def close(self) -> None:
-        """Forget the content."""
+        """Free the memory of the content."""
         self._pieces = []
 
     def _decode(self, group: int) -> RecordColumns:
@@ -351,7 +349,7 @@ class JsonRows:
 
 
 def _pieces(content: bytes) -> list[memoryview]:
-    """Return the lines of a file in pieces that are decoded together."""
+    """Split a file into pieces of whole lines, which are decoded one at a time."""
     pieces, start, view = [], 0, memoryview(content)
     while start < len(content):
         stop = content.find(b"\n", start + _PIECE_BYTES) + 1 or len(content)

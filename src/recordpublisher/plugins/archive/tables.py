@@ -68,7 +68,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveF
 
 
 class RowPiece(NamedTuple):
-    """The rows of one shard in a row group of a file without a proof (the record in the table of what a file contains)."""
+    """The rows of one shard in one row group of a Parquet file that another program wrote, so that no proof says what it contains."""
 
     path: str
     group: int
@@ -78,7 +78,11 @@ class RowPiece(NamedTuple):
 
 
 class FileOfPieces(NamedTuple):
-    """A group of pieces under a name that `ranges_of` accepts as a file. `is_proven`: whether no row between the pieces is missing."""
+    """Pieces that are read together, as if they were one file.
+
+    - `name`: a file name that `ranges_of` accepts.
+    - `is_proven`: whether it is certain that no row is missing between the pieces.
+    """
 
     name: str
     pieces: Sequence[RowPiece]
@@ -88,7 +92,8 @@ class FileOfPieces(NamedTuple):
 class _TableFiles:
     """The files of a table, under names that `ranges_of` accepts.
 
-    Owns which of the table's files each name stands for, and which rows were found in files without a proof. Such a file never changes.
+    - `_sources`: what each name stands for: a file of the table, or pieces of files.
+    - `_pieces`: the pieces of each file without a proof, by path. They are read once, because a file never changes.
     """
 
     def __init__(
@@ -104,7 +109,6 @@ class _TableFiles:
         self._newest: tuple[float, TableFolder] | None = None
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
-        """Return the store of the documents, and the store of the sink's positions if it is next to the table."""
         location = await self._called(self._table.location)
         places = [f"{location}/{name}" for name in (SHARDS, self._entries) if name is not None]
         shards, *entries = [conditional_store_of(place, ARCHIVE_URI.key, self._properties) for place in places]
@@ -125,7 +129,7 @@ class _TableFiles:
         )
 
     async def opened(self, path: str) -> ArchivedRows:
-        """Open a file, or the row groups of the files that stand for it."""
+        """Open a file, or the pieces for which the name stands. Raises: StateError if too many pieces overlap."""
         source = self._sources.get(path)
         if source is None:
             raise FileNotFoundError(path)
@@ -225,7 +229,7 @@ class _TableFiles:
         names: Sequence[str],
         foreign: Sequence[str],
     ) -> dict[str, str | Sequence[RowPiece]]:
-        """Return the files of a shard, by path: a file of the table, or pieces of files that another program wrote."""
+        """Return the sources of a shard (see `_sources`), by name."""
         found: dict[str, str | Sequence[RowPiece]] = {}
         there: dict[str, dict[int, RangeProof]] = {}
         for proof in proofs:
@@ -236,7 +240,8 @@ class _TableFiles:
         pieces = [piece for path in foreign for piece in self._pieces[path].get(shard, ())]
         if not pieces:
             return found
-        # A range counts only if all of its files are there: the rows of the others may have been joined with rows of other ranges.
+        # If a file of a range is gone, another program may have merged it with files of other ranges. So the rows of all files of
+        # such a range are counted, as those of files without a proof.
         is_whole = {name for name, parts in there.items() if len(parts) == next(iter(parts.values())).parts}
         for name, parts in there.items():
             for proof in () if name in is_whole else parts.values():
@@ -262,13 +267,13 @@ class _TableFiles:
         return ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
 
     def _scan(self, folder: TableFolder, path: str) -> None:
-        """Find out which rows a file without a proof has, by reading four of its columns."""
+        """Read four columns of a file without a proof, to find out which rows of which shards it has."""
         if path in self._pieces:
             return
         file = pq.ParquetFile(folder.source(path, whole=False))
         if missing := [name for name in _KEYS if name not in file.schema_arrow.names]:
             raise StateError(
-                f"{path} of {self.place} has no column {missing[0]!r}, so an archive cannot be read from it after it was rewritten"
+                f"{path} of {self.place} cannot be read as an archive: another program wrote it, without the column {missing[0]!r}"
             )
         by_shard: dict[str, list[RowPiece]] = {}
         for group in range(file.num_row_groups):
@@ -289,10 +294,10 @@ class _TableFiles:
 def joined_pieces(pieces: Iterable[RowPiece], expected: Mapping[str, int], order_of: OrderOf) -> list[FileOfPieces]:
     """Group the pieces of a shard whose sequence numbers overlap. Return the groups in the order of their numbers.
 
-    A group is proven if it has as many rows as the ranges in which it lies. Ranges before the first piece do not count, because their rows
+    A group is proven if it has as many rows as the ranges that it covers. Ranges before the first piece are ignored, because their rows
     were deleted from the table.
 
-    - `expected`: the number of rows of each range whose rows another program has moved to other files, by `str(range)`.
+    - `expected`: the number of rows of each range whose files another program has rewritten, by `str(range)`.
     """
     waiting = sorted(pieces, key=lambda piece: piece.first)
     known = [

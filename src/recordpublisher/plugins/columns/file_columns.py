@@ -49,8 +49,8 @@ log = logging.getLogger("recordpublisher.columns")
 class FileColumns:
     """The columns of a sink's files: the fields of a type, then the metadata.
 
-    Without a type that has fields, they are the columns of Spark with the payload in `data`, and a last column `value`, which has
-    the deserialised value as JSON text. `value` is null if the records were not deserialised.
+    Without a type that has fields, they are the columns of the Spark source (payload and metadata), and a last column `value` with the
+    deserialised value as JSON text. `value` is null if the records were not deserialised.
     """
 
     def __init__(self, value_type: Any = None, check_rows: Callable[[pa.RecordBatch], None] | None = None) -> None:
@@ -127,7 +127,7 @@ class InferredColumns(FileColumns):
         - `there`: the columns of the table.
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
-        - `kinds`: the types of fields that must be columns, by path (see `with_types`), such as those by which files are partitioned.
+        - `kinds`: the allowed types of each field that must be a column, by path; for example of fields by which files are partitioned.
         - `has_metadata`: whether the metadata always are columns next to the fields. If not, a field may have the name of one.
         - `shape`: the columns, if they are known already.
         """
@@ -169,7 +169,7 @@ class InferredColumns(FileColumns):
         return start if seen is None else start._made(there, start._grow_shape(seen))
 
     def complete(self) -> InferredColumns:
-        """Return these columns and the columns that must exist (`kinds`). Those have their usual types until values show others."""
+        """Return these columns and the missing ones that must exist (`kinds`). A missing column gets the first of its allowed types."""
         return self._made(self.kept, self._grow_shape({}))
 
     def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:
@@ -222,7 +222,7 @@ class InferredColumns(FileColumns):
         try:
             typed = [batch.with_columns(values=list(self._decode.values(batch) or ())) for batch in batches]
         except (msgspec.MsgspecError, ValueError) as error:
-            # `from None`, because otherwise the message of the cause would be shown, which says less.
+            # `from None`, because the log would show the message of the cause, which says less.
             raise ValueError(str(error)) from None
         return super()._together(typed)
 
@@ -234,7 +234,7 @@ class InferredColumns(FileColumns):
 
 
 def no_columns() -> InferredColumns:
-    """Return the columns of values without metadata, before any record was seen."""
+    """Return inferred columns that have no column yet, and get none for metadata."""
     return InferredColumns(pa.schema([]), has_metadata=False)
 
 

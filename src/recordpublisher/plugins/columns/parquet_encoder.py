@@ -24,7 +24,7 @@ _ALL_DIFFERENT = {"value", *(field.name for field in RECORD_FIELDS if field.is_d
 
 
 class ParquetEncoder:
-    """Owns the rows of the next row group, and the writer of the file, which is opened with its first row group."""
+    """Writes one Parquet file. It collects rows until a row group is full, and opens the file with the first row group."""
 
     def __init__(self, open_target: Callable[[], Any], schema: pa.Schema, options: ParquetOptions) -> None:
         """Prepare a file that is opened later. `open_target` returns a path, or a binary file, which the encoder does not close."""
@@ -65,7 +65,7 @@ class ParquetEncoder:
     def abandon(self) -> None:
         """Close the file without the waiting rows.
 
-        It is closed here because pyarrow would otherwise write its footer when the writer is garbage-collected.
+        An unclosed writer would write the file's footer when it is garbage-collected.
         """
         self._waiting, self.held_bytes = [], 0
         if self._writer is not None:
@@ -100,7 +100,10 @@ class ParquetOptions:
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return the types that inferred fields may have by which files are sorted. The first one is the usual one."""
+        """Return, by name, the types that an inferred field may have if files are sorted by the field.
+
+        The first type is used until values show another one.
+        """
         return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE_INTEGER_TYPE))
 
     def check(self, schema: pa.Schema) -> None:

@@ -64,7 +64,7 @@ class Partitions:
     def check(self, schema: pa.Schema) -> None:
         """Check that rows with these columns can be partitioned.
 
-        Raises: ConfigurationError if a column is missing or of the wrong type, or if a derived part has the name of a column.
+        Raises: ConfigurationError if a column is missing or of the wrong type, or if a column has the name of a derived part.
         """
         for part in self.parts:
             kind = type_at(schema, part.column)
@@ -87,16 +87,22 @@ class Partitions:
         return [part.name for part in self.parts if part.is_derived]
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return the types that inferred fields of the parts may have, by path. The first one is the usual one."""
+        """Return, by path, the types that an inferred field may have if a part uses the field.
+
+        The first type is used until values show another one.
+        """
         return {part.column: ("TIMESTAMP",) if part.form else ("STRING", "BIGINT", "BOOLEAN") for part in self.parts}
 
     def derived_columns(self, schema: pa.Schema) -> list[pa.Field]:
-        """Return the partition columns of a table that rows of these columns do not have."""
+        """Return the columns that a table needs for its partitions, and that rows with the columns `schema` lack."""
         derived = [part for part in self.parts if part.is_derived]
         return [pa.field(part.name, pa.string() if part.form else type_at(schema, part.column)) for part in derived]
 
     def columns_of_files(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns that files have: all but the partition columns, which are in the names of folders or in the log."""
+        """Return the columns that files have: all but the partition columns.
+
+        Their values are in the names of folders, or in the table's log.
+        """
         return pa.schema([field for field in schema if field.name not in self.names])
 
     def check_values(self, rows: pa.RecordBatch, longest: int, together: int) -> None:
@@ -120,8 +126,8 @@ class Partitions:
                 size, most = len(folder.encode()), together
             if size > most:
                 raise ValueError(
-                    f"{name.partition('=')[0]!r} is too long for {PARTITIONS.key}: {name[:40]}... {size} bytes, {most} are valid; leave "
-                    "it out there, or let the producer send a shorter one"
+                    f"the value of {name.partition('=')[0]!r} is too long for {PARTITIONS.key}: {name[:40]}... has {size} bytes, at most "
+                    f"{most} are valid. Remove the field from {PARTITIONS.key}, or let the producer send shorter values"
                 )
 
     def split(self, rows: pa.RecordBatch) -> Iterator[Partition]:
@@ -150,7 +156,7 @@ class Partition(NamedTuple):
 
     @property
     def texts(self) -> Mapping[str, str | None]:
-        """The values as text, for names of folders and for logs.
+        """The values as text, for names of folders and for the log of a Delta table.
 
         An empty text becomes None, because neither readers of folders nor Delta can express it.
         """
@@ -214,7 +220,7 @@ def within_datetime_range(times: pa.Array) -> pa.Array:
 
 
 def _keys(column: pa.Array, unit: str | None) -> pa.Array:
-    """Return the key of each row: rows of one partition have the same key. It is the value, or the time truncated to `unit`."""
+    """Return the partition key of each row: the value, or the time truncated to `unit`. Rows of one partition have the same key."""
     if unit is None:
         return column
     return pc.floor_temporal(pc.if_else(within_datetime_range(column), column, pa.scalar(None, column.type)), unit=unit)

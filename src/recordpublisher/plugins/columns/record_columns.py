@@ -34,17 +34,15 @@ def arrow_columns(
     schema: pa.Schema = RECORD_SCHEMA,
     joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] | None = None,
 ) -> pa.RecordBatch:
-    """Return several batches as one Arrow batch with these columns.
-
-    Batches are joined because columns for five records cost as much as columns for a thousand.
+    """Return several batches as one Arrow batch, because columns for five records cost as much as columns for a thousand.
 
     - `schema`: some of the columns of `RECORD_SCHEMA`. Instants may also be in ms.
-    - `joined`: concatenates the payloads of all batches. With it, nothing calls `pyarrow.array`, which makes columns of text three times as
-      fast, but imports pandas.
+    - `joined`: concatenates the payloads of all batches. With `joined`, `pyarrow.array` is not called, because it would import pandas.
+      Without `joined` it is called, because it makes columns of text three times as fast.
     """
     names = schema.names
     fields = [_FIELDS[name] for name in names]
-    # One batch after the other, because its records are in the CPU cache while all of its columns are taken.
+    # Batches are taken one after the other, because the records of a batch stay in the CPU cache while all of its columns are taken.
     taken = [[field.taken(batch) for field in fields] for batch in batches]
     parts = dict(zip(names, zip(*taken, strict=True), strict=True))
     arrivals = parts.get("approximateArrivalTimestamp")
@@ -61,7 +59,6 @@ def _column(
     kind: pa.DataType,
     joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] | None,
 ) -> pa.Array:
-    """Return one array with the values of all batches."""
     if field.is_shared:
         return repeated_column(parts)
     if field.spark_type == "BINARY" and joined is not None:
@@ -101,7 +98,7 @@ def text_column(values: Sequence[str | None]) -> pa.Array:
 def repeated_column(parts: Iterable[tuple[str, int]]) -> pa.Array:
     """Return a column with each text repeated by its number of rows.
 
-    Neighbouring parts with the same text are merged first, because a part costs 3 us, and a row of it 2 ns.
+    Neighbouring parts with the same text are merged first, because a part costs 3 us, and a row only 2 ns.
     """
     runs = [(text, sum(rows for _, rows in run)) for text, run in groupby(parts, key=itemgetter(0))]
     return pa.concat_arrays([pa.repeat(text_column([text])[0], rows) for text, rows in runs])
@@ -128,7 +125,7 @@ def instant_column(millis: Sequence[int], kind: pa.DataType = INSTANT) -> pa.Arr
 
 
 def cast_instants(millis: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Return the column of `instant_column`, in a third of the time. The cast imports `pyarrow.compute`."""
+    """Return the column of `instant_column`, in a third of the time, for callers that may import the large `pyarrow.compute`."""
     try:
         return _number_array(pa.timestamp("ms", kind.tz), array("q", millis)).cast(kind)
     except (pa.ArrowInvalid, OverflowError):  # One of the times does not fit.

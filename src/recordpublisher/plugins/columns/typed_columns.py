@@ -52,7 +52,9 @@ _LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarT
 
 
 def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
-    """Return the records of batches as one `pyarrow.RecordBatch`: the fields of typed values and the metadata, or the columns of Spark.
+    """Return the records of batches as one `pyarrow.RecordBatch`.
+
+    Its columns are the fields of typed values and the metadata; for other values they are the columns of the Spark source.
 
     Arrow takes numbers without a copy; texts and payloads are copied once. Needs the extra `arrow`.
 
@@ -161,7 +163,7 @@ class CheckedValues:
 
 
 class TypedColumns:
-    """The columns of values of one type, without metadata. `fields` describes them."""
+    """The columns of values of one type, without metadata. `fields` has their names and Arrow types."""
 
     def __init__(self, of: Any) -> None:
         """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
@@ -205,7 +207,7 @@ class TypedColumns:
         return self._struct(info, place, inside)
 
     def _named_column(self, named: str | None, info: Any, place: str) -> _Column:
-        """Return the column that the field names itself, or for a decimal that names none, a column with the usual digits.
+        """Return the column of the type that a field's annotation names. A decimal that names none gets a column of 38 digits.
 
         Raises: ConfigurationError if the named column type is not valid, or does not fit the field's type.
         """
@@ -253,7 +255,7 @@ class _Column(NamedTuple):
     convert: Callable[[Any], Any]
 
     def convert_all(self, values: Iterable[Any]) -> list[Any]:
-        """Return the values as Arrow accepts them. None stays None."""
+        """Convert each value that is not None."""
         if self.convert is _as_it_is:
             return list(values)
         return [None if value is None else self.convert(value) for value in values]
@@ -270,7 +272,7 @@ def _as_it_is(value: Any) -> Any:
 def _decimal_column(precision: int, scale: int) -> _Column:
     """Return a column of decimals.
 
-    Its function checks each number, because for a large exponent Arrow crashes the process, or returns a wrong number.
+    Each number is checked, because for a large exponent Arrow crashes the process, or returns a wrong number.
     """
     return _Column(pa.decimal128(precision, scale), exact_decimal_converter(precision, scale))
 

@@ -54,7 +54,7 @@ class DashboardServer:
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
-        # Stopped first, because the task reads the source, which may be closed after this call.
+        # The task reads the source, which may be closed after this call, so the task is stopped first.
         if self._keeping is not None:
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):

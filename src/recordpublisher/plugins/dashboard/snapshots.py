@@ -248,7 +248,7 @@ class JoinedSnapshots:
 def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool = False) -> JobSnapshot:
     """Return the snapshot of a job whose shards were read.
 
-    - `waits_for_idle`: whether its watermarks also wait for idle shards.
+    - `waits_for_idle`: whether the job's watermarks also wait for idle shards.
     """
     counted = [shard for shard in shards if shard.watermark is not None and (waits_for_idle or not shard.is_idle)]
     lowest = min(counted, key=_watermark, default=None)
@@ -328,7 +328,7 @@ class HttpSnapshots:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
             words = f"no running job serves {self._url}: {reason}"
-            # The reason may contain the URL. Without an @ it has no password, and then an invalid port must stay visible.
+            # The reason may contain a URL with a password. Without an @ there is none, and an invalid port must stay visible.
             raise RecordPublisherError(mask_passwords(words) if "@" in words else words) from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})

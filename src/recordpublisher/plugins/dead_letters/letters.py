@@ -50,10 +50,7 @@ CHUNK = 1000
 
 
 class StoredLetters(ABC):
-    """A place with dead letters (here called letters). Owns its connections.
-
-    Letters that cannot be read are kept, and counted in `unreadable`.
-    """
+    """Reads and removes stored dead letters (here called letters). Letters that cannot be read are kept, and counted in `unreadable`."""
 
     unreadable = 0
 
@@ -69,9 +66,9 @@ class StoredLetters(ABC):
         """
 
     def _read_letters(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
-        """Return the letters that can be read. Count and log the others.
+        """Return the letters that can be read. Count and log unreadable ones.
 
-        - `letter_of`: makes a letter of an item and its number. It raises StateError if the item cannot be read.
+        - `letter_of`: makes a letter of an item and its number, or raises StateError if the item cannot be read.
         """
         letters = []
         for index, each in enumerate(stored):
@@ -106,8 +103,6 @@ FileContent = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], CopyLetters
 class FileLetters(StoredLetters):
     """Letters in files of the jsonl or parquet sink. A replay rewrites each file with its remaining letters, or deletes it.
 
-    Owns the path of the file that is being replayed, and the numbers of its remaining letters.
-
     A folder that does not exist yet has no letters. Raises: ConfigurationError if its parent does not exist either.
     """
 
@@ -125,7 +120,7 @@ class FileLetters(StoredLetters):
         for path in sorted(self._folder.rglob(f"*{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
-            # One file at a time is in memory. The replay rewrites it under the same name, so it is not visited twice.
+            # One file at a time is in memory. The replay rewrites each file under the same name, so no file is visited twice.
             letters, count, self._write = await asyncio.to_thread(self._read, path)
             self._path, self._left = path, set(range(count))
             for start in range(0, len(letters), CHUNK):
@@ -191,11 +186,11 @@ def parquet_rows(path: Path) -> FileContent:
 
 
 class StreamLetters(StoredLetters):
-    """Letters that are in a stream now. Letters that fail again are put to the stream's tip.
+    """Letters in a stream. `chunks` ends at the newest letter. Letters that fail again are put into the stream again.
 
-    A replay has positions of its own, which are stored next to the positions of the job.
+    A replay stores how far it has read, next to the job's positions, so the next replay continues there.
 
-    Raises: ConfigurationError if no stream, or no place for positions, is set.
+    Raises: ConfigurationError if `flink.sink.stream` or `flink.state.uri` of the dead-letter sink is not set.
     """
 
     def __init__(self, properties: Properties) -> None:
@@ -203,7 +198,7 @@ class StreamLetters(StoredLetters):
             if properties.value(needed) is None:
                 raise ConfigurationError(needed.key, None, needed.valid, reason="the dead letters are in a stream")
         self._stream, uri = str(properties.value(SINK_STREAM)), str(properties.value(STATE_URI))
-        # The rows of a database are separated by the name of the job, which has a suffix for dead letters.
+        # In a database the job and the replay use different rows, because the job name of the dead-letter sink has a suffix.
         self._place = uri if back_end_of(uri) == "SQL" else f"{uri.rstrip('/')}-dead-letters"
         access = {key: value for key, value in properties.items() if key.lower().startswith("aws.")}
         self._reading = Properties({**access, JOB_NAME.key: properties.value(JOB_NAME), CHECKPOINT_INTERVAL.key: 1000})
@@ -211,7 +206,7 @@ class StreamLetters(StoredLetters):
         self._sink_properties = properties
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the batches that were read. A batch is finished when the next one is requested."""
+        """Yield the letters of each batch that was read. The request for the next batch marks a batch as replayed."""
         now = int(time.time() * 1000)
         reading = partial(stream, self._stream, self._reading, stop_at_tip=True, until_event_time=now)
         # Only a replay stores positions, because `stream` stores them only if the call itself names the place.
@@ -227,7 +222,7 @@ class StreamLetters(StoredLetters):
                 await put_letters(sink, failed)
 
     async def _stored(self) -> list[State] | None:
-        """Return where the last replay ended, or None if there was none."""
+        """Return the positions that the last replay stored, or None if there was no replay."""
         store = None if missing_folder(self._place) else build_store(load_registry(), self._keeping)
         if store is None:
             return None

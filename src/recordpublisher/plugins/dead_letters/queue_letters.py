@@ -21,7 +21,7 @@ HIDDEN_SECONDS = 120
 class QueueLetters(StoredLetters):
     """Letters of the queue that a job reads. A replay puts them back with a receive count of 0, or discards them.
 
-    Letters are received until none is left. Those that are neither restored nor discarded become visible again.
+    Letters are received until none is left. At the end the letters that remain become visible to other receivers again.
 
     - `restores`: whether replayed letters go back into the queue. If not, they are discarded.
 
@@ -58,9 +58,9 @@ class QueueLetters(StoredLetters):
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return the letters for which that call failed.
+        """Restore or discard the letters that succeeded. Return the letters for which the service refused the call.
 
-        Letters that failed become visible only at the end of the replay, so it does not receive them again.
+        The letters that failed stay hidden until the replay ends, so that the replay does not receive them again.
         """
         handles = [letter.place for letter in succeeded]
         codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)

@@ -36,9 +36,8 @@ async def replay_letters(
 ) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
     """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
 
-    - `only`: the numbers of the letters to replay; empty for all. Other letters are kept; letters of a stream are put into the stream
-      again.
-    - `payloads`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter
+    - `only`: the sequence numbers of the letters to replay; empty for all. The other letters are kept.
+    - `payloads`: new payloads by the shard's key and the letter's sequence number. If given, only these letters are replayed. A letter
       that fails is kept with its old payload.
     """
     async for chunk in letters.chunks(is_replay=True):
@@ -50,7 +49,7 @@ async def replay_letters(
         reasons = await target.replay(chosen) if chosen else {}
         done = {letter.key for letter in chosen if letter.key not in reasons}
         ended = [letter for letter in chunk if letter.key in done]
-        # Letters that were not chosen are passed as failed ones, because a stream must get them again.
+        # Letters that were not chosen are passed as failed ones: letters in a stream can be kept only by putting them there again.
         kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
         reasons = {**reasons, **kept}
         failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
@@ -63,9 +62,9 @@ def _with_payload(letter: DeadLetter, payloads: Mapping[tuple[str, str], bytes])
 
 
 def stored_letters_of(properties: Properties) -> StoredLetters:
-    """Return the dead letters in the place where the job's dead-letter sink writes. Its modules are imported only here.
+    """Return the dead letters that the job's dead-letter sink has written.
 
-    Raises: ConfigurationError if the letters of its sink cannot be read.
+    Raises: ConfigurationError if dead letters of that kind of sink cannot be read.
     """
     name, of_sink = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
     if name == "jsonl":
@@ -94,9 +93,10 @@ def stored_letters_of(properties: Properties) -> StoredLetters:
 class JobTarget:
     """Replays letters into the job's handler or sink, with values, order, retries and timeouts as in the job.
 
-    The age of a letter does not matter. Letters are written at least once: after a kill, the last letters are written again.
+    Letters of any age are replayed, even if the job skips old records. Each is written at least once: after a kill, the last ones are
+    written again.
 
-    - `program`: the fetcher that a program makes, if the job is a program.
+    - `program`: the `DataFetcher` of the job if the job is a Python program; None if properties alone describe the job.
 
     Raises: ConfigurationError if the sink is not set, would lose the letters, or does not accept these values.
     """
@@ -160,7 +160,7 @@ class JobTarget:
 
 
 class StreamTarget(AsyncExitStack):
-    """Puts each letter into the stream that it came from, with its partition key and explicit hash key. Owns a sink for each stream."""
+    """Puts each letter into the stream that it came from, with its partition key and explicit hash key. It has a sink for each stream."""
 
     def __init__(self, properties: Properties) -> None:
         super().__init__()

@@ -20,8 +20,6 @@ from ..sinks.sql.rows import IDENTITY
 from ..sinks.sql.target_table import find_table
 from .letters import CHUNK, StoredLetters
 
-# Dead letters in a table of the sql sink. A row is deleted when its letter was replayed.
-
 CONVERSION_ERRORS = (ValueError, TypeError, OverflowError, RecursionError, DataError)
 """Errors while a column is converted, for example a time that SQLite stores as text."""
 
@@ -34,7 +32,7 @@ _NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival
 
 
 class TableLetters(StoredLetters):
-    """Letters in a table. Owns the connection to the database. Raises: ConfigurationError if the URI is not set or is invalid."""
+    """Letters in a table of a database. Raises: ConfigurationError if the URI of the database is not set or is invalid."""
 
     def __init__(self, properties: Properties) -> None:
         uri = properties.value(SQL_URI)

@@ -126,10 +126,12 @@ def decode(data: bytes, schema: AvroSchema, reader_schema: AvroSchema | None = N
     except Exception as error:  # fastavro does not document which errors it raises for bytes that do not fit.
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ValueError(
-            f"it does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
+            f"the record does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
         ) from error
     if stream.tell() != len(data):
-        raise ValueError(f"it does not fit the Avro schema: the value ends after {stream.tell()} of {len(data)} bytes")
+        raise ValueError(
+            f"the record does not fit the Avro schema: the value ends after {stream.tell()} of {len(data)} bytes"
+        )
     return value
 
 
@@ -141,16 +143,15 @@ def _check_index(data: bytes) -> None:
 class AvroSchema:
     """A parsed schema with which untrusted bytes can be decoded safely.
 
-    fastavro's reader in C recurses without a limit, reads a negative index as one from the end of the list, and makes as many empty
-    items as a record demands. So the reader in Python decodes recursive schemas, indexes and decimals are checked, and arrays whose
-    items have no bytes are refused.
+    fastavro's reader in C recurses without a limit, accepts negative indexes, and makes as many empty items as a record demands. Therefore
+    the reader in Python decodes recursive schemas, indexes and decimals are checked, and arrays whose items need no bytes are refused.
     """
 
     def __init__(self, parsed: Any) -> None:
         """Check the schema.
 
-        Raises: ValueError if it is nested too deeply, if every record has more than `MOST_VALUES` values, or if the items
-        of an array have no bytes.
+        Raises: ValueError if the schema is nested too deeply, gives every record more than `MOST_VALUES` values, or has an array whose
+        items need no bytes.
         """
         self._named: dict[str, Any] = {}
         self._open: set[str] = set()
@@ -166,12 +167,12 @@ class AvroSchema:
         self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
 
     def _kept(self, checked: Any) -> Any:
-        """Return the schema with the types that it names, and marked as parsed. Otherwise fastavro would copy it at each call."""
+        """Return the schema with the mark of a parsed schema and with its named types, so that fastavro does not copy it at each call."""
         return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:
         if depth > MAX_SCHEMA_DEPTH:
-            raise ValueError(f"it is nested more than {MAX_SCHEMA_DEPTH} deep")
+            raise ValueError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
         if isinstance(schema, str):
             self.is_recursive |= schema in self._open
             return schema
@@ -196,7 +197,8 @@ class AvroSchema:
             )
             if values > MOST_VALUES:
                 raise ValueError(
-                    f"a record {schema['name']} has more than {MOST_VALUES} values, whatever its bytes; such a schema is not accepted"
+                    f"every record {schema['name']} has more than {MOST_VALUES} values, which is not accepted, because even a few bytes "
+                    "would need much memory"
                 )
         for part in ("items", "values"):
             if part in schema:
@@ -204,7 +206,7 @@ class AvroSchema:
         # A block of items without bytes is only a count, so a few bytes of a record could demand any amount of memory.
         if kind == "array" and self._may_be_empty(schema["items"], 0):
             raise ValueError(
-                "an array whose items have no bytes may have any number of them; such a schema is not accepted"
+                "the schema has an array whose items need no bytes, which is not accepted, because a few bytes could fill the memory"
             )
         if kind == "enum":
             schema["symbols"] = _Indexed(schema["symbols"])
@@ -294,7 +296,7 @@ for _kind in ("bytes", "fixed"):
 
 
 class _RowTypes:
-    """Turns schemas into types. It owns the named schemas, to which others refer."""
+    """Turns schemas into types. It remembers named schemas, because later ones may refer to them by name."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named

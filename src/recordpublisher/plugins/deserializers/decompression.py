@@ -58,7 +58,7 @@ def gunzip(payload: bytes, max_bytes: int) -> bytes:
     size = 0
     while payload or not parts:
         if len(parts) == MAX_GZIP_MEMBERS:
-            raise ValueError(f"it has more than {MAX_GZIP_MEMBERS} gzip members")
+            raise ValueError(f"the payload has more than {MAX_GZIP_MEMBERS} gzip members")
         member = zlib.decompressobj(GZIP_WINDOW)
         parts.append(member.decompress(payload, max_bytes - size + 1))
         size += len(parts[-1])

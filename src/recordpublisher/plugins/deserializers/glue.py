@@ -92,11 +92,10 @@ class GlueDeserializer:
     def _value(self, data: bytes) -> Any:
         if not _has_header(data):
             raise ValueError(
-                f"it does not begin with the header of the Glue Schema Registry: {data[:HEADER_BYTES].hex()}"
+                f"the payload does not begin with the header of the Glue Schema Registry: {data[:HEADER_BYTES].hex()}"
             )
         decode = self._schemas.decoder(data[_VERSION])
-        # The job has decompressed the payload before, if its memory allowed that. Then its header says that it is not compressed, and
-        # stays as it is here.
+        # `decompress` does nothing if the job has decompressed the payload already, because the header then says so.
         return decode(self.decompressor.decompress([data])[0][HEADER_BYTES:])
 
     async def _decoder_for(self, data_format: str, definition: str) -> Decode:
@@ -106,7 +105,7 @@ class GlueDeserializer:
             return msgspec.json.Decoder().decode
         if data_format == "PROTOBUF":
             return await asyncio.to_thread(message_decoder, definition)
-        raise ValueError(f"its format is {data_format}, not AVRO, JSON or PROTOBUF")
+        raise ValueError(f"the format of the schema is {data_format}, but only AVRO, JSON and PROTOBUF can be decoded")
 
 
 class GlueDecompressor:
@@ -118,7 +117,7 @@ class GlueDecompressor:
         self._max_bytes = max_bytes
 
     def decompress(self, payloads: Sequence[bytes]) -> list[bytes]:
-        """Return the payloads decompressed, each with a header that says so. A payload that is not compressed stays as it is.
+        """Return the payloads decompressed, and with the header of uncompressed ones. Payloads that are not compressed do not change.
 
         Raises: ValueError if the compressed data of a payload is invalid, truncated, or too large.
         """
@@ -129,12 +128,14 @@ class GlueDecompressor:
         try:
             plain = inflater.decompress(data[HEADER_BYTES:], self._max_bytes + 1)
         except zlib.error as error:
-            raise ValueError(f"it is not compressed as its header says: {error}") from error
+            raise ValueError(f"the payload is not compressed as its header says: {error}") from error
         # One byte more than the limit is inflated at most, whatever the payload claims.
         if len(plain) > self._max_bytes:
-            raise ValueError(f"it has more than {self._max_bytes} bytes decompressed ({MAX_DECOMPRESSED_BYTES.key})")
+            raise ValueError(
+                f"the decompressed payload has more than {self._max_bytes} bytes ({MAX_DECOMPRESSED_BYTES.key})"
+            )
         if not inflater.eof:
-            raise ValueError("its compressed data ends too early")
+            raise ValueError("the compressed data of the payload ends too early")
         return bytes((HEADER_VERSION, UNCOMPRESSED)) + data[_VERSION] + plain
 
 
@@ -143,7 +144,7 @@ def _has_header(data: bytes) -> bool:
 
 
 class GlueSchemas:
-    """Fetches each schema version once, and owns its decoder. `decoder_for` makes the decoder of a version."""
+    """Fetches each schema version once, and keeps the decoder that `decoder_for` makes of it."""
 
     def __init__(self, glue: AwsService, decoder_for: DecoderFor) -> None:
         self._glue = glue
@@ -162,9 +163,9 @@ class GlueSchemas:
         return self._decoders[version]
 
     async def fetch(self, versions: Collection[bytes], batch: object) -> None:
-        """Fetch the versions that are not known. For a minute, a version that does not exist has a decoder that raises ValueError.
+        """Fetch the versions that are not known, and keep their decoders for as long as `batch` exists.
 
-        The versions stay known for as long as `batch` exists. It may be decoded in parts, and other shards fetch versions in between.
+        A version that does not exist has a decoder that raises ValueError. After a minute, the next batch that names it asks again.
 
         Raises: FatalKinesisError if the registry refuses the call, for example because a permission is missing; RetriesExhaustedError if
         calls keep failing; ConfigurationError if the extra `glue` is missing.
@@ -216,9 +217,10 @@ class GlueSchemas:
             self._refused_at[key] = asyncio.get_running_loop().time()
             if len(self._refused_at) == MOST_UNKNOWN + 1:
                 log.warning(
-                    "records name %d schema versions that the registry does not have; from now on each call to the "
-                    "registry for an unknown version waits, so that the account's calls are not used up",
+                    "records name %d schema versions that the registry does not have. From now on each fetch of another version is "
+                    "delayed by %g s, so that the account's calls to the registry are not used up",
                     len(self._refused_at),
+                    PAUSE_SECONDS,
                 )
             return _refusing(f"the schema version {version} is not in the registry: {error}")
         self._refused_at.pop(key, None)
@@ -276,11 +278,11 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
     def decode(payload: bytes) -> Any:
         index, start = _index(payload)
         if index >= len(parsers):
-            raise ValueError(f"it names message {index} of a schema that has {len(parsers)}")
+            raise ValueError(f"the payload names message {index} of a schema that has {len(parsers)} messages")
         try:
             return parsers[index](payload[start:])
         except DecodeError as error:
-            raise ValueError(f"it is not a message {messages[index].full_name}: {error}") from error
+            raise ValueError(f"the payload is not a message {messages[index].full_name}: {error}") from error
 
     return decode
 
@@ -299,7 +301,7 @@ def _index(payload: bytes) -> tuple[int, int]:
         index |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return index, place + 1
-    raise ValueError("it does not begin with the index of a message")
+    raise ValueError("the payload does not begin with the index of a message")
 
 
 def _reasons(printed: str) -> str:
@@ -328,5 +330,5 @@ def _compile(definition: str) -> bytes:
         except subprocess.CalledProcessError as error:
             raise ValueError(_reasons(error.stderr) or f"the compiler ended with {error.returncode}") from error
         except subprocess.TimeoutExpired as error:
-            raise ValueError(f"it was not compiled within {MAX_COMPILE_SECONDS} s") from error
+            raise ValueError(f"the Protobuf schema was not compiled within {MAX_COMPILE_SECONDS} s") from error
         return to.read_bytes()

@@ -72,10 +72,9 @@ _MOST_SCHEMA_LEVELS = 64
 
 
 class _Parser:
-    """Parses one text. It owns the current place in the text.
+    """Parses one text.
 
-    The parser is our own because the grammar has only four rules. sqlglot parses all of SQL, and would need the same table of
-    names.
+    It is written by hand because the grammar has only four rules. sqlglot would need the same table of types.
     """
 
     def __init__(self, text: str) -> None:
@@ -155,7 +154,6 @@ class _Parser:
         return int(token)
 
     def _skip_if_next(self, *words: str) -> bool:
-        """Return whether these words or signs are next, and skip them if they are."""
         are_next = tuple(map(str.upper, self._tokens[self._place : self._place + len(words)])) == words
         self._place += len(words) if are_next else 0
         return are_next
@@ -166,7 +164,7 @@ class _Parser:
             raise self._error(f"{in_words or repr(sign)} is expected")
 
     def _next(self) -> str:
-        """Return the next token, and move to the place after it. Return an empty text at the end."""
+        """Return the next token and skip it. Return an empty text at the end."""
         self._place += 1
         return self._tokens[min(self._place, len(self._tokens)) - 1]
 
@@ -191,7 +189,7 @@ def type_of_json_schema(schema: Any) -> Any:
 
 
 class _JsonSchemaTypes:
-    """Turns schemas into types. It owns the whole document, to whose parts `$ref` refers."""
+    """Turns schemas into types. It has the whole document, because `$ref` refers to other parts of the document."""
 
     def __init__(self, document: Any) -> None:
         self._document = document

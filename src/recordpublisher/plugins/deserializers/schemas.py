@@ -48,7 +48,7 @@ _MOST_LEVELS = 32
 
 
 def schema_type(properties: Properties) -> Any:
-    """Return the type of the schema, or None if none is set. Raises: ConfigurationError, which names the place, if it is wrong."""
+    """Return the type of the schema, or None if none is set. Raises: ConfigurationError, with the faulty place, if it is invalid."""
     if is_inferred(properties):
         return InferColumns
     if (given := properties.value(SCHEMA)) is None:
@@ -93,7 +93,7 @@ def _text_of(given: str) -> str:
 
 
 def with_schema_texts(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with the content of schemas instead of their files, for processes that do not see the files.
+    """Return the properties with each path of a schema file replaced by the file's content, for processes on other machines.
 
     Raises: ConfigurationError if a file cannot be read.
     """
@@ -161,7 +161,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
     if kind is int:
         return "BIGINT" if -(2**63) <= value < 2**63 else LARGE_INTEGER_TYPE
     if level > _MOST_LEVELS:
-        raise ValueError(f"it is nested more than {_MOST_LEVELS} deep")
+        raise ValueError(f"the value is nested more than {_MOST_LEVELS} levels deep")
     if kind is dict:
         return {name: shape_of(item, level + 1) for name, item in value.items()}
     items: Shape = None
@@ -171,7 +171,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merge_shapes(first: Shape, second: Shape) -> Shape:
-    """Return a shape that holds the values of both shapes. If no type holds both, return the first one that is not None."""
+    """Return a shape that can hold the values of both shapes. If no type can, return `first`, or `second` if `first` is unknown."""
     if first is None or second is None or first == second:
         return second if first is None else first
     # A field that only one of the objects has keeps its type.
@@ -234,7 +234,7 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
 
 
 def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape without the fields that cannot be columns: whose name is not printable, or differs from another in case only."""
+    """Return the shape without fields that cannot be columns: their name is not printable, or differs from another in case only."""
     if isinstance(seen, list):
         return [with_valid_names(seen[0], there[0] if isinstance(there, list) else None)]
     if not isinstance(seen, dict) or isinstance(there, tuple):
@@ -251,8 +251,8 @@ def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) 
 def with_types(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
     """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
 
-    - `kinds`: the types that a field may have, by its path. The field gets the first of these types, unless its values show that it has
-      another one of them.
+    - `kinds`: the types that a field may have, by its path. The field gets the type that its values show if that is one of these, otherwise
+      the first.
     """
     for path, possible in kinds.items():
         seen = _with_kind(seen, path.split("."), possible)

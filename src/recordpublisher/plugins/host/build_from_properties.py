@@ -72,7 +72,7 @@ def why_not_in_kinesis(
 def lists_its_shards(properties: Properties) -> bool:
     """Return whether the publisher of the job lists the shards of its streams itself, instead of asking Kinesis.
 
-    False for a queue, and if the publisher is not installed.
+    Return False for a queue, and if the publisher is not installed.
     """
     made = _source_class(properties)
     if made is None or not issubclass(made, RecordPublisherFactory):
@@ -83,8 +83,8 @@ def lists_its_shards(properties: Properties) -> bool:
 def calls_a_service(properties: Properties) -> bool:
     """Return whether the job calls a service that may be unavailable: to read records, or for its state or output.
 
-    False if the publisher lists its streams itself and names no endpoint, as a publisher of files does, and if state and output are on
-    this machine.
+    Return False if the publisher lists its streams itself and names no endpoint, as a publisher of files does, and if state and output
+    are on this machine.
     """
     from ..stores.by_location import back_end_of
 
@@ -227,7 +227,7 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 
     With `flink.deserializer.schema` its values are rows of that schema, decoded from JSON unless another format is named.
 
-    Raises: ConfigurationError if it is unknown, if it cannot be imported or used, or if the schema is not valid or does not fit.
+    Raises: ConfigurationError if the deserialiser is unknown or cannot be imported or used, or if the schema is not valid for it.
     """
     name = properties.value(DESERIALIZER) or ""
     if (rows := schema_type(properties)) is not None:

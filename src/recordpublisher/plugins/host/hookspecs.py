@@ -45,7 +45,7 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
 def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> None:
     """Add conditional stores; selected by the scheme of `flink.state.uri`, and of Spark's `metadataLocation`.
 
-    Each serves snapshots, groups of workers and claims. `DataFetcher` also accepts an instance (`state_store=`).
+    A store keeps snapshots, the documents of groups, and claims. `DataFetcher` also accepts an instance (`state_store=`).
     """
 
 

@@ -143,7 +143,7 @@ WrittenCounts = Mapping[str, tuple[int, int]]
 
 
 class Rates:
-    """Owns the counters of the last seconds: the newest ones, and older ones back to the beginning of the window."""
+    """Computes the rates of shards. Owns the counters of the last seconds."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, WrittenCounts]] = deque()

@@ -53,7 +53,7 @@ class JobState:
 
     @classmethod
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
-        """Return the states in snapshots. A shard without a stored state begins where the job would begin it.
+        """Return the states in snapshots. A shard without a stored state has the position at which the job would begin it.
 
         Raises: StateError if a snapshot cannot be read.
         """
@@ -149,10 +149,11 @@ def effect_of_no_positions(sink: type[Sink] | None, properties: Properties) -> s
 async def snapshots_of_workers(
     group: GroupStore, read: PositionsLoader, entries: GroupStore | None = None
 ) -> list[State] | None:
-    """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a lease table.
+    """Return a snapshot for each worker that has shards, and one for the shards without an owner.
 
-    The field `worker` of a snapshot is the name of its worker, or None. Raises: StateError if the position of an owned shard is not stored
-    where it must be.
+    The field `worker` of a snapshot is the name of its worker, or None. Without a lease table, the result is None.
+
+    Raises: StateError if the owner of a shard has not stored its position.
     """
     missing: list[str] = []
     for _ in range(ATTEMPTS):
@@ -199,7 +200,7 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
 
 
 async def snapshots_in_sink(sink: Sink | None) -> list[State]:
-    """Return the snapshots that a sink of another package stores itself; none for another sink, or without one.
+    """Return the snapshots that a sink of another package stores itself; empty for other sinks, or without a sink.
 
     Raises: PluginError if `stored_positions` returns something else; StateError if a snapshot cannot be read; the errors of the sink.
     """

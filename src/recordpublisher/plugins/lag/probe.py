@@ -267,7 +267,7 @@ SHARDS_AT_ONCE = 8
 """Number of shards that are probed concurrently."""
 
 
-# Measures what arrives in a shard with one or two reads near its tip. No stored position is needed.
+# --- what arrives in a shard, without a stored position -------------------------------------------------------------------------------
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 FIRST_WINDOW_MS = 2_000
@@ -320,7 +320,7 @@ async def _read_since(
 ) -> tuple[Sequence[UserRecord], bool] | None:
     """Return the first records after a time, and whether there are no more.
 
-    None if several empty responses in a row reached neither a record nor the tip.
+    Return None if several empty responses in a row reached neither a record nor the tip.
     """
     iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.at_timestamp(start_ms))
     for _ in range(MAX_READS):
@@ -347,10 +347,7 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
-    """Return the rates between the first and the last of these records.
-
-    They end there, because the number of newer records is not known.
-    """
+    """Return the rates between the first and the last of these records, because the number of newer records is not known."""
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if not seconds:
         return ShardActivity()

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from recordpublisher.fetcher.metric_types import HistogramValue, Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import (
     CLOUDWATCH_FILE,
     CLOUDWATCH_NAMESPACE,
@@ -49,8 +50,7 @@ class CloudWatchExporter(PeriodicExporter):
     async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.
 
-        Raises: OSError if they cannot be written. No count is lost then: the next lines have the difference to the last lines that were
-        written.
+        Raises: OSError if they cannot be written. No count is lost then, because the next lines include it.
         """
         before = dict(
             self._counted
@@ -113,9 +113,9 @@ class CloudWatchExporter(PeriodicExporter):
 
 
 def _values_and_counts(value: HistogramValue, before: HistogramValue | None) -> dict[str, Any] | None:
-    """Return what a histogram has counted since the line before, or None if that is nothing.
+    """Return the values that a histogram has counted since the line before, or None if it has counted none.
 
-    A value of a bucket stands in its middle, and above the last bound at that bound: CloudWatch computes percentiles from these.
+    CloudWatch computes percentiles from them: each is the middle of its bucket, or the last bound if it is above that.
     """
     if before is None or sum(value["counts"]) < sum(before["counts"]):  # The counts begin at 0 with each start.
         before = {**value, "counts": [0] * len(value["counts"]), "sum": 0.0}

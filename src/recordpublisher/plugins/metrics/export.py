@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from recordpublisher.fetcher.metric_types import HistogramValue, Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -24,6 +24,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 )
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
+from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import describe_error
@@ -97,7 +98,7 @@ class MeasuredProducer(Protocol):
 
 
 def as_measured_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
-    """Return the fetchers, then the producers and sinks.
+    """Return all sources as fetchers: the fetchers first, then the producers and sinks.
 
     Raises: TypeError if a source has no metrics.
     """
@@ -179,7 +180,7 @@ async def open_exporters(exporters: Iterable[MetricsExporter], source: MetricsSo
 
 
 class PeriodicExporter(MetricsExporter):
-    """Base of exporters that send. Owns the task that sends the metrics after each `flink.metrics.interval`.
+    """Base class of exporters that push metrics. Owns the task that sends the metrics after each `flink.metrics.interval`.
 
     A failure is logged, and the next interval tries again.
     """

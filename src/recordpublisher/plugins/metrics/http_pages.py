@@ -32,9 +32,8 @@ class HttpPages:
     A further connection replaces the oldest one that waits for a request, so that idle clients cannot keep a probe away.
 
     - `pages`: the function that makes each page.
-    - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. A browser sends the
-      name by which it found the server. So a page of another site cannot read the pages, even if the site's name leads to this
-      machine.
+    - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. So another site that a
+      browser shows cannot read the pages, even if the site's name resolves to this machine.
     """
 
     def __init__(self, pages: Pages, is_local: bool = False) -> None:
@@ -116,7 +115,6 @@ class _BoundedServer(web.Server):
         self._answering: set[asyncio.Protocol] = set()
 
     def accept(self) -> asyncio.Protocol:
-        """Return the protocol for a new connection."""
         if len(self._open) >= MAX_CONNECTIONS and not self._close_oldest():
             return _Refusal()  # All connections are being answered, so none may be closed for this one.
         accepted = self()

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, cast
 
-from recordpublisher.fetcher.metric_types import HistogramValue, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, WorkerMetrics
 from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -43,10 +44,9 @@ SYSTEM = "aws_kinesis"
 
 
 class OpenTelemetryExporter(PeriodicExporter):
-    """Sends to the address in the environment variables of OpenTelemetry's SDK (`OTEL_EXPORTER_OTLP_ENDPOINT` and the like).
+    """Sends metrics to the address in the environment variables of OpenTelemetry's SDK (`OTEL_EXPORTER_OTLP_ENDPOINT` and the like).
 
-    It gives the SDK's exporter finished data, and does not use the SDK's instruments: these drop series of a metric above 2,000, and keep
-    shards that have ended.
+    It does not use the SDK's instruments, because an instrument drops series above 2,000, and keeps shards that have ended.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:

@@ -36,10 +36,9 @@ from ..stores.by_location import missing_folder
 
 
 class JobPositions:
-    """Reads a job's positions while the job may run, without a change. Writes the first positions of a job that is not running.
+    """Reads a job's positions, even while the job runs. Writes or replaces the positions of a stopped job.
 
-    Owns the connections of its sink, which only `store_over` opens, and of its state store, which is opened by the first call that needs
-    it.
+    Owns the job's sink, which only `store_over` opens, and its state store, which the first call that needs the store opens.
 
     Raises: ConfigurationError if a property is invalid, or if the job stores its positions nowhere.
     """
@@ -119,7 +118,7 @@ class JobPositions:
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
         """Replace the positions of the job. For a group, first wait until no worker is left; silent workers are declared dead.
 
-        A sink that stores snapshots itself is opened, which ends other starts of the job, and gets the new one by `flush`.
+        A sink that stores snapshots itself receives the new positions in `flush`. Opening the sink fences the job's other processes.
 
         Raises: StateError if a worker of a group is running, or if the states cannot be written; the errors of the sink.
         """
@@ -159,7 +158,7 @@ class JobPositions:
     ) -> None:
         """Seal the worker of a job that runs alone, if there is one: later writes of its process fail. Then store the states.
 
-        Its own document is sealed first, then its documents with the positions.
+        The worker's record is sealed first, then the documents with its positions.
         """
         if (alone := found.document.alone) is not None:
             group, entries = GroupStore(store), entry_store_of(self._sink)
@@ -169,7 +168,7 @@ class JobPositions:
         await store_as_group(store, states, found)
 
     async def is_of_a_group(self) -> bool:
-        """Return whether workers share the shards, by the job's properties or its positions. Raises: StateError if they cannot be read."""
+        """Return whether the job's properties or its stored positions are a group's. Raises: StateError if the positions cannot be read."""
         if self._properties.value(JOB_WORKERS) == "GROUP":
             return True
         store = self._entries or self._existing_store()
@@ -182,7 +181,7 @@ class JobPositions:
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """The store that the sink keeps next to its rows, if the job has no state store. It then has the lease table."""
+        """The store next to the sink's rows, which has the lease table if the job has no state store; else None."""
         return entry_store_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
     def _written_store(self) -> ConditionalStore:
@@ -221,14 +220,14 @@ class StoredPositions:
         return overlay(self.in_store, self.in_sink)
 
     def check_unused(self, is_forced: bool) -> None:
-        """Check that imported positions would replace none of the job, and that none takes precedence over them.
+        """Check that the job has no positions that an import would replace, or that would take precedence over imported ones.
 
         Raises: StateError if the sink has positions, or if the state store has some and `is_forced` is False.
         """
         if self.in_sink.shards:
             raise StateError(
                 f"the sink has positions of {_streams(self.in_sink)} with its rows, and the job continues from these: "
-                "give the job a new name or place"
+                "give the job a new name, or its sink a new place"
             )
         if self.in_store.shards and not is_forced:
             raise StateError(f"the job has positions of {_streams(self.in_store)}. Add --force to replace them")
@@ -291,7 +290,7 @@ async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPosit
 async def lister_and_streams(
     properties: Properties, streams: GivenStreams
 ) -> AsyncIterator[tuple[StreamLister, Sequence[str]]]:
-    """Yield what lists the shards of these streams as `run` does, and the names of the streams."""
+    """Yield an object that lists the shards of these streams as `run` does, and the names of the streams."""
     registry, names = load_registry(), stream_names(streams)
     async with AsyncExitStack() as opened:
         made = checked_publisher_class(registry, properties, "this command")

@@ -42,7 +42,7 @@ _STOP_FIRST = "Stop it first. To continue nevertheless, add --force"
 
 
 class TransferLister(ListingPort, Protocol):
-    """Lists the shards that the job reads, and those of them that the stream itself still has."""
+    """Lists the shards that the job reads, and the shards that the stream itself still has."""
 
     async def list_live_shards(self, stream: str) -> list[Shard]:
         """Return the shards of the stream, without those that only an archive has."""
@@ -50,11 +50,11 @@ class TransferLister(ListingPort, Protocol):
 
 @dataclass(frozen=True)
 class KclTransfer:
-    """A job and a lease table, which may hold several streams.
+    """Transfers positions between a job and a lease table of the KCL.
 
     - `streams`: the job's streams, by name or ARN.
-    - `watch_seconds`: pause between the two reads of each side, which may be running (seconds).
-    - `is_forced`: continue where an import or export would refuse.
+    - `watch_seconds`: seconds between two reads of the positions, whose difference shows that the job or the KCL is running.
+    - `is_forced`: whether to replace positions, and to export where records would be read again or left out.
     """
 
     job: JobPositions
@@ -83,8 +83,8 @@ class KclTransfer:
     async def plan_export(self) -> list[ExportedLease]:
         """Return the leases that would be written.
 
-        Raises: StateError if the job has no positions, if either side is running, if a lease is ahead of the job, or if the job has not
-        read a shard to its end that only its archive has.
+        Raises: StateError if the job has no positions, if the job or the KCL is running, if a lease is ahead of the job, or if a shard
+        that only the job's archive has was not read to its end.
         """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
@@ -106,7 +106,7 @@ class KclTransfer:
                 f"the job has not read the archived {', '.join(unread)} to the end, and the stream no longer has them, so the KCL cannot "
                 "read them. Let the job read them first. To leave their records out, add --force"
             )
-        # The KCL needs no lease of a shard that does not exist, but it would look for one that its table has as open.
+        # The KCL needs no lease of a shard that no longer exists. An open lease that its table has must still be closed.
         plan = [exported for exported in plan if exported.shard in live or exported.replaced is not None]
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
@@ -151,10 +151,7 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Pause between the two reads, and return the heartbeats from before.
-
-        On a quiet stream only heartbeats show that a group is running.
-        """
+        """Pause, and return the heartbeats from before the pause: on a quiet stream only heartbeats show that a group is running."""
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
         return before
@@ -229,8 +226,8 @@ def check_hash_range(lease: KclLease, shard: Shard) -> None:
     """Check that the lease is not of a shard with the same id in another stream. Raises: StateError if their hash ranges differ."""
     if lease.hash_range is not None and lease.hash_range != shard.hash_range:
         raise StateError(
-            f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, and the shard of {shard.stream} "
-            f"{shard.hash_range.start} to {shard.hash_range.end}: the table belongs to another stream"
+            f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, but the shard of {shard.stream} "
+            f"has {shard.hash_range.start} to {shard.hash_range.end}: the table belongs to another stream"
         )
 
 
@@ -326,10 +323,11 @@ class KclLeaseTable:
         return sorted(leases, key=lambda lease: lease.key)
 
     async def write(self, lease: KclLease, seen: KclLease | None) -> None:
-        """Write a lease without an owner. It replaces the lease `seen`, or is new if that is None.
+        """Write a lease without an owner. It replaces the lease `seen`, or is a new one if `seen` is None.
 
-        Its counter increases by one, so a worker that had the lease can neither renew it nor checkpoint. Raises: StateError if the row has
-        changed.
+        The written counter is one higher, so a worker that has the lease can neither renew it nor store a checkpoint.
+
+        Raises: StateError if the row has changed.
         """
         condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(leaseKey)"}
         if seen is not None:
@@ -341,7 +339,7 @@ class KclLeaseTable:
         try:
             await self._service.call("PutItem", lambda _: None, TableName=self._name, Item=written, **condition)
         except ConditionFailedError as error:
-            # If the row has it, the SDK's retry met its own first attempt, which had succeeded.
+            # If the row has these values, the SDK's retry met its own first attempt, which had succeeded.
             if not await self._has(written):
                 raise StateError(
                     f"the lease {lease.key} in {self.place} was changed in the meantime; is a worker of the KCL running?"
@@ -438,7 +436,7 @@ def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
         return sequence, part if state.position.is_inside_aggregate else WHOLE_AGGREGATE
     if state.start.type.value not in NO_SEQUENCE_NUMBER:
         raise StateError(
-            f"{shard} has read nothing yet and begins {state.start.type.value}, which a lease of the KCL cannot express"
+            f"{shard} has read nothing yet and begins at {state.start.type.value}, which a lease of the KCL cannot express"
         )
     return state.start.type.value, 0
 
@@ -467,7 +465,7 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
         if len(identifiers) != 1:
             has = f"those of {', '.join(sorted(identifiers))}" if identifiers else "none"
             raise StateError(
-                f"the name account:stream:epoch of {stream}, which the KCL takes from rows of its table, is not known: the table has {has}"
+                f"the KCL's identifier of {stream}, account:stream:epoch, is not known: the table has {has}, and must have one in its rows"
             )
     return {stream: identifiers.pop() for stream, identifiers in found.items()}
 
@@ -484,10 +482,7 @@ def renewed_leases(before: Sequence[KclLease], after: Sequence[KclLease]) -> lis
     return [lease for lease in after if known.get(lease.key) != (lease.counter, lease.owner)]
 
 
-# Converts the KCL's leases to the shard states of a job, which resumes after the last checkpoint without repeating or
-# skipping records.
-#
-# Pure functions.
+# --- from the KCL's leases to the shard states of a job -------------------------------------------------------------------------------
 
 
 def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:
@@ -505,7 +500,7 @@ def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: 
     found = {stream: [*unnamed, *(lease for lease in leases if lease.stream == stream)] for stream in streams}
     for stream, own in found.items():
         if not own:
-            raise StateError(f"{place} has no lease of {stream}")
+            raise StateError(f"{place} has no lease of {stream}: is it the table of another application?")
         identifiers = sorted({str(lease.stream_id) for lease in own})
         if len(identifiers) > 1:
             raise StateError(f"{place} has leases of several streams named {stream}: {', '.join(identifiers)}")
@@ -517,7 +512,7 @@ def positions_from_leases(
 ) -> list[ImportedPosition]:
     """Return the position of every leased or listed shard of a stream.
 
-    - `start`: where the job's properties begin.
+    - `start`: the start position in the job's properties, for shards without a checkpoint.
     - `now_ms`: the service's time (epoch ms).
 
     Raises: StateError if the leases are of another stream; ConfigurationError if a lease begins at a time that the table does not hold.
@@ -555,8 +550,7 @@ def _state_of(
     first = starts.get(lease.checkpoint, trim_horizon)
     if lease.progress[0] == 0:
         return ShardState(first, parents=parents, waiting=is_waiting)
-    # 0 stands for a record that is not an aggregate, or for the first sub-record of one. In both cases a reader must drop exactly that
-    # one.
+    # Sub-sequence number 0 means a whole record, or the first sub-record of an aggregate. In both cases only that one was processed.
     is_whole = lease.sub_sequence >= WHOLE_AGGREGATE
     position = SequenceNumber(lease.checkpoint) if is_whole else SequenceNumber(lease.checkpoint, lease.sub_sequence)
     return ShardState(first, position, parents=parents)

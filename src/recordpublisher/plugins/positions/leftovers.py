@@ -105,7 +105,7 @@ class JobLeftovers:
 
     async def _find(self, sink: CommittingSink, before: float) -> list[Leftover]:
         listed = await sink.leftovers(())
-        # Listed again, because files may have been committed since, so that an entry names them, or published, so that they are gone.
+        # Files may have been committed or published since the first listing. The second one leaves them out.
         in_stores = [await _named_in(store, sink.target()) for store in self._stores[sink]]
         named = [each for names in in_stores for staged in names.values() for each in staged]
         still = set(await sink.leftovers(named))
@@ -129,15 +129,15 @@ async def take_back_commits(found: UnpublishedCommits) -> None:
 
 
 async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
-    """Take back the commits of a worker.
+    """Take back the unpublished commits of a worker, and return the items that were taken back.
 
-    The worker still has all shards of these rows: it releases a shard, and others acquire one, only after its rows are published.
+    Only this worker's positions change: another worker can acquire a shard only after the shard's rows are published.
     """
     group, place = GroupStore(found.store), f"{found.name} in {found.store.place}"
     worker, _, number = found.name.removeprefix(PARTS_PREFIX).rpartition("/")
     await seal_part(group, worker, int(number))
     if (stored := await group.read_part(worker, int(number))) is None:
-        raise StateError(f"{place} no longer exists, so its positions were not set back")
+        raise StateError(f"{place} no longer exists, so its positions were not set back: list the leftovers again")
     part = stored.document
     taken = await found.sink.take_back(part.staged)
     if taken:

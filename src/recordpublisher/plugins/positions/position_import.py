@@ -19,7 +19,7 @@ from .job_positions import ImportedPosition, JobPositions, imported_states
 
 @dataclass(frozen=True, slots=True)
 class FileTransfer:
-    """A job and a file of positions.
+    """Transfers positions from a file to a job.
 
     - `lister`: lists the shards of the job's streams.
     - `streams`: the job's streams, as the lister accepts them: names or ARNs.

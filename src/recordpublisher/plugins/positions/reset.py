@@ -32,15 +32,15 @@ LISTING_PAUSE_SECONDS = 1.0
 
 
 class ResetLister(ListingPort, Protocol):
-    """Lists shards, and tells of a shard that a listing lacks whether it exists."""
+    """Lists shards, and reports whether a shard exists although a listing lacks it."""
 
     async def shard_exists(self, shard: Shard) -> bool | None:
-        """Return whether the source still has the shard, or None if it does not tell."""
+        """Return whether the source still has the shard, or None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionsReset:
-    """A job, and the place from which it will continue.
+    """Makes a job continue from another position.
 
     - `lister`: lists the shards of the job's streams.
     - `shard_ids`: the shards to reset, of all streams; empty for every shard.
@@ -69,7 +69,8 @@ class PositionsReset:
             self.job.check_writable()
         if not stored.merged.shards:
             raise StateError(
-                f"the job has stored no positions in {self.job.place}: it starts where {INITIAL_POSITION.key} says"
+                f"the job has stored no positions in {self.job.place}, so there are none to reset: it starts where "
+                f"{INITIAL_POSITION.key} says"
             )
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
         listed_ids: set[str] = set()
@@ -97,15 +98,12 @@ class PositionsReset:
         await self.job.store_over(imported_states(plan))
 
     async def _list(self, stream: str, restored: RestoredState) -> list[Shard]:
-        """List a stream, again while the listing lacks a shard that may exist.
-
-        The position of that shard would be forgotten, as that of an expired one.
-        """
+        """List a stream, and list it again while the listing lacks a shard that may exist, so that no position is dropped by mistake."""
         missing, found = MissingShards(self.lister.shard_exists), dict[str, Shard]()
         for _ in range(MOST_LISTINGS):
             listed = await self._retried(functools.partial(self.lister.list_shards, stream))
             if not listed:
-                raise StateError(f"the listing of {stream} has no shard, so nothing is reset")
+                raise StateError(f"the listing of {stream} has no shard, so nothing is reset: try again later")
             if self.shard_ids:  # No other shard's position is forgotten.
                 return listed
             found |= {shard.key: shard for shard in listed}
@@ -139,10 +137,7 @@ class PositionsReset:
 def _expired(
     known: Mapping[str, ImportedPosition], listed: Sequence[Shard], restored: RestoredState, stream: str
 ) -> dict[str, ImportedPosition]:
-    """Return the shards that a stream no longer lists, so that they are forgotten.
-
-    Otherwise each start after a reset would report their records as lost.
-    """
+    """Return the shards that a stream no longer lists, without a position: with one, each start would report their records as lost."""
     return {
         key: replace(known[key], note="it has expired, and is forgotten", is_stored=False)
         for key in _lacking(known, listed, restored, stream)
@@ -169,7 +164,7 @@ async def reset_positions(
     shard_ids: Collection[str] = (),
     dry_run: bool = False,
 ) -> dict[str, SequenceNumber | StartingPosition | None]:
-    """Let a job that was stopped continue from another place, as `recordpublisher positions reset` does.
+    """Let a job that was stopped continue from another position, as `recordpublisher positions reset` does.
 
     - `properties`: the job's properties, as `recordpublisher run` takes them.
     - `to`: `"TRIM_HORIZON"`, `"LATEST"`, an age (`"1h"` or a timedelta), or a time: a datetime or ISO-8601 with a zone, epoch seconds or
@@ -177,8 +172,8 @@ async def reset_positions(
     - `shard_ids`: reset only these shards, of all streams. Default: every shard.
     - `dry_run`: write nothing.
 
-    Return a dict from each `stream/shard` to the record after which, or the place from which, it is read now; None if it was read
-    to its end. Later writes of running processes fail.
+    Return a dict from each `stream/shard` to the sequence number after which, or the start from which, the shard will be read; None if
+    it was read to its end. Later writes of running processes fail.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
     group is running, if a group's positions are stored with its rows, or if the listing of a stream has no shard or lacks one that exists;

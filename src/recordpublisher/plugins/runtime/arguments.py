@@ -72,7 +72,7 @@ class CommandOptions(msgspec.Struct, frozen=True):
         return self.change(own.merged(self.given))
 
     def argument(self, own: T, declared: Property[Any]) -> T | None:
-        """Return the program's argument, or None if the command has set its property."""
+        """Return the program's argument `own`, or None if the command has set the property `declared`."""
         return None if self.given.is_set(declared) else own
 
     def streams(self, own: StreamsArgument) -> StreamsArgument:
@@ -132,7 +132,7 @@ def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
 def properties_with_arguments(
     properties: Properties, streams: Iterable[str], sink: Sink | None, store: ConditionalStore | None
 ) -> Properties:
-    """Return the properties with the streams and the folder that were given as arguments.
+    """Return the properties with the streams and the state folder that were given as arguments.
 
     Raises: ConfigurationError if the job has a sink that keeps positions, or another kind of store, because no property names these
     objects.
@@ -205,7 +205,7 @@ def check_bounded(properties: Properties) -> None:
         raise ConfigurationError(ON_BAD_RECORD.key, "DEAD_LETTER", "FAIL, SKIP", reason=reason)
 
 
-# Decides how the batches of each shard get values, event times and watermarks, from functions or properties.
+# --- the values, event times and watermarks of batches --------------------------------------------------------------------------------
 
 Assigner = Callable[[Record], int]
 MakeDecorator = Callable[[Shard, ShardMetrics], BatchDecorator]
@@ -220,7 +220,7 @@ def batch_decorator_factory(
 ) -> MakeDecorator:
     """Return a function that makes the `BatchDecorator` of each shard. Functions override properties.
 
-    Raises: ConfigurationError if a setting is invalid, so that it is found here and not at the first record.
+    Raises: ConfigurationError if a setting is invalid.
     """
     values = chosen_deserializer(registry, properties, deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)

@@ -85,7 +85,7 @@ def lambda_handler(
 
     def function(event: Any, context: Any = None) -> dict[str, Any]:
         if not loops or not loops[0].is_alive:  # A handler has ended the loop, or the process was forked.
-            # Kept, so that handlers keep their connections.
+            # The loop is kept for later events, so that handlers keep their connections.
             loops[:] = [BackgroundLoop("rp.lambda_handler").__enter__()]
         failures = []
         for shard, records in records_by_shard(event).items():
@@ -169,7 +169,7 @@ class _Invocation:
                     done += len(part)
                     yield part
                     del part  # This frees the memory of the records that were handled.
-            # The error is raised only with the policy FAIL, so no record before was skipped.
+            # The error is raised only with the policy FAIL, so no earlier record was skipped.
             except DeserializationError as error:
                 before = batch.sequence_numbers.index(error.sequence_number)
                 for part in self._decorator.decorated_parts(batch.slice(done, before)) if before > done else ():

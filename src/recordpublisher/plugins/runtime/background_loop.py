@@ -205,8 +205,8 @@ class BackgroundLoop:
 def _wait(event: threading.Event, timeout: float | None = None) -> bool:
     """Wait for an event, `timeout` seconds at most. Return whether it is set.
 
-    The wait is made of slices. A signal may arrive after this thread has released the interpreter's lock and before it sleeps. It
-    does not wake the thread then, so without slices a Ctrl-C of that moment would wait until the event is set.
+    The wait is made of slices, because a signal that arrives just before this thread sleeps does not wake it. Without slices, Ctrl-C
+    would then have no effect until the event is set.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -262,7 +262,7 @@ class _BackgroundTask:
             return
         self._is_cancelled = True
         if self._task is not None:
-            # Cancelled only after the steps that are ready now, so that work that can end without waiting ends normally.
+            # Steps that are ready run before the cancellation, so that work that can end without waiting ends normally.
             self._task.get_loop().call_soon(self._task.cancel)
         else:  # The coroutine was never started.
             self._coroutine.close()
@@ -276,7 +276,7 @@ class _BackgroundTask:
         return self._task.result()
 
 
-# Lets an interpreter that exits wait for the jobs of other threads, because their last checkpoints need thread pools.
+# --- the jobs in threads for which the process waits when it exits --------------------------------------------------------------------
 
 log = logging.getLogger("recordpublisher.fetcher")
 CHECK_SECONDS = 0.2
@@ -292,9 +292,9 @@ def call_before_pools_close(function: Callable[[], None]) -> None:
 
 
 class OwnedThread(threading.Thread):
-    """A thread that works for the thread that has made it.
+    """A thread that works for its `owner`, the thread that has made it.
 
-    - `owner`: the thread that has made it. The exit waits for a job until its owner has ended.
+    When the process exits, it waits for a job in this thread only while the owner runs.
     """
 
     def __init__(self, *, target: Callable[[], object], name: str, daemon: bool) -> None:
@@ -365,7 +365,7 @@ class JobsInThreads:
 JOBS_IN_THREADS = JobsInThreads()
 
 
-# Watches, from a thread of its own, whether the event loop of a job runs, and logs the call that blocks it.
+# --- the call that blocks the event loop of a job -------------------------------------------------------------------------------------
 
 run_log = logging.getLogger("recordpublisher.run")
 LOOP_CHECK_SECONDS = 1.0
@@ -380,10 +380,9 @@ _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
 class LoopWatch:
-    """Logs once where the event loop's thread is if a call does not return for 10 s, and its stack at level DEBUG.
+    """Logs once which call blocks the event loop for 10 s or more, and the stack of the loop's thread at level DEBUG.
 
-    Nothing else can report it, because reading, heartbeats, checkpoints, metrics and the stop wait for the call too. Use: `with
-    LoopWatch():` in the loop's thread.
+    Reading, heartbeats, checkpoints, metrics and the stop wait for the call too. Use: `with LoopWatch():` in the loop's thread.
     """
 
     def __init__(self, check_seconds: float = LOOP_CHECK_SECONDS) -> None:

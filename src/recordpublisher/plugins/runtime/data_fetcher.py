@@ -143,7 +143,7 @@ class DataFetcher(Generic[V]):
         )
 
     def sink_and_decorators(self, properties: Properties) -> tuple[Sink | None, MakeDecorator, Any]:
-        """Return the sink if it is an object, a function that makes each shard's `BatchDecorator`, and the type of the values.
+        """Return the sink if the program gave one, a function that makes each shard's `BatchDecorator`, and the type of the values.
 
         A command that replays dead letters uses them.
         """
@@ -219,7 +219,7 @@ class DataFetcher(Generic[V]):
                     f"shards. If it was another job, give it {ANOTHER_PLACE}",
                 )
             words = ". ".join([text_of(error), *notes_of(error)])
-            # Logged because a task that runs next to a server may be awaited only when the server ends.
+            # The error is logged here, because a program may await the run only when a server next to it ends.
             log.error(  # noqa: TRY400 - the traceback is raised
                 "the run ended by an error, and this process no longer reads %s: %s: %s. "
                 "Make and run a new DataFetcher to resume",
@@ -384,7 +384,7 @@ class DataFetcher(Generic[V]):
 
 
 async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel an opening that was cut off, and return it when it has ended, so that everything that it has opened can be closed."""
+    """Cancel the task that opens the fetcher, and return the task when it has ended, so that the caller can close what was opened."""
     if opening is not None:
         opening.cancel()
         await asyncio.wait([opening])

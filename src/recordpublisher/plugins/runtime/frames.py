@@ -99,8 +99,8 @@ def read_arrow(
     - `event_times`: a pair of times, either of which may be None for no limit. Only records with an event time from the first up to, but
       not including, the second are returned.
     - `columns`: the names of the columns, in their order. `metadata=False` leaves out the columns of the metadata.
-    - `deserializer`: a type, whose fields become columns (objects in them structs), followed by the metadata. Without a type the columns
-      are the same as in Spark, with the payload as `data`. The values of a function or of `json` follow as `value`, in JSON.
+    - `deserializer`: a type, whose fields become columns (a nested object becomes a struct), followed by the metadata. Without a type the
+      columns are the same as in Spark, with the payload as `data`. A function or `json` adds the column `value`, with the value as JSON.
 
     At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With the schema INFER
     everything is read at once into memory, because the columns are those of all records. Needs the extra `arrow`.
@@ -257,7 +257,7 @@ def _read_table(
     with read_arrow(streams, properties, **arguments) as reader:
         table, fields = _with_json_fields(reader.read_all())
     left_out = () if metadata else [name for name in RECORD_SCHEMA.names if name not in fields]
-    # Without any record there is no JSON object that shows the fields.
+    # Without any record there is no JSON object that shows the fields, so the chosen columns are added.
     if not table.num_rows and not isinstance(columns, str):
         for name in [name for name in columns or () if name not in table.column_names]:
             table = table.append_column(name, pa.nulls(0))
@@ -267,7 +267,7 @@ def _read_table(
 def _with_json_fields(table: pa.Table) -> tuple[pa.Table, list[str]]:
     """Return the table with the fields of the objects in `value` instead of `value` and `data`, and the names of the fields."""
     values = table["value"].to_pylist()
-    # Checked because pyarrow's parser ends the process at `null`.
+    # pyarrow's parser would crash the process at the value `null`.
     if not all(value.startswith("{") for value in values):
         return table, []
     texts = "\n".join(values).encode()
@@ -332,7 +332,7 @@ def _start_properties(start: datetime | timedelta | str | float | State | None, 
 def _end_ms(
     end: datetime | str | float, given: Properties, timestamp_assigner: Callable[[Record], int] | None
 ) -> int | None:
-    """Return the last event time (epoch ms), or None for NOW. It is compared with the start only if event times are arrivals.
+    """Return the last event time of the read (epoch ms), or None for NOW.
 
     Raises: ConfigurationError if the end is invalid, in the future, or before the start.
     """
@@ -374,7 +374,7 @@ async def records_until(
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
 
-    If `ends` has the end of a shard, the read does not end here, because no record follows that position.
+    A shard that has ended in `ends` is never passed, because no record follows its position. The caller's bounds end such a read.
     """
     waited_for = set(ends)
     async with aclosing(batches):
@@ -440,7 +440,7 @@ class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyar
         super().__init__(_Messages(schema, batches))
 
     def close(self) -> None:
-        """Stop the read, and wait until everything is closed. Later reads find the end."""
+        """Stop the read, and wait until everything is closed. Later calls return no batch."""
         self._batches.close()
 
 

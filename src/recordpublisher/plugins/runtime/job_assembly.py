@@ -195,7 +195,7 @@ def _alone_worker(
 ) -> AloneWorker | None:
     """Return the worker of a job that runs alone, or None if the job stores no positions, or if the sink itself does.
 
-    Raises: ConfigurationError if a `CommittingSink` has no place for the positions.
+    Raises: ConfigurationError if the sink is a `CommittingSink` and there is no store for positions.
     """
     entries = entry_store_of(sink)
     if (place := store or entries) is None:
@@ -212,8 +212,7 @@ def _alone_worker(
     return AloneWorker(group, group_job_of(streams, sink, name), sink, clock)
 
 
-# Builds the job of a queue from properties. Settings that need positions are refused with a sentence that says what
-# to do.
+# --- the job of a queue, which has no positions ---------------------------------------------------------------------------------------
 
 _NO_WATERMARKS = (
     "a queue keeps no order, so it has no watermarks; leave it out, and take the time from the record's value"

@@ -116,7 +116,7 @@ async def tell_what_drains(
         )
 
 
-# Ends a job's process: the first SIGTERM or SIGINT drains it, the second ends it at once. Defines exit codes.
+# --- the end of a process, and its exit codes -----------------------------------------------------------------------------------------
 
 FAILED, BAD_CONFIGURATION = 1, 2
 """Exit codes of a job."""
@@ -161,7 +161,7 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
 class WorkerFailedError(RecordPublisherError):
     """A worker failed (it has logged the error itself) or was killed.
 
-    - `code`: its exit code; below 0 it is a negative signal number.
+    - `code`: the worker's exit code; if a signal killed the worker, the signal's number below 0.
     - `exit_code`: the exit code of the job.
     """
 
@@ -180,7 +180,7 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-# Stops the fetchers of this process at the first SIGTERM or Ctrl-C. The next signal has its usual effect.
+# --- the fetchers that the first signal stops -----------------------------------------------------------------------------------------
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
@@ -216,7 +216,7 @@ def _stop(stop: Callable[[], None], name: str) -> None:
 STOP_SIGNALS = StopSignals()
 
 
-# Reports an error that a person must fix in one sentence, without the calls and errors that led to it.
+# --- short tracebacks -----------------------------------------------------------------------------------------------------------------
 
 error_log = logging.getLogger("recordpublisher.errors")
 _TOLD = (

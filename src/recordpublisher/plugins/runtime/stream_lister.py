@@ -57,7 +57,7 @@ _LINE = re.compile(r"[\w.:/=+@-]+")
 
 
 class StreamLister:
-    """The job's `ShardLister`.
+    """Lists the shards of the job's streams: from the publisher if it lists them itself, else from Kinesis.
 
     It uses the client of the publisher's factory, because a second client costs 10 MB, 0.1 s and a request for credentials. If
     there is no such client, the lister owns one: the argument `client`, or a client that it opens at the first call.
@@ -181,7 +181,7 @@ class StreamLister:
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Return whether Kinesis still has a shard, according to GetShardIterator.
 
-        None if the call fails for another reason, or if the publisher has a source of its own.
+        Return None if the call fails for another reason than a missing shard, or if the publisher has a source of its own.
         """
         if await self._has_own_source(shard.stream):
             return None
@@ -204,7 +204,7 @@ class StreamLister:
         return True
 
     def is_endless(self, stream: str) -> bool:
-        """Return whether the stream always has an open shard, as every Kinesis stream does. Known after its first listing.
+        """Return whether the stream always has an open shard, as every Kinesis stream does. Call it after the stream was listed.
 
         A service that reports the end of a shard before its listing does, as DynamoDB Streams, may list the last shard as closed and its
         children later. So a listing without open shards does not prove that the stream has ended.
@@ -292,8 +292,7 @@ class StreamLister:
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call with retries.
 
-        Before the first success there are only a few if their number is set, or if DNS does not know the endpoint, whose setting may be
-        wrong.
+        Before the first success, retries end early if DNS does not know the endpoint, which may be mistyped, or if their number is set.
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
@@ -364,10 +363,7 @@ class StreamNames:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """A value that distinguishes jobs without a group.
-
-        It is the same in all processes of a job, even if their lists differ for a moment.
-        """
+        """The names of the streams, or the name of the function or file that lists them. It is the same in all processes of a job."""
         if self.function is None:
             return self._last
         function = self.function
@@ -388,7 +384,7 @@ class StreamNames:
         """Return the current streams. If the list cannot be used, warn once and return the last valid list."""
         assert self.function is not None
         try:
-            # Called as a UserFunction, in a thread, because it may read a file or call a service.
+            # A UserFunction runs in a thread, because the function may read a file or call a service.
             found = await UserFunction("streams", self.function, _VALID_FUNCTION)()
             names = stream_names(cast("GivenStreams", found))
             self._check_same(names)

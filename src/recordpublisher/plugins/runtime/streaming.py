@@ -166,19 +166,15 @@ class _SharedFactory(RecordPublisherFactory):
 
     @property
     def lists_shards(self) -> bool:
-        """Whether the owned factory lists the shards."""
         return self.owned.lists_shards
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
-        """Create the publisher with the owned factory."""
         return await make_publisher(self.owned, shard, starting_position, metrics)
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards with the owned factory."""
         return await self.owned.discover(stream, after)
 
     def order_of(self, sequence: str) -> Any:
-        """Return the order that the owned factory gives to a sequence number."""
         return self.owned.order_of(sequence)
 
 
@@ -225,7 +221,7 @@ def stream(
     if state_store is None and "state_uri" not in settings:
         if given.is_set(STATE_URI):
             log.warning(
-                "rp.stream and rp.consume do not use %s of a mapping: they neither resume at its positions nor store any. "
+                "rp.stream and rp.consume ignore %s in the mapping: they neither resume at stored positions nor store any. "
                 "To read as that job, pass state_uri=... or state_store=... to the call",
                 STATE_URI.key,
             )
@@ -439,14 +435,14 @@ async def _next(items: AsyncGenerator[T, None]) -> T | None:
     return await anext(items, None)
 
 
-# The properties of a read that must not act as the job.
+# --- the properties of a read that must not act as the job ----------------------------------------------------------------------------
 
 
 def without_job_identity(job: Properties) -> Properties:
     """Return the properties of a job for a reader that must not act as the job.
 
-    They have no place of positions, group of workers or dead letters (bad records are skipped). The reader also polls instead of using the
-    job's consumer of enhanced fan-out: its subscriptions would end the job's subscriptions, and its end could deregister the consumer.
+    They name no store, group of workers or dead letters (bad records are skipped). The reader polls, because with the job's fan-out
+    consumer it would end the job's subscriptions, and could deregister the consumer at its end.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
     polled = (RECORD_PUBLISHER,) if job.value(RECORD_PUBLISHER) == "EFO" else ()

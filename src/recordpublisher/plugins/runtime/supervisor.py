@@ -1,6 +1,6 @@
 """Runs a job in one process (`run_process`), or in several that share its shards as a group (`Supervisor`).
 
-They drain together, and all of them end when one fails.
+The processes drain together, and all of them end when one fails.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Supervisor:
                 *self._command, *arguments, stdin=PIPE, pass_fds=(theirs,), start_new_session=True
             )
         finally:
-            # Closed here, because otherwise the pipe would not end when the worker ends.
+            # This process closes its copy, because otherwise the pipe would not end when the worker ends.
             os.close(theirs)
         self._processes[number] = process
         if process.stdin is not None:
@@ -170,7 +170,7 @@ async def run_process(
     - `metrics_folder`: folder from which the supervisor reads the metrics. Without it this process exports them, as the properties say.
     - `number`: number of this worker of a supervisor.
     - `more_exporters`: exporters in addition to those that the properties name.
-    - `bounds`: end the run by itself.
+    - `bounds`: the bounds at which the run ends by itself.
 
     Raises: RecordPublisherError if reading or storing fails; StreamNotFoundError if every stream was deleted; errors of the sink.
     """
@@ -201,8 +201,8 @@ async def run_fetcher(
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_on_eof(supervisor, drain)
-    # Gives the loop time to notice that the supervisor is already gone. Otherwise a process that starts late would replace the worker
-    # of the next supervisor.
+    # The loop needs this pause to notice that the supervisor is already gone. Without it, a process that starts late would replace the
+    # worker of the next supervisor.
     await asyncio.sleep(0.01)
     if draining.is_set():
         return
@@ -235,7 +235,7 @@ async def run_fetcher(
         report(fetcher.progress())
     log.info("the job ended: %s", result)
     if result.reason is EndReason.STREAMS_DELETED:
-        # A job that nothing has bounded is not finished: a stream of this name may exist again, and a supervisor starts the job then.
+        # A job without bounds has not finished: when a stream of this name exists again, a supervisor can start the job.
         raise StreamNotFoundError(fetcher.streams[0])
 
 

@@ -42,10 +42,10 @@ _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
 
 class ArchivedShards:
-    """Owns the position where the last range of each shard ended, and the changes of the shards' documents.
+    """Decides the range of each archived file, and collects what must be stored about shards.
 
-    Sequence numbers of Kinesis have gaps, so the records themselves never show that a record is missing between two files. Therefore each
-    range begins where the last one ended, or where the reader of the shard started, as the job's position says.
+    Sequence numbers of Kinesis have gaps, so two files cannot show by their records whether one is missing between them. Therefore each
+    file's range begins where the shard's last range ended, or at the position from which the shard's reader started.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class ArchivedShards:
         self._ended: dict[str, ShardDocument] = {}
 
     def begin(self) -> None:
-        """Forget where ranges ended, because the next readers start at committed positions."""
+        """Forget where ranges ended, because readers now start again, at committed positions."""
         self._reached, self._ended = {}, {}
 
     def forget(self, shards: Collection[str]) -> None:
@@ -64,25 +64,28 @@ class ArchivedShards:
                 each.pop(key, None)
 
     def on_listed(self, shard: Shard, open_ms: int | None) -> None:
-        """Remember that the shard needs a document."""
+        """Let the next commit store the shard's document. `open_ms`: a time at which the shard was open (epoch ms), if known."""
         if open_ms is None and (before := self._listed.get(shard.key)) is not None:
-            open_ms = before.open_ms  # kept, because a listing showed the shard open before it was found in another way
+            open_ms = before.open_ms  # An earlier listing showed the shard as open.
         document = msgspec.convert(shard_to_json(shard), ShardDocument)
         self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
 
     def on_started(self, shard: Shard, start: StartingPosition, follows_parents: bool) -> None:
-        """Begin a range, unless the last one ended at the same position."""
+        """Begin the shard's next range at `start`.
+
+        With `follows_parents` a start at TRIM_HORIZON has every record of the shard; otherwise older records may have expired.
+        """
         after = _after(start, follows_parents)
         if after == AT or self._reached.get(shard.key) != after:
             self._reached[shard.key] = after
 
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Remember that the next document of the shard must name its end."""
+        """Let the next commit store in the shard's document that the shard has ended, and its children."""
         end = ArchivedShardEnd("", tuple(child.shard_id for child in children))
         self._ended[shard.key] = msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end)
 
     def range_of(self, batch: RecordBatch) -> FileRange:
-        """Return the range of a batch that is written, and begin the next range there.
+        """Return the range of a batch that is written. The shard's next range begins at the end of this range.
 
         Raises: SinkError if a sequence number cannot be a part of a range's name.
         """
@@ -95,11 +98,9 @@ class ArchivedShards:
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
     def left_out_range(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
-        """Return the range of records that are all left out, and begin the next range at its end.
+        """Return the range up to `position`, if none of its records could be written. Return None if its beginning is not known.
 
-        Return None if it is not known where the range begins.
-
-        A restart begins its range at the position, so without a file of this range the records before it would count as missing.
+        A restart begins the next range at `position`. Without a file for this range its records would count as missing.
         """
         through = position_text(position)
         _check_names(shard, through)
@@ -111,11 +112,11 @@ class ArchivedShards:
         return self._listed | self._ended
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
-        """Return these documents. Each end gets the position up to which the shard has files."""
+        """Return these documents. If a shard has ended, its document gets the position up to which the shard has files."""
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
-        """Remove these documents from the changes, because the next commit stores them."""
+        """Remove from `changes` the documents that were staged, so that only newer ones remain for later commits."""
         for key, document in documents.items():
             for each in (self._listed, self._ended):
                 if each.get(key) is document:
@@ -130,9 +131,9 @@ class ArchivedShards:
 
 
 class FileRange(msgspec.Struct, frozen=True):
-    """The range of a file, which has every record of one shard after `after`, up to and including `through`.
+    """The range of a file that has every record of one shard after the position `after`, up to and including `through`.
 
-    Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
+    `position_text` writes these positions. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
     """
 
     after: str
@@ -153,7 +154,7 @@ class ArchivedShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
 class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     """The document of one shard: its lineage and hash range, as `shard_to_json` has them.
 
-    - `open_ms`: a time at which the shard was open (epoch ms), so that the records of its children arrived later.
+    - `open_ms`: a time at which the shard was open (epoch ms). The records of its children arrived later.
     - `end`: the shard's end, if the archive has it.
     """
 
@@ -171,7 +172,7 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.stream}/{self.id}"
 
     def united(self, newer: ShardDocument) -> ShardDocument:
-        """Return this document with the additions of a newer one. Parents are kept, because a later listing may lack them."""
+        """Return this document with the additions of a newer one. It keeps its parents, because a later listing may lack them."""
         parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
         return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
 
@@ -188,7 +189,7 @@ class WaitingBatch:
     - `first`, `last`: sequence and sub-sequence number of its first and last record.
     - `content`: the batch in the form that the sink writes; None if none of its records can be written.
     - `held_bytes`: bytes that `content` holds in memory.
-    - `covered`: the range of which the batch has every record, for an archive.
+    - `covered`: the range whose records are all in the batch; None if the sink writes no archive.
     """
 
     stream: str
@@ -206,12 +207,12 @@ class WaitingBatch:
 
 
 class ArchivingSink(CommittingSink):
-    """A sink whose files can be an archive (`flink.sink.archive`). Owns the ranges and documents that the next commit has to store."""
+    """A sink whose files can be an archive (`flink.sink.archive`). It collects the ranges and documents that the next commit stores."""
 
     _waiting: list[WaitingBatch]
 
     def __init__(self, properties: Properties) -> None:
-        """Read the property. Raises: ConfigurationError if the sink writes an archive and payloads are decompressed."""
+        """Read `flink.sink.archive`. Raises: ConfigurationError if it is set and the job decompresses payloads."""
         self.keeps_archive: bool = properties.value(ARCHIVE)
         if self.keeps_archive and (compression := properties.value(COMPRESSION)) != "NONE":
             reason = (
@@ -222,12 +223,12 @@ class ArchivingSink(CommittingSink):
         self._archived = ArchivedShards()
 
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
-        """Let the next commit create the document of an archived shard."""
+        """Let the next commit store the document of an archived shard. `open_ms`: a time at which it was open (epoch ms), if known."""
         if self.keeps_archive:
             self._archived.on_listed(shard, open_ms)
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Begin a range of an archived shard."""
+        """Begin the next range of an archived shard at `start`, if the sink writes an archive."""
         if self.keeps_archive:
             self._archived.on_started(shard, start, follows_parents)
 
@@ -240,13 +241,13 @@ class ArchivingSink(CommittingSink):
             self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Let the next commit add the end to the document of an archived shard."""
+        """Let the next commit store that an archived shard has ended, and its children."""
         if self.keeps_archive:
             self._archived.on_ended(shard, children)
 
 
 def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches of each file. They are of one shard, and in an archive there is no gap between them."""
+    """Return the batches of each file: a shard's batches in order. In an archive a gap between two batches begins a new file."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:
@@ -267,7 +268,7 @@ def joined_range(parts: Sequence[WaitingBatch]) -> FileRange | None:
 
 
 def check_partitions(names: Collection[str], given: str | None) -> None:
-    """Check that the files have the columns of an archive. Raises: ConfigurationError if one of these is a partition (`names`)."""
+    """Check that the files have the columns of an archive. Raises: ConfigurationError if such a column is a partition (`names`)."""
     for name in names:
         if name in COLUMNS:
             reason = (
@@ -283,7 +284,7 @@ def no_archive_of_fields() -> ConfigurationError:
 
 
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
-    """Add the content of these documents to the stored ones. Several processes may do so at the same time, and again.
+    """Add the content of these documents to the stored ones. Several processes may call it at the same time, and repeat the call.
 
     Raises: StoreUnavailableError if the store cannot be reached now; StateError if a stored document cannot be read.
     """

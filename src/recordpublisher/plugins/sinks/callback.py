@@ -37,7 +37,7 @@ class CallbackSink(Sink):
                 "properties", repr_of(properties, 200), "CallbackSink(function=...) for a function"
             )
         self._function = function or imported_function(Properties(properties), CALLBACK, _VALID)
-        # Not the event loop's own threads, because `asyncio.run` waits for those at its end, even if the function never returns.
+        # In a thread of its own, because `asyncio.run` would wait at its end for a thread of the event loop, even if the function hangs.
         threads = ThreadPoolExecutor(1, "recordpublisher-callback")
         self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)
 
@@ -50,7 +50,7 @@ class CallbackSink(Sink):
         await self._call(batch)
 
 
-# A sink that keeps all records in memory, for tests, notebooks and small reads.
+# --- the memory sink, for tests, notebooks and small reads ---------------------------------------------------------------------
 
 
 class MemorySink(Sink):

@@ -30,7 +30,7 @@ class SourceShard:
 
 
 class UnfinishedWrites:
-    """Owns the writes of a job that are not finished, in order; they are the sink's unfinished records of each shard (`Unfinished.shards`).
+    """Keeps the unfinished writes of a job in order, and counts their records by shard for `Unfinished.shards`.
 
     - `left_of`: returns how many records of a flush epoch are not finished. Each write has an epoch of its own.
     """
@@ -60,7 +60,7 @@ class UnfinishedWrites:
 
 
 class WrittenStates:
-    """Owns the states of checkpoints whose records are not all written, each with its flush epoch, and the newest state that may be stored.
+    """Keeps the states of checkpoints until all of their records are written, each with its flush epoch. Only then one may be stored.
 
     - `is_complete`: returns whether all records up to the end of an epoch are written.
     """
@@ -77,16 +77,16 @@ class WrittenStates:
         self._waiting.append((epoch, state))
 
     def newest(self) -> State:
-        """Return the newest state that may be stored. If there is none yet, return a state without shards.
+        """Return the newest state that may be stored.
 
-        After a restart each shard is then read again from where its read began.
+        If there is none yet, return a state without shards, after which a restart reads each shard again from where its read began.
         """
         while self._waiting and self._is_complete(self._waiting[0][0]):
             self._written = self._waiting.popleft()[1]
         return {**self._waiting[-1][1], "shards": {}} if self._written is None else self._written
 
     def revoke(self, shards: Collection[str]) -> None:
-        """Forget shards. Their queued records are not written here, and a shard that comes back begins at another position."""
+        """Forget shards, because another process writes their queued records, and a shard that comes back begins at another position."""
         self._waiting = deque([(epoch, _without(shards, state)) for epoch, state in self._waiting])
         if self._written is not None:
             self._written = _without(shards, self._written)

@@ -25,7 +25,7 @@ MAX_QUEUED_EVENTS = 1_000
 
 
 class ReactiveSink(Sink):
-    """Passes batches to the observers, one after the other, in a thread of its own; owns the batches that wait for them.
+    """Passes batches to observers, one batch at a time, in a thread of its own.
 
     - An observer acknowledges a batch by returning from `on_next`. Stored positions cover only the batches that the observers have
       finished.
@@ -98,7 +98,7 @@ class ReactiveSink(Sink):
         return self._waiting_records < self._buffer and len(self._waiting) < MAX_QUEUED_EVENTS
 
     async def write(self, batch: RecordBatch) -> None:
-        """Queue the batch when there is room. Then return when at most `buffer` records wait, or at once while the job may not write.
+        """Queue the batch when there is room. Return when at most `buffer` records wait, or at once while the job may not write.
 
         Raises: SinkError if an observer has failed.
         """
@@ -170,8 +170,8 @@ class ReactiveSink(Sink):
     async def _wait_until(self, is_enough: Callable[[], bool]) -> None:
         self._raise_failure()
         while not is_enough():
-            # The oldest delivery ends first. asyncio.wait does not cancel it when this task is cancelled. The timeout is needed because
-            # the permission to write ends without a notification.
+            # The oldest delivery ends first. If this task is cancelled, asyncio.wait does not cancel the delivery. The timeout is needed
+            # because the permission to write ends without a notification.
             await asyncio.wait([next(iter(self._waiting))], timeout=PERMISSION_SECONDS)
             self._raise_failure()
 
@@ -233,7 +233,7 @@ class ReactiveSink(Sink):
 def _notify_error(subject: Subject[Any], error: BaseException) -> None:
     """Pass the error to each observer.
 
-    An observer without `on_error` raises the error (reactivex's default). It is suppressed, so that the other observers still get theirs.
+    An observer without `on_error` raises the error (reactivex's default). Such an error is suppressed, so that each observer is called.
     """
     for observer in [*subject.observers, subject]:
         with contextlib.suppress(BaseException):

@@ -15,7 +15,7 @@ from ..stores.store_service import NotFoundError, StoreService
 class UnfinishedUploads:
     """The unfinished multipart uploads below a location in S3.
 
-    It opens a client for each call, because only the command that removes leftovers uses it.
+    Each call opens a client, because only the command that removes leftovers makes these calls.
 
     - `location`: `s3://bucket/prefix`.
     """

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
     """The parts of shards that one task reads, in the form in which Spark sends them to the task.
 
-    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more.
-    - `planned`: all shards that the tasks read, by `Shard.key`, if this task looks for shards that were created since. None in the others.
+    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more of them.
+    - `planned`: the `Shard.key` of every shard that the tasks read. Set only in the task that looks for shards created after the plan.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""From this age of the end on, by the service's clock, all records before the end are readable (ms).
+"""When the end is this old by the service's clock, all records before the end can be read (ms).
 
 A record may become readable a moment after its arrival.
 """
@@ -202,7 +202,7 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
 def _settles_in(end_ms: int, now_ms: int) -> float:
     """Return after how many seconds every record that arrived before the end can be read, if the service's clock is at `now_ms`.
 
-    The service tells whole seconds, so its clock may be up to a second later than it tells, and the wait up to a second too long.
+    The service reports whole seconds, so its clock may be up to a second ahead of `now_ms`, and the wait up to a second too long.
 
     Raises: ConfigurationError if the end is too far in the future.
     """
@@ -282,9 +282,9 @@ class RangeRead:
     two windows holds at most half of `bounds` and the rest of one response, regardless of the number of shards. The rows of one shard keep
     their order; rows of several shards mix.
 
-    - `settles_in`: seconds after which every record before the end can be read. A tip counts if its window began after that, so the task
-      waits for that time while it reads.
-    - `later`: returns the parts of shards that were created before that time and after the plan. This task reads them too.
+    - `settles_in`: seconds after which every record before the end can be read. Only a window that began after that time can finish a
+      shard at its tip.
+    - `later`: returns the parts of shards that were created after the plan and before that time. This task reads them too.
     """
 
     parts: Sequence[ShardRange]
@@ -327,7 +327,7 @@ class RangeRead:
                 window.reading.cancel()
 
     def _finds_more(self, left: Sequence[_Progress]) -> bool:
-        """Return whether to read on at once. At the tips of all shards there is nothing to read before the end has settled."""
+        """Return whether to begin the next window at once: not while all shards are at their tips and `settles_in` is not over."""
         return bool(left) and (self._is_settled(self.clock.monotonic()) or not all(each.at_tip for each in left))
 
     def _is_settled(self, at: float) -> bool:
@@ -429,8 +429,7 @@ class BeginRead(Protocol):
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
     """Return the reader of this process for the options, whose clients stay open from task to task.
 
-    - `values`: the deserialiser; None for the one that the properties name. It is made from the properties in both cases, so reads with
-      equal properties can share a fetcher.
+    - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
 
     Call it only in the thread that runs Spark's tasks.
     """

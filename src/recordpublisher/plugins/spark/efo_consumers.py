@@ -31,7 +31,7 @@ def register_consumers(streams: Sequence[str], properties: Properties) -> dict[s
 
 
 def consumer_properties(options: Mapping[str, object]) -> Properties:
-    """Return our properties from a query's options or properties, to deregister its consumer.
+    """Return the properties with which to deregister the consumer of a query. `options`: the query's options or properties.
 
     Raises: ConfigurationError if the consumer's name is missing.
     """

@@ -22,7 +22,7 @@ from .python_worker import worker_loop
 
 @dataclass(frozen=True, slots=True)
 class ProgressMetric:
-    """A figure of the progress and its metric. The figure is divided by `divisor`."""
+    """A figure of the progress that is exported as a metric, divided by `divisor`."""
 
     figure: str
     name: str
@@ -95,8 +95,8 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
     """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
 
     Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. It shows the figures that the progress has under
-    `latestOffset`, for each query that reads with this library. Its `warnings` are logged in this process, each once for each run. Spark's
-    own processes write them to the driver's stderr, which a notebook may not show.
+    `latestOffset`, for each query that reads with this library. It logs each of the `warnings` there once a run, because Spark writes
+    warnings to the driver's stderr, which a notebook may not show.
 
     - `address`: host:port at which it listens. Port 0 selects a free port.
 
@@ -159,10 +159,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
 
 
 def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
-    """Return the figures that this source reports, or None if the offset is of another source.
-
-    With Spark 4.0 and 4.1 the figures are inside an offset.
-    """
+    """Return the figures of this source (inside an offset with Spark 4.0 and 4.1), or None if the offset is of another source."""
     try:
         reported = json.loads(latest_offset or "null")
     except ValueError:

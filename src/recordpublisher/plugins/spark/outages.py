@@ -105,7 +105,7 @@ class OutageWatch:
     There is one warning for each service, when the first of its keys fails. Any thread may call, because the driver has two.
 
     - `max_ms`: how long an outage may last (option `maxOutage`).
-    - `is_batch_read`: whether the job is a batch read. It waits for a port that was never open only as long as for an unknown host.
+    - `is_batch_read`: whether the job is a batch read. For a port that was never open, it waits only as long as for an unknown host.
     """
 
     def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:
@@ -190,7 +190,7 @@ class OutageWatch:
                 return result
 
     async def wait_out_async(self, call: Callable[[], Awaitable[T]], key: str) -> T:
-        """Do the same as `wait_out` on an event loop. `key` names the kind of call, whose outages are counted apart from others."""
+        """Repeat the call as `wait_out` does, on an event loop. `key`: the kind of call, whose outages are counted separately."""
         while True:
             try:
                 result = await call()

@@ -23,8 +23,8 @@ def errors_as_one_sentence() -> Iterator[None]:
     """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
 
     Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
-    the user or of a plugin has a part in it, else at INFO. Spark ends the process after an error, so the environment variable that is set
-    here affects nothing else.
+    the user or of a plugin has a part in it, else at INFO. The environment variable that hides the traceback stays set, because Spark ends
+    the process after an error.
     """
     try:
         yield
@@ -36,10 +36,7 @@ def errors_as_one_sentence() -> Iterator[None]:
         raise
 
 
-# One event loop for each Python process of Spark, and the clients that are kept open between batches.
-#
-# The loop is made at its first use in a process. The process id is checked, because Spark forks its workers, and the
-# thread of an inherited loop does not run in a forked process.
+# --- one event loop for each Python process of Spark ----------------------------------------------------------------------------------
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
@@ -139,7 +136,7 @@ def log_to_stderr() -> None:
     logging.getLogger("recordpublisher").setLevel(level)
 
 
-# Keeps garbage collection cheap in the Python processes that Spark starts.
+# --- garbage collection in the processes that Spark starts ----------------------------------------------------------------------------
 
 COLLECTION_THRESHOLD = 10_000
 """How many objects Python makes before it looks for garbage among them; 700 unless set."""

@@ -120,7 +120,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
         plan = partition.plan
         with errors_as_one_sentence():
-            # Cached, because each task gets a reader of its own, and parsing the options takes 2 ms.
+            # The options are cached, because each task gets a reader of its own, and parsing them takes 2 ms.
             loop, job = worker_loop(), sorted(self._source.options.items())
             options = loop.cached(("options", *job), lambda: self._options)
             schema = self._schema
@@ -232,7 +232,7 @@ QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
 """The reader for the installed version of Spark."""
 
 
-# Runs with Trigger.AvailableNow, repeated until all records are read: on Spark 4.0 and 4.1 such a run has only one batch.
+# --- runs with Trigger.AvailableNow that are repeated until all records are read ------------------------------------------------------
 
 
 def run_to_tips(start: Callable[[], Any]) -> int:

@@ -25,9 +25,9 @@ MODULES = (
 
 
 def main() -> None:
-    """Import the modules, and serve as Spark's daemon.
+    """Import the modules that tasks need, and serve as Spark's daemon.
 
-    For processes that plan, Spark starts other daemons, with other arguments.
+    For the processes that plan, Spark starts daemons with other arguments. They import nothing here.
     """
     sys.path = without_zips(sys.path)
     from pyspark import daemon

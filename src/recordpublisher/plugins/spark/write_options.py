@@ -160,7 +160,7 @@ def with_dead_letters(properties: Properties) -> Properties:
 
 
 def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
-    """Return a function that makes the dead-letter sink of a task; None without one.
+    """Return a function that makes the dead-letter sink of a task, or None if the job has no dead-letter sink.
 
     Raises: ConfigurationError if the sink lacks a property.
     """

@@ -159,7 +159,7 @@ class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: igno
 
 
 class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes `df.write`. Raises: ConfigurationError if the mode is "overwrite"."""
+    """Writes the rows of a batch job (`df.write`). Raises: ConfigurationError if the mode is "overwrite"."""
 
     def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
@@ -254,7 +254,7 @@ class TaskFigures:
     """The counts of a finished task.
 
     - `records`, `bytes`: rows acknowledged, and the bytes of their data and keys.
-    - `kinesis_records`: Kinesis records acknowledged: fewer than rows with aggregation.
+    - `kinesis_records`: Kinesis records acknowledged, which are fewer than the rows if rows are aggregated.
     - `retries`, `throttles`: records sent again, and records that a shard's limit rejected.
     - `given_up`, `dead_letters`: rows that were not put, and how many of them are dead letters.
     - `waits`: how often the task waited because too much was outstanding.

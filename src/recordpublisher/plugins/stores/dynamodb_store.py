@@ -37,7 +37,7 @@ class DynamoDbStore(ConditionalStore):
     """Stores the values of one job as items of a table that many jobs may share. The first write creates a missing table.
 
     The key of the table is `job` (text) and `item` (text, the name). An item has at most 400 KB.
-    Owns the client. `key` is the property that contains the URI.
+    `key` is the property that contains the URI.
 
     Raises: ConfigurationError if the URI is not valid or has credentials, or if the AWS credentials are wrong.
     """
@@ -187,7 +187,8 @@ class DynamoDbStore(ConditionalStore):
     def _version(self, item: Mapping[str, Any]) -> str:
         if "version" not in item:
             raise StateError(
-                f"{_name(item)} in {self.place} cannot be read: an earlier version of recordpublisher wrote it"
+                f"{_name(item)} in {self.place} cannot be read, because an earlier version of recordpublisher wrote it; use that version, "
+                "or another place"
             )
         return str(item["version"]["S"])
 

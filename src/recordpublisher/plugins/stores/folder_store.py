@@ -37,11 +37,11 @@ _PAUSE_SECONDS = 0.001
 
 
 class FolderStore(ConditionalStore):
-    """Owns a folder `NAME.versions` for each name, with two files: `value-V` and the empty `current-V`, where V is the version.
+    """Stores each value in a folder `NAME.versions` with two files: `value-V` and the empty `current-V`, where V is the version.
 
     The first value is written into a folder that is then renamed to its name, which fails if the name is taken. A later value is written
-    into the folder, and then `current-V` is renamed to `current-W`, which fails if another process was faster. So no process holds a lock.
-    The file system, local or network, must have atomic renames.
+    into the folder, and then `current-V` is renamed to `current-W`, which fails if another process was faster. No lock is needed, but the
+    file system, local or network, must have atomic renames.
 
     - `folder`: a path, or a file: URI. The first value creates it.
     - `key`: the property that contains the folder. If it is None, the folder is not checked.
@@ -182,7 +182,6 @@ class FolderStore(ConditionalStore):
         return version
 
     def _names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix, sorted."""
         found: list[str] = []
         waiting = [self._checked(prefix).rpartition("/")[0]]
         while waiting:
@@ -238,8 +237,8 @@ def _read(path: Path) -> VersionedValue | None:
 def _version(path: Path) -> str | None:
     """Return the version of the value in this folder, or None if there is no value.
 
-    The version is in the name of the empty file `current-V`. A listing during a rename of that file may show its old and its new name, or
-    neither of them. Then the folder is listed again.
+    The version is in the name of the empty file `current-V`. If a listing shows two such names or none, because the file is being renamed,
+    the folder is listed again.
     """
     for _ in range(_ATTEMPTS):
         try:

@@ -25,7 +25,7 @@ _ATTEMPTS = 10
 class GoogleAzureStore(ConditionalObjects):
     """Stores each value as an object of a bucket (Google) or container (Azure), below a prefix.
 
-    Owns the client. `key` is the property that contains the URI.
+    `key` is the property that contains the URI.
 
     Raises: ConfigurationError if the URI is not valid or has credentials, or if the client cannot be opened.
     """
@@ -104,11 +104,11 @@ class GoogleAzureStore(ConditionalObjects):
 
 
 class _Found(NamedTuple):
-    """A stored value with its ETag, the id of the write that stored it, and the identity with which it can be replaced.
+    """A stored object. All fields are None if there is none.
 
-    All are None if nothing is stored.
-
-    Google identifies an object by its generation, Azure by its ETag.
+    - `entry`: its value and ETag.
+    - `write_id`: the id of the write that stored it.
+    - `identity`: the condition for replacing the object: its generation (Google) or its ETag (Azure).
     """
 
     entry: VersionedValue | None = None
@@ -117,5 +117,5 @@ class _Found(NamedTuple):
 
 
 def _version(meta: Any) -> str:
-    """Return the ETag without quotes, which Azure's headers have and its listings do not."""
+    """Return the ETag without quotes, because Azure sends the quotes in headers, but not in listings."""
     return str(meta["e_tag"]).strip('"')

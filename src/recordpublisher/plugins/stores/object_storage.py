@@ -30,7 +30,7 @@ _QUERY = re.compile(r"\?\S*")
 
 
 class ObjectLocation:
-    """A location in S3, Google or Azure. Owns the client that reads and writes its objects.
+    """A location in S3, Google or Azure, with the client that reads and writes its objects.
 
     - `key`: the property that contains the URI.
     - `access`: the access to S3, if other clients use it too.
@@ -65,7 +65,7 @@ class ObjectLocation:
 
 
 def s3_access(properties: Properties, region: str | None = None, *, needs_keys: bool = True) -> AwsAccess:
-    """Return the access to S3 for obstore, deltalake and pyiceberg. It is the same as the access of the SDK's own client.
+    """Return the access to S3 for obstore, deltalake and pyiceberg: the region, endpoint and credentials that the AWS SDK would use.
 
     - `region`: a region that takes precedence over the region of the job.
     - `needs_keys`: whether to find credentials. A client that has keys already needs none.
@@ -89,7 +89,7 @@ def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dic
     own = {_OF_GIVEN.get(name, name): options.pop(name) for name in _KEYS if name in options}
 
     def keys() -> dict[str, Any]:
-        """Return the newest credentials. obstore itself would complete the keys with a token from the environment."""
+        """Return the newest credentials. They are given by a function, because obstore would add a token from the environment to keys."""
         found = access.found
         theirs = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, "token": found.token}
         return (own or theirs) | {"expires_at": datetime.now(UTC) + VALID}

@@ -25,7 +25,7 @@ class ConditionalObjects(ConditionalStore):
         return await self._put(name, value, None)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put the object if the stored one still has this ETag, and return the new version."""
+        """Put the object if the stored one still has the ETag `expected`, and return the new version."""
         return await self._put(name, value, expected)
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
@@ -42,7 +42,7 @@ class ConditionalObjects(ConditionalStore):
 
     @abstractmethod
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
-        """Put the object if the stored one has the ETag `expected`, or if it is None and there is no object."""
+        """Put the object if the stored one has the ETag `expected`, or for None, if there is no object."""
 
     @abstractmethod
     async def _delete(self, name: str) -> None:
@@ -59,7 +59,7 @@ async def get_side_by_side(
 
 
 async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run the calls at the same time, and return their results in order. The first error ends the others."""
+    """Run the calls at the same time, and return their results in order. The first error cancels the other calls."""
     tasks = [asyncio.create_task(call) for call in calls]
     try:
         return await asyncio.gather(*tasks)
@@ -69,9 +69,9 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def refuse_query_and_fragment(key: str, uri: str, valid: str) -> None:
-    """Check that a URI has no `#` or `?`. Clients would cut it off there, and two jobs could then share one place.
+    """Check that a URI has no `#` or `?`, at which clients would cut the URI off, so that two jobs could share one place.
 
-    Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
+    Raises: ConfigurationError if the URI has one. The error does not show the end of the URI, which may be a signature.
     """
     if (found := re.search("[?#]", uri)) is not None:
         reason = (

@@ -21,7 +21,7 @@ _VALID = "a location that the driver and every executor can read and write"
 class ReadClaimStore:
     """Keeps claims by batch and name: `<query>/<batch>-<plan>/<name>`. Every call blocks. Many threads and processes may call at once.
 
-    Owns the conditional store, whose client stays open between calls. `key` is the option that names the location.
+    The client of `store` stays open between calls. `key` is the option that names the location.
     """
 
     def __init__(self, store: ConditionalStore, run: RunCoroutine, key: str = "metadataLocation") -> None:

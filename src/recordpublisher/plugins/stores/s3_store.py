@@ -31,7 +31,7 @@ _WRITE_ID = "write-id"
 class S3Store(ConditionalObjects):
     """Stores each value as an object of a bucket, below a prefix. `If-None-Match` and `If-Match` are the conditions.
 
-    Owns the client. `key` is the property that contains the URI.
+    `key` is the property that contains the URI.
 
     Raises: ConfigurationError if the URI is not valid or has credentials, or if the AWS credentials are wrong.
     """

@@ -20,17 +20,16 @@ _ATTEMPTS = 10
 
 
 class SqlStore(ConditionalStore):
-    """Stores each value as a row of one table. Owns the connection.
+    """Stores each value as a row of one table.
 
-    A write is one statement in its own transaction. A retry after a lost commit response finds its own version.
-
-    The first write creates the table.
+    The first write creates the table. A write is one statement in its own transaction, and stores a random version. By this version a retry
+    recognises that its first attempt was committed, although the response was lost.
 
     - `key`: the property that contains the URI.
     - `database`: a database that a sink shares with this store.
     - `table`: name of the table with the values.
 
-    Raises: ConfigurationError if the URI is not valid, or if the job has no name, which the rows contain.
+    Raises: ConfigurationError if the URI is not valid, or if the job has no name, which each row must contain.
     """
 
     def __init__(
@@ -145,7 +144,10 @@ class SqlStore(ConditionalStore):
         await self._transaction(lambda connection: connection.execute(self._table.delete().where(wanted)))
 
     async def end_sessions(self, role: str) -> None:
-        """End the job's sessions of this role in PostgreSQL, which releases their locks. This store's session has the role from now on."""
+        """End the job's database sessions of this role, which releases their locks, and give this role to the store's own session.
+
+        Only PostgreSQL has such sessions.
+        """
         name = f"{session_prefix(self._table.name, self._job)} {role}"
         self._database.name_session(name)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
@@ -155,10 +157,7 @@ class SqlStore(ConditionalStore):
         await self._database.close()
 
     async def _read(self, work: Callable[[Connection], T], nothing: T) -> T:
-        """Run `work`, or return `nothing` if there is no table.
-
-        The table is not created, because a mistyped URI must not leave a database.
-        """
+        """Run `work`, or return `nothing` if there is no table. A read creates no table, so that a mistyped URI leaves no database."""
         if self._is_ready:
             return await self._transaction(work)
         if not self._database.exists():

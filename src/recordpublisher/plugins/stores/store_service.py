@@ -24,7 +24,7 @@ _NOT_FOUND = ("NoSuchKey", "NoSuchUpload", "ResourceNotFoundException")
 
 
 class StoreService:
-    """Calls S3 or DynamoDB for one location, and translates their errors into the errors of a store. Owns the client.
+    """Calls S3 or DynamoDB for one location, and translates their errors into the errors of a store.
 
     Every call raises: ConditionFailedError if the condition of a write failed; NotFoundError if the object or the table does not exist;
     StoreUnavailableError if a later retry may help; StateError otherwise.
@@ -48,7 +48,7 @@ class StoreService:
     async def pages(
         self, api: str, parse: Callable[[Response], tuple[T, Response | None]], **parameters: Any
     ) -> AsyncIterator[T]:
-        """Yield what `parse` takes from each page of a listing, and follow the parameters that it returns for the next page."""
+        """Yield what `parse` takes from each page of a listing. `parse` also returns the parameters for the next page, or None."""
         with self._as_state_errors(api):
             async for page in self._service.pages(api, parse, **parameters):
                 yield page
@@ -77,7 +77,7 @@ def _class_of(error: KinesisError | ConfigurationError) -> type[StateError]:
 
 
 class ConditionFailedError(StateError):
-    """Raised if the condition of a write did not hold, or if a concurrent write kept the service from checking it."""
+    """Raised if the condition of a write did not hold, or could not be checked because of a concurrent write."""
 
 
 class NotFoundError(StateError):

@@ -67,7 +67,7 @@ def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | N
 def tracer_of_process() -> Tracer | None:
     """Return OpenTelemetry's tracer, or None if no provider was set.
 
-    Without the API imported, no provider is set, so nothing is imported here.
+    While the program has not imported OpenTelemetry, no provider can be set, so this function does not import it either.
     """
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -139,7 +139,7 @@ class _Guarded:
 
 
 def _checked(carrier: object) -> Carrier | None:
-    """Return the result of a user's function. OpenTelemetry does not check that it is a mapping of texts.
+    """Return the result of a user's function if it is a mapping of texts, which OpenTelemetry does not check.
 
     Raises: TypeError if it is something else.
     """

@@ -55,16 +55,13 @@ _WHY_DROPPED = (
 
 
 class Deaggregator:
-    """Expands the aggregates of one shard, in order. A sub-record is foreign if its hash key belongs to another shard; it is dropped or
-    kept.
+    """Expands the aggregates of one shard, in order. Drops or keeps foreign sub-records: those whose hash key belongs to another shard.
 
-    It keeps the hash range of the shard, and whether sub-records still have to be checked against the range. If an explicit hash key is not
-    a number below 2^128, it is ignored, and the partition key decides.
+    An explicit hash key that is not a number below 2^128 is ignored; then the partition key decides.
 
-    `foreign_sub_records` decides what happens to foreign sub-records; without it they are dropped. It is called at most twice for each
-    response: for records that are themselves misplaced, and for others. It receives the latest arrival of the response's records (epoch
-    ms), and whether the record is misplaced. Once it has answered that keys do not decide the shard (AUTO record distribution), every
-    sub-record is kept without a check.
+    `foreign_sub_records`: returns what to do with foreign sub-records; without it they are dropped. It receives the latest arrival of the
+    response's records (epoch ms), and whether the aggregate is itself in a wrong shard. After it has returned KEEP, sub-records are no
+    longer checked.
     """
 
     def __init__(
@@ -118,7 +115,7 @@ class Deaggregator:
     def choose_kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
         """Return for each sub-record whether it is kept, or None to keep all. Sub-records that are dropped are counted and logged."""
         if decision is ForeignSubRecords.DROP:
-            # Dropping them loses nothing, because the KPL sends these sub-records again, to their own shard.
+            # Dropping loses nothing, because the KPL sends these sub-records again, to their own shard.
             self.metrics.add("foreign_sub_records", owned.count(False))
             self._dropped_log.skipped(
                 f"{owned.count(False)} of {len(owned)} sub-records of the aggregate {record.sequence_number} of {self.shard.key}",
@@ -126,14 +123,14 @@ class Deaggregator:
                 shard=self.shard.key,
             )
             return owned
-        # If a stream has used AUTO once, it may still have records of that time, so its sub-records are no longer checked.
+        # After AUTO was seen, sub-records are no longer checked, because the stream may still have records of that time.
         self._takes_all = decision is ForeignSubRecords.KEEP
         if decision is ForeignSubRecords.KEEP_UNCHECKED:
             self.metrics.add("unchecked_sub_records", owned.count(False))
         return None
 
     def is_due_to_yield(self, sub_records: int, size: int) -> bool:
-        """Count work, and return whether the event loop should now run other tasks (F1). If so, the caller awaits `asyncio.sleep(0)`.
+        """Count work. Return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks (F1).
 
         `sub_records` were expanded from `size` bytes of messages.
         """
@@ -158,29 +155,29 @@ async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRe
 def _results_for_table(
     work: Callable[[Sequence[str]], list[T]], table: Sequence[str], indexes: Sequence[int | None]
 ) -> list[T] | dict[int, T]:
-    """Return the results of `work` for the keys of a table, by the index of each key."""
+    """Return the results of `work` for the keys of a table, to be looked up by a key's index in the table."""
     if len(table) <= STEP:
         return work(table)
-    # With a long table, working on all keys would take longer than a step, so only the keys that `indexes` use are worked on.
+    # All keys of a long table would take longer than one step, so `work` gets only the keys that `indexes` use.
     used = [index for index in set(indexes) if index is not None]
     return dict(zip(used, work([table[index] for index in used]), strict=True))
 
 
 class ResponseBatches:
-    """The batches of one response, in order. Keeps the part of the response that is not expanded yet.
+    """The batches of one response, in order. Each is made when the reader asks for it.
 
-    A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made when the
-    reader asks for it. Only the last batch may be at the tip, and only it has the child shards.
+    A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Only the last batch may be at the tip,
+    and only it has the child shards.
 
     The steps for a response with aggregates:
 
     1. `__init__` finds out whether there is an aggregate. If there is none, the records are the batch.
-    2. `_take_records` takes plain records and short aggregates, up to a full batch or a long aggregate.
+    2. `_take_records` takes records that are not aggregates and short aggregates, up to a full batch or a long aggregate.
     3. `_open` checks a long aggregate, and `_take_step` takes `STEP` of its sub-records at a time.
     4. The deaggregator finds foreign sub-records. They are dropped or kept, as decided for this response.
     5. `_batch_so_far` or `_last_batch` makes the batch.
 
-    `done`: the sub-record up to which an aggregate was read before (P2), or None if the position is not inside an aggregate.
+    `done`: position of the last sub-record that was read before, if the read starts inside an aggregate (P2).
     """
 
     def __init__(
@@ -228,7 +225,7 @@ class ResponseBatches:
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """Return the next user records, as a batch. It may end after a short aggregate, or after any step of a long one."""
+        """Return the next batch. It ends with the response, or when it is full: after a short aggregate or any step of a long one."""
         expanded = ExpandedRecords()
         while self._opened is not None or self._reversed:
             if self._opened is None:
@@ -240,9 +237,7 @@ class ResponseBatches:
         return self._last_batch(expanded.records(), expanded.raw_count, expanded.raw_bytes)
 
     async def _take_records(self, expanded: ExpandedRecords) -> None:
-        """Take plain records and short aggregates, up to a full batch or a long aggregate. In the second case the long aggregate is
-        opened.
-        """
+        """Take records that are not aggregates and short aggregates, until the batch is full or a long aggregate was opened."""
         # This loop makes as few calls as possible, because most responses consist of short aggregates.
         raw, done, deaggregator = self._reversed, self._done, self._deaggregator
         while raw and self._opened is None:
@@ -266,13 +261,13 @@ class ResponseBatches:
                     expanded.add_plain(record, done)
                 else:
                     expanded.count_long_aggregate()
-            # If a full batch did not end here, it could end at a long aggregate of which nothing was read, and its position would be after
-            # the aggregate.
+            # A full batch must end before a long aggregate is opened. If it ended after that, with none of its sub-records read, the
+            # batch's position would already be after the aggregate.
             if expanded.held_bytes >= MAX_BATCH_BYTES and expanded.is_full:
                 return
 
     async def _open(self, aggregate: LongAggregate, record: UserRecord) -> OpenAggregate | None:
-        """Open a long aggregate after the sub-records that were read before. Return None if the record is not a valid aggregate."""
+        """Open a long aggregate, and skip its sub-records that were read before. Return None if the record is not a valid aggregate."""
         if not await aggregate.is_valid():
             return None
         is_misplaced = self._deaggregator.find_owned(aggregate.read(0, 1)) is not None
@@ -306,7 +301,6 @@ class ResponseBatches:
         return self._decisions[is_misplaced]
 
     def _batch_so_far(self, expanded: ExpandedRecords) -> RecordBatch:
-        """Return a batch of what was expanded so far; more of the response follows in later batches."""
         position = SequenceNumber(self._record.sequence_number) if self._opened is None else self._opened.position
         return RecordBatch(
             self._deaggregator.shard,
@@ -354,12 +348,12 @@ class OpenAggregate:
 
     @property
     def done_bytes(self) -> int:
-        """The bytes of the record's data in proportion to the sub-records that were read."""
+        """Bytes of the record's data, in proportion to the number of sub-records that were read."""
         return len(self.record.data) * self.done // max(self._aggregate.length, 1)
 
     @property
     def position(self) -> SequenceNumber:
-        """The position after the last sub-record that was read, while more of the aggregate follows (P2)."""
+        """The position after the last sub-record that was read. Valid only while more sub-records follow (P2)."""
         return SequenceNumber(self.record.sequence_number, self.done - 1)
 
 
@@ -374,7 +368,7 @@ class ExpandedRecords:
         self.raw_count = 0
 
     def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int, raw_count: int = 0) -> None:
-        """Add sub-records, as `COLUMNS`.
+        """Add sub-records, given as the columns `COLUMNS`.
 
         `raw_count`: number of Kinesis records that begin with these sub-records.
         """
@@ -421,7 +415,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """Return the records after the aggregated record that `done` is a position in (P2), or all records if `done` is None."""
+    """Return the records without the one in which `done` is a position (P2), or all records if `done` is None."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]
@@ -450,20 +444,20 @@ class ForeignSubRecords(Enum):
 
 
 class RecordDistributionPort(Protocol):
-    """The call to the service with which it is decided what happens to foreign sub-records."""
+    """Asks the service how a stream distributes its records."""
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
         """Return how the stream (name or ARN) distributes its records now (DescribeStreamSummary)."""
 
 
 class RecordDistributionCheck:
-    """Finds out whether the keys of a stream's records decide their shards, or the service distributes the records freely (AUTO).
+    """Finds out whether a stream puts records into shards by their keys, or distributes them freely (AUTO).
 
     - Once AUTO was seen, it counts for the rest of the run, because records of that time may still be read.
-    - The distribution can change while the stream is read. So the answer "by key" holds only for records that were put before the request.
-      For later records the request is sent again, and their shard waits for the response.
-    - In on-demand mode the request is sent at most every 10 s. In provisioned mode it may be sent after one second, so that the shards wait
-      less: to become AUTO the stream must change its mode first, which rarely happens.
+    - "By key" holds only for records that were put before the request, because the stream may be switched later. For later records the
+      request is sent again, and their shard waits for the response.
+    - In on-demand mode at most one request is sent every 10 s. A provisioned stream is rarely switched, so there the next request may
+      follow after 1 s, and shards wait less.
     """
 
     def __init__(self, port: RecordDistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
@@ -478,11 +472,10 @@ class RecordDistributionCheck:
         self._has_warned = False
 
     async def foreign_sub_records(self, arrival_ms: float, is_misplaced: bool = False) -> ForeignSubRecords:
-        """Return what happens to foreign sub-records of a record that was just read and arrived at `arrival_ms`.
+        """Return what to do with foreign sub-records of an aggregate that was just read and arrived at `arrival_ms`.
 
-        If keys decide, a record goes to the shard of its own hash key, and only a reshard leaves some of its sub-records outside. So a
-        misplaced record of a stream in on-demand mode was put under AUTO, before the stream was switched back. Streams in another mode are
-        never switched.
+        If keys decide, even an aggregate with foreign sub-records is in the shard of its own hash key. So a misplaced aggregate in an
+        on-demand stream was put while the stream was set to AUTO, and its producer will not put the sub-records again.
 
         Raises: StreamNotFoundError if the stream does not exist.
         """
@@ -498,7 +491,7 @@ class RecordDistributionCheck:
         read_at = self._clock.monotonic()
         if self._is_known_by_key(read_at, arrival_ms):
             return
-        # The shards of a stream share one request, because its answer holds for all records that were read before it.
+        # The shards of a stream share one request, because its answer holds for all records that were read before the request.
         async with self._request_lock:
             if not self._is_auto and not self._has_failed_lately() and not self._is_known_by_key(read_at, arrival_ms):
                 interval = MIN_INTERVAL_SECONDS if self._is_switchable else PROVISIONED_INTERVAL_SECONDS
@@ -514,7 +507,7 @@ class RecordDistributionCheck:
         return self._clock.monotonic() < self._failed_at + FAILED_INTERVAL_SECONDS
 
     async def _request(self) -> None:
-        # The answer holds from the time of the request on, because the distribution may change while the response is under way.
+        # The answer counts from the time of the request, because the distribution may change while the response is under way.
         requested_at = self._clock.monotonic()
         try:
             found = await call_with_retries(lambda: self._port.record_distribution(self._stream), self._retries)
@@ -531,7 +524,7 @@ class RecordDistributionCheck:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "it cannot be found out whether keys decide the shard of records of %s. So sub-records with the "
+                "how %s distributes its records over shards cannot be found out. So sub-records with the "
                 "key of another shard are kept, and some records may be read twice: %s",
                 self._stream,
                 error,
@@ -540,7 +533,7 @@ class RecordDistributionCheck:
 
 
 class RecordDistributionChecks:
-    """Keeps, for each stream that a factory reads, the check whether keys decide the shard of a record."""
+    """Keeps one `RecordDistributionCheck` for each stream that a factory reads."""
 
     def __init__(self, retries: RetryPolicy, clock: Clock) -> None:
         self._retries = retries
@@ -548,7 +541,7 @@ class RecordDistributionChecks:
         self._checks: dict[str, RecordDistributionCheck] = {}
 
     def check_of(self, port: RecordDistributionPort, stream: str) -> RecordDistributionCheck:
-        """Return the check of a stream (name or ARN), which all its shards share."""
+        """Return the check of a stream (name or ARN). All its shards share it."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
         return self._checks[stream]

@@ -28,7 +28,7 @@ def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
     """Return the aggregate in a record's data, or None if the record is not one (S4, as in the KCL).
 
     A record is not an aggregate if its magic bytes, digest or message are wrong. A short aggregate is returned as all its sub-records. A
-    long one is not checked yet: only protobuf has parsed it, in one step.
+    long one is only parsed: `LongAggregate.is_valid` checks its keys.
     """
     # 1. Magic bytes and digest distinguish an aggregate from other data.
     if not data.startswith(KPL_MAGIC) or len(data) < len(KPL_MAGIC) + _DIGEST_BYTES:
@@ -93,10 +93,9 @@ class SubRecords:
         self.explicit_hash_keys = explicit_hash_keys
 
     def columns(self, record: UserRecord, first: int, owned: Sequence[bool] | None = None) -> Iterable[Sequence[Any]]:
-        """Return the sub-records that are `owned` (all if None) as `COLUMNS`.
+        """Return the columns `COLUMNS` of the sub-records that are `owned` (all if None).
 
-        They have the sequence number and arrival of the Kinesis record. `first` is the sub-sequence number of the first sub-record.
-        Sub-records that are not owned are numbered too.
+        `first`: the sub-sequence number of the first sub-record. Sub-records that are not owned are numbered too.
         """
         count = len(self.data)
         keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
@@ -230,9 +229,8 @@ class _Protobuf(NamedTuple):
     """The classes of protobuf messages that read and write an aggregate.
 
     - `whole`: AggregatedRecord as the KPL defines it, with a message for each sub-record.
-    - `columns`: a message that parses the same bytes as columns, without an object for each sub-record. In it the sub-record message is not
-      repeated, but each of its fields is. If a message occurs again, protobuf merges it with the one before and appends its repeated fields
-      ("Last One Wins"), so the fields of all sub-records end up in three columns.
+    - `columns`: a message that parses the same bytes into three columns, without an object for each sub-record. Its sub-record is a single
+      message with repeated fields. Protobuf merges all sub-records into this message, and appends their fields ("Last One Wins").
     - `decode_error`: the error for a malformed message.
     """
 
@@ -251,7 +249,9 @@ def _protobuf() -> _Protobuf:
     kinds = descriptor_pb2.FieldDescriptorProto
 
     def message(package: str, of_record: int, records: int) -> Any:
-        """Return a class for AggregatedRecord, with these labels (repeated or not) for its sub-records and for their fields."""
+        """Return a class for AggregatedRecord. `records` and `of_record`: the label (repeated or not) of its sub-records, and of their
+        fields.
+        """
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
         record = file.message_type.add(name="Record")
         explicit = kinds.LABEL_REPEATED if of_record == kinds.LABEL_REPEATED else kinds.LABEL_OPTIONAL

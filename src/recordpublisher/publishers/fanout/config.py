@@ -134,7 +134,7 @@ class FanOutConfig:
         # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
         renamed = [stream for stream in streams if is_named_arn(stream)]
         if renamed and self.registration is not RegistrationType.LAZY:
-            reason = f"{renamed[0]} has a name of its own"
+            reason = f"the job calls {renamed[0]} by a name of its own"
             raise ConfigurationError(REGISTRATION.key, self.registration, "LAZY", reason=reason)
         names = map(stream_name, streams)
         missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
@@ -171,10 +171,10 @@ _ERRORS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """The errors that are retried without being counted, as with the recoverable errors of Flink's connector.
+    """The errors that are retried without being counted, as the recoverable errors of Flink's connector.
 
     A name is one of this library's error classes, a dotted Python class, or an AWS error code, which may be written as the Java SDK's class
-    name. All indices are used (the connector uses only the first). All causes of an error are searched.
+    name. All indices are used (the connector uses only the first). An error also counts if one of its causes has such a name.
     """
 
     names: frozenset[str] = frozenset()

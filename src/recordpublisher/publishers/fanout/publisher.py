@@ -118,7 +118,7 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _run(self, consumer: BatchConsumer) -> RunResult:
         if self._is_complete:
             return RunResult.COMPLETE
-        # 1. Wait until the service, and the failures before, allow a subscription (F3).
+        # 1. Wait until the service and earlier failures allow a subscription (F3).
         await self._resubscribe.wait()
         if self._registrar.is_stopping:
             return RunResult.CANCELLED
@@ -173,7 +173,7 @@ class FanOutRecordPublisher(RecordPublisher):
         return RunResult.INCOMPLETE
 
     async def _consume(self, batches: ResponseBatches, consumer: BatchConsumer, subscription: OpenSubscription) -> bool:
-        """Pass the batches of an event to `consumer`, and wait for it. Return False if it did not take all of the event.
+        """Pass the batches of an event to `consumer`, and wait for it. Return False if `consumer` did not take all of the event.
 
         The wait is the back-pressure: the socket is not read in that time.
         """
@@ -182,7 +182,7 @@ class FanOutRecordPublisher(RecordPublisher):
             async for batch in batches:
                 ends = _end_positions(batch)
                 consuming = consumer(batch)
-                # The records must be freed as soon as the callback frees them, before the next batch is made (P6).
+                # This reference must go, so that the callback can free the records before the next batch is made (P6).
                 del batch
                 returned = await consuming
                 self._position = _next_start(self._position, returned)
@@ -226,7 +226,7 @@ def _ends_the_shard(event: ReadResponse) -> bool:
 
 
 def _position_after(event: ReadResponse) -> SequenceNumber | None:
-    """Return the position after the event: its last record, or its continuation if it is empty."""
+    """Return the position after the event: its last record, or its continuation if the event has no records."""
     # The number of a record is preferred, because polling could not continue after a continuation (F6).
     if event.records:
         return SequenceNumber(event.records[-1].sequence_number)
@@ -257,11 +257,11 @@ def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | No
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
-    """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the worker's uses of
-    registered consumers.
+    """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the worker's uses of registered
+    consumers.
 
-    - `streams`: names or ARNs. They are checked at once, whether given here or to `prepare`. With EAGER their consumers are also registered
-      then. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
+    - `streams`: names or ARNs, which may be given to `prepare` instead. They are checked at once; with EAGER their consumers are also
+      registered at once. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
     - `ports`, `clock`, `ref_counts`, `draw`: replaced in tests.
 
     Raises: ConfigurationError if a property is invalid; with EAGER and `streams` the errors of `register_eagerly`.
@@ -338,7 +338,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             await self._registrar.release(stream)
 
     def keep_shared(self) -> None:
-        """Leave the consumers registered at `close`, because other processes use them or the job will."""
+        """Leave the consumers registered at `close`, because other processes, or the next start of the job, use them."""
         if self._registrar is not None:
             self._registrar.keep_registered()
 
@@ -485,8 +485,7 @@ class OpenSubscription:
 
 MAX_REREGISTRATIONS = 5
 MAX_PREEMPTIONS = 5
-# Refusals are at least 5 s apart, so this many take about a minute. They are counted, because a suspension of the process does not distort
-# a count.
+# Refusals are at least 5 s apart, so 12 of them take about a minute. A limit of time would also count a suspension of the process.
 MAX_REFUSALS = 12
 
 
@@ -580,11 +579,11 @@ class ResubscribePolicy:
         if self._reregistrations > MAX_REREGISTRATIONS:
             raise ConsumerError(
                 f"the registered consumer of {self._shard.key} was deregistered {self._reregistrations} times in "
-                f"a row without an event in between, last {arn}. Find the program that deregisters it"
+                f"a row without an event in between, the last time as {arn}. Find the program that deregisters it"
             )
 
     def on_unexplained_not_found(self, error: Exception) -> None:
-        """Count a failure: the service did not find a resource that exists, which is possible because it is eventually consistent."""
+        """Count a failure: an eventually consistent service did not find a resource that exists."""
         self._preemption.on_other_end()
         self._count(error)
 
@@ -640,8 +639,8 @@ class ResubscribePolicy:
 class SubscriptionPreemptionDetector:
     """Counts, for one shard, subscriptions in a row that another caller took over, and subscribe calls in a row that were refused.
 
-    After a restart a subscription is taken over once or twice, which is normal. If a second job uses the same consumer name, that happens
-    each time.
+    After a restart a subscription is taken over once or twice, which is normal. If a second job uses the same consumer name, every
+    subscription is taken over.
     """
 
     def __init__(self, shard: Shard) -> None:
@@ -654,7 +653,7 @@ class SubscriptionPreemptionDetector:
         self._refusals = 0
 
     def on_other_end(self) -> None:
-        """Reset the count of subscriptions that were taken over, because one ended for another reason."""
+        """Reset the count of subscriptions that were taken over, because a subscription ended for another reason."""
         self._preemptions = 0
 
     def on_preempted(self, arn: str) -> None:
@@ -684,14 +683,13 @@ def _warn_or_raise(error: ConsumerError, count: int, most: int) -> None:
         raise error
     # After a restart one or two are normal, so they are not logged.
     if count == most // 2 + 1:
-        log.warning("%s. After %d more the job ends", error, most - count)
+        log.warning("%s. The job ends if this happens %d more times", error, most - count)
 
 
 async def resolve_not_found(
     shard: Shard, arn: str, registrar: ConsumerRegistrar, listing: ListingPort, policy: RetryPolicy
 ) -> bool:
-    """Find out what is gone after a ResourceNotFoundException: the stream, the shard or the registered consumer. It never means the end
-    of a shard.
+    """Find out what is gone after a ResourceNotFoundException: the stream, the shard or the registered consumer.
 
     Return True if the consumer was gone and is registered again, False if stream, shard and consumer all exist.
 
@@ -702,8 +700,8 @@ async def resolve_not_found(
         return True
     is_listed = await call_with_retries(lambda: is_shard_listed(listing, shard), policy)
     was_consumer_gone = await registrar.reregister_if_gone(shard.stream, arn)
-    # A listing may lack a shard that exists. So the shard counts as gone only if the registered consumer exists, because then it was the
-    # shard that the service did not find.
+    # A listing may lack a shard that exists. So the shard is gone only if the registered consumer exists: then the shard is what the
+    # service did not find.
     if not is_listed and not was_consumer_gone:
         raise DataLossError(f"{shard.key} is gone: it is past the stream's retention, and was not read to its end")
     return was_consumer_gone

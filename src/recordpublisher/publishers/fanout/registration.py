@@ -38,7 +38,7 @@ LIMIT_PAUSE_SECONDS = 1.0
 
 
 class ConsumerRegistrar:
-    """Keeps the ARN of the consumer of each stream of one factory, and which consumers the factory uses.
+    """Keeps the ARN of the registered consumer of each stream that one factory reads.
 
     If one shard registers the consumer again, all shards of the stream see the new ARN at once.
     """
@@ -111,7 +111,7 @@ class ConsumerRegistrar:
     async def close(self) -> None:
         """End the use of all consumers. Each one that no other factory uses is deregistered, unless one of its users wants to keep it.
 
-        If a deregistration fails, or if a cancellation cuts this off, the consumers that stay are logged.
+        Consumers that stay, because of a failed call or a cancellation, are logged.
         """
         if self.is_stopping:
             return
@@ -134,10 +134,10 @@ class ConsumerRegistrar:
                     await self._deregister(waiting[0])
                 del waiting[0]
         except asyncio.CancelledError:
-            # Only the deregistration of the first one waits. The job ends without the others, which cost money as long as they exist.
+            # A cancellation ends the first deregistration; the others are not even begun. All consumers are named, because they are billed.
             left = [waiting[0], *filter(self._is_last_user, waiting[1:])]
             log.warning(
-                "the job ends before its consumers are deregistered, so these may stay registered and are billed then: %s",
+                "the job ends before its consumers are deregistered. These may stay registered, and are then billed: %s",
                 ", ".join(f"'{key.name}' on {key.stream_arn}" for key in left),
             )
             raise
@@ -285,7 +285,7 @@ class RegistrationCalls:
             described = await self.describe(stream_arn, name)
             if described is None:
                 described = await self._register(stream_arn, name, may_register)
-                # The time-out begins when an old consumer of this name is deleted, so the wait for that does not count.
+                # The time-out begins again, so that the deletion of an old consumer of this name does not use it up.
                 if described is not None:
                     deadline = self._clock.monotonic() + self._config.register_timeout
             if described is not None and _is_active(described):

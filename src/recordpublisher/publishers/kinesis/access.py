@@ -38,7 +38,7 @@ A container's credentials are used only if no others are found.
 
 
 def access_without_sdk(properties: Properties, region: str, role: str | None) -> AccessWithoutSdk | None:
-    """Return the access to a region, or None if the SDK must find it.
+    """Return the keys and endpoint for calls to a region, or None if only the SDK can find them.
 
     The SDK is also used if a property asks for it, and for enhanced fan-out, because only the SDK can subscribe.
 
@@ -76,8 +76,7 @@ class AccessWithoutSdk(NamedTuple):
     def url_of(self, stream_arn: str | None, api: str) -> str | None:
         """Return the URL of a call, or None if only the SDK can find it.
 
-        `stream_arn` is the ARN by which the call names its stream; None if the call names no stream, or names it by its
-        name.
+        `stream_arn`: the ARN of the stream in the call's parameters, or None if they have none.
         """
         if self.endpoint is not None:
             return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"
@@ -94,8 +93,6 @@ class AccessWithoutSdk(NamedTuple):
 
 
 def _is_plain_environment() -> bool:
-    """Return whether the environment has only the usual variables: no proxy, and no model of the user, may change where calls go or who
-    signs them.
-    """
+    """Return whether no proxy, no unusual AWS variable and no model of the user can change where calls go or who signs them."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

@@ -154,7 +154,9 @@ class KinesisClient:
         found: PutRecordsResponse = response[PUT]
         if len(found.results) != len(entries):
             raise TransientError(
-                "PutRecords", "MalformedResponse", f"{len(found.results)} results for {len(entries)} records"
+                "PutRecords",
+                "MalformedResponse",
+                f"the response has {len(found.results)} results for {len(entries)} records",
             )
         return found
 
@@ -221,7 +223,7 @@ class KinesisClient:
         return await self._transport_for(**parameters).call(api, **parameters)
 
     def _transport_for(self, **parameters: Any) -> Transport:
-        """Return the transport for a call. The ARN in its parameters (of a stream or of a stream's consumer) decides."""
+        """Return the transport for a call, by the ARN of the stream or consumer in its parameters."""
         arn: str | None = parameters.get("StreamARN")
         if arn is None and "ConsumerARN" in parameters:
             consumer = ConsumerArn.parse(parameters["ConsumerARN"])
@@ -240,7 +242,7 @@ class KinesisClient:
             raise await self._stream_not_found(stream, "DescribeStreamSummary") from error
 
     async def _stream_not_found(self, stream: str, api: str) -> RecordPublisherError:
-        """Return the error for a stream that `api` did not find: a transient error while the stream is being created.
+        """Return the error for a stream that `api` did not find: a TransientError while the stream is being created.
 
         The error names the existing streams, if this identity may list them.
         """
@@ -340,7 +342,7 @@ def _parents(shard: dict[str, Any]) -> list[str]:
 
 
 def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
-    """Return the Shard of a description. It is closed if it has an ending sequence number.
+    """Return the Shard of a description. The shard is closed if it has an ending sequence number.
 
     Raises: KeyError, TypeError or ValueError if the description is not as documented.
     """
@@ -399,12 +401,12 @@ class ListingProgress:
             raise TransientError(
                 self._api,
                 "MalformedResponse",
-                f"the listing does not end: after {known} names its pages bring no new ones, or too many",
+                f"the listing does not end: after {known} names its pages have no new names, or too many",
             )
 
 
 def parse_server_time_ms(response: dict[str, Any]) -> int:
-    """Return the time of the service's clock when it sent the response (epoch ms), cut to whole seconds, so never later than that (P3).
+    """Return the time of the service's clock when it sent the response (epoch ms), cut to whole seconds (P3).
 
     Raises: FatalKinesisError if the response has no valid Date header.
     """
@@ -458,7 +460,7 @@ class StreamTransports:
     def for_stream(self, arn: str | None) -> Transport:
         """Return the transport for the stream with this ARN, or, if `arn` is None, for streams that are given by name.
 
-        Raises: ConfigurationError if the ARN is invalid, or a property of its region is.
+        Raises: ConfigurationError if the ARN, or a property of its region, is invalid.
         """
         destination = self._destinations.get(arn)
         if destination is None:
@@ -468,8 +470,9 @@ class StreamTransports:
         return self._transports[destination]
 
     def place_of(self, arn: str | None) -> str:
-        """Return, for the message of an error, where a stream is looked for: the stream with this ARN or, if it is None, one given by
-        name.
+        """Return the region in which a stream is looked for, and the account in `arn`, as words for an error message.
+
+        `arn`: None for a stream that is given by name.
         """
         region = (self._home if arn is None else self._destination_of(arn)).region
         if arn is None or region != region_of_arn(arn):

@@ -29,7 +29,7 @@ except ImportError:  # Without pybase64, payloads are left to msgspec, because P
 
 
 class ReadBody(msgspec.Struct):
-    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that only the other of the two has stay None.
+    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that this kind of body lacks are None.
 
     `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
     """
@@ -100,7 +100,7 @@ def check_shard_ids(*given: str) -> None:
     """Check shard ids. Raises: ValueError if a text is not a valid shard id, TypeError if it is not text."""
     for each in given:
         if not is_valid_name(each):
-            raise ValueError(f"not a shard id: {each[:_SHOWN]!r}. Valid: letters, digits, _ . -, 128 at most")
+            raise ValueError(f"not a shard id: {each[:_SHOWN]!r}. Valid: at most 128 letters, digits, or _ . -")
 
 
 def check_sequence_numbers(*given: str) -> None:
@@ -180,7 +180,6 @@ class IncrementalReadDecoder:
         return split
 
     def _records_start(self, data: memoryview) -> int:
-        """Return the index at which the list of records begins."""
         text = bytes(data[:_MAX_PREFIX_BYTES])
         found = _RECORDS_START.search(text)
         end = len(text) if found is None else found.end()
@@ -239,7 +238,8 @@ def decode_json(
 ) -> Decoded:
     """Return the same as `decoder.decode(body)`, at a lower cost for large payloads.
 
-    If the first payload is large and the JSON has the usual form, all payloads are cut out and decoded separately.
+    If the first payload is large and the JSON has the usual form, all payloads are cut out and decoded separately. `records_of` returns the
+    records in the decoded object, which then get their payloads.
 
     Raises: msgspec.DecodeError if the body is malformed.
     """
@@ -269,7 +269,7 @@ def _decode_apart(
 
     Raises: ValueError if a cut was not the payload of one record.
     """
-    # 1. Cut. Text that is cut at an escaped quotation mark ends in a backslash, which is not valid base64.
+    # 1. Cut. A cut at an escaped quotation mark would end in a backslash, which base64 decoding refuses.
     rest, payloads, at = [], [], 0
     while (found := body.find(_DATA, at)) >= 0:
         start = found + len(_DATA)
@@ -283,7 +283,7 @@ def _decode_apart(
         at = end
     # 2. Decode the remaining JSON, and put each payload into its record.
     decoded = decoder.decode(_PLACEHOLDER.join([*rest, body[at:]]))
-    # 3. Check that each cut was the payload of one record. If it was other text that looks like a payload, a record has no placeholder.
+    # 3. Check that each cut was the payload of one record. After a wrong cut some record has no placeholder.
     for record, payload in zip(records_of(decoded), payloads, strict=True):
         if record.data != _PLACEHOLDER_BYTES:
             raise ValueError("a payload in unusual JSON")
@@ -334,7 +334,7 @@ def replace_body(params: dict[str, Any], **_: Any) -> None:
 
 
 def as_http_body(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Return the body in the form in which the HTTP client gets it."""
+    """Return the body as the HTTP client should get it: a large one as a file, which the client sends in pieces."""
     return io.BytesIO(body) if body is not None and len(body) > LARGE_PUT_BYTES else body
 
 

@@ -264,7 +264,7 @@ class SignedPost:
         return head.encode() + body
 
     def _signing_key(self, secret: str, day: str) -> bytes:
-        # The signing key takes four rounds of HMAC, and is the same for a day and a secret.
+        # The signing key is kept, because it takes four rounds of HMAC, and is the same for a day and a secret.
         if self._key[0] != (secret, day):
             key = f"AWS4{secret}".encode()
             for part in (day, self._region, SERVICE, "aws4_request"):
@@ -278,12 +278,12 @@ RouteOf = Callable[[dict[str, Any]], SignedPost | None]
 
 
 def json_headers(api: str) -> dict[str, str]:
-    """Return the headers of a call to Kinesis that the SDK does not build."""
+    """Return the headers of a JSON call to Kinesis that is sent without the SDK."""
     return {"User-Agent": "recordpublisher", "X-Amz-Target": f"{API_VERSION}.{api}", "Content-Type": JSON}
 
 
 def _normalize(path: str) -> str:
-    """Return a path as it is signed, without empty segments and without the segments `.` and `..`."""
+    """Return a path as it is signed: without empty segments, and with the segments `.` and `..` resolved."""
     normal = posixpath.normpath(f"/{path}").lstrip("/")
     return f"/{normal}/" if normal and path.endswith("/") else f"/{normal}"
 

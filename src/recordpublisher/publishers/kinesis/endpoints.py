@@ -45,7 +45,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 def endpoint_of(properties: Properties, region: str | None = None) -> str | None:
     """Return the endpoint of a region: the one that is set for the region, else the one set for all, else None for the service's own.
 
-    Raises: ConfigurationError if it is not an http or https URL with a host.
+    Raises: ConfigurationError if the endpoint is not an http or https URL with a host.
     """
     of_region = None if region is None else properties.with_prefix(REGION_ENDPOINT).get(region)
     key, endpoint = (

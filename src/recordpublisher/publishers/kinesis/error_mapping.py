@@ -255,7 +255,7 @@ def is_refused(error: object) -> bool:
 def is_unanswered(error: object) -> bool:
     """Return whether a call got no response at all: the port is closed, a firewall is in between, or the connection was lost.
 
-    `error` may also be the text of an error, for which this is unknown: the result is then False.
+    If `error` is only the text of an error, the result is False.
     """
     return any(isinstance(cause, NETWORK) for cause in _causes(error))
 
@@ -311,7 +311,6 @@ def _sdk_errors() -> _SdkErrors:
 
 
 def _translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | None:
-    """Return the class of `errors.py` for an error of the SDK, or None for any other error."""
     from botocore import exceptions as sdk
 
     kinds = _sdk_errors()

@@ -77,12 +77,11 @@ class EventSubscription:
 
     @property
     def _transport(self) -> Any:
-        """The transport of the socket. None once the body has ended, and for a response that is not read ahead."""
+        """The transport of the socket. None after the end of the body, and for a response that is not read ahead."""
         connection = self._response.connection
         return None if connection is None else connection.transport
 
     async def _next_event(self) -> ReadResponse | None:
-        """Return the next event, or None at the end of the stream."""
         # Bytes of frames without an event count towards the next event, so that no server can send such frames without end.
         size = 0
         while (frame := await self._frames.next()) is not None:
@@ -93,9 +92,7 @@ class EventSubscription:
         return None
 
     def _event_in(self, frame: Frame) -> ReadResponse | None:
-        """Return the event that a frame contains, or None if it contains none. Raises: the error that the frame contains, as a class of
-        `errors.py`.
-        """
+        """Return the event in a frame, or None if the frame has none. Raises: the error in the frame, as a class of `errors.py`."""
         headers = frame.headers
         kind = headers.get(":message-type")
         if kind == "exception":
@@ -104,8 +101,8 @@ class EventSubscription:
             raise error_for_code(API, str(headers.get(":exception-type", "")), message)
         if kind == "error":
             code, message = str(headers.get(":error-code", "")), str(headers.get(":error-message", ""))
-            # The API documents no error codes for frames. The server had accepted the subscription, so an unknown code counts as a failure
-            # of the server.
+            # The API documents no error codes for frames. An unknown code counts as a failure of the server, because it had accepted the
+            # subscription.
             raise error_for_code(API, code, message, 0 if code in HINTS else 500)
         if headers.get(":event-type") != "SubscribeToShardEvent":
             return None  # This is the initial response, or a type of event for newer clients.

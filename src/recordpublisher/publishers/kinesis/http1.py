@@ -153,8 +153,8 @@ class Http1ConnectionPool:
 
     def _drop_idle_since(self, began: float) -> None:
         """Close idle connections that have not been used since `began`, because a connection of that age was lost."""
-        # What has ended that connection (a load balancer, a suspension of this machine) has probably ended the others too. A call that
-        # tried them one by one would use up its retries.
+        # What ended that connection (a load balancer, a suspension of this machine) has probably ended the others. A call that tried them
+        # one by one would use up its retries.
         while self._idle and self._idle[0][0] <= began:
             self._drop(self._idle.popleft()[1])
 
@@ -219,11 +219,11 @@ class Http1ConnectionPool:
         resolving = self._resolving
         self._awaiting_addresses += 1
         try:
-            # The task is shared: a waiter that is cancelled does not cancel it for the others.
+            # A waiter that is cancelled must not cancel this task, because other waiters share it.
             await asyncio.wait([resolving])
         finally:
             self._awaiting_addresses -= 1
-            # When the last waiter has gone, the task is cancelled.
+            # The last waiter that goes cancels the task.
             if not self._awaiting_addresses and not resolving.done():
                 self._resolving = None
                 resolving.cancel()
@@ -274,12 +274,12 @@ _WRITE_BYTES = 256 * 1024  # The loop runs between two pieces of a large request
 
 
 class Http1Connection(asyncio.BufferedProtocol):
-    """A socket that sends one request at a time, and receives its response. All work is done in callbacks, so there is no task that
-    could leak.
+    """A socket that sends one request at a time, and receives its response. All work is done in callbacks, so there is no task that could
+    leak.
 
     The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes before another one
-    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and many responses at once need no
-    memory.
+    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and the number of connections does
+    not add buffers.
 
     The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of the body,
     `_consume_body` feeds it, and `_done` gives the result to `exchange`.
@@ -333,8 +333,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         finally:
             self._response = self._reader_for = self._reader = None
             self._scheduler.finish(self)
-        # If bytes follow the response, or a part of the request was not sent, these would belong to the next exchange, so the connection is
-        # closed.
+        # Bytes that follow the response, or a part of the request that was not sent, would be taken for the next exchange.
         if not head.keeps_alive or self._filled or self._transport.get_write_buffer_size():
             self.abort()
         return head, reader
@@ -344,8 +343,8 @@ class Http1Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError("the connection was closed before the request")
         for start in range(0, len(request), _WRITE_BYTES):
             await self._drained.wait()
-            # The server has answered before it received the whole request, and would take the next request for its rest. So the connection
-            # is closed.
+            # The server has answered before it received the whole request. It would take the next request for the rest of this one, so the
+            # connection is closed.
             if response.done():
                 self.abort()
                 return
@@ -390,7 +389,7 @@ class Http1Connection(asyncio.BufferedProtocol):
                 self._scheduler.wait_turn(self)
 
     def eof_received(self) -> None:
-        """Handle the end of the server's side: it is the end of a body of unknown length."""
+        """Complete a body whose end is the end of the connection."""
         head, reader = self._head, self._reader
         if head is None or reader is None or head.length is not None or head.is_chunked:
             return
@@ -515,7 +514,7 @@ class BodyReadScheduler:
         self._waiting: deque[Http1Connection] = deque()
 
     def wait_turn(self, read: Http1Connection) -> None:
-        """Give this connection, which has more to read, its turn if no other connection has it, else pause it until then."""
+        """Give the turn to this connection if no other has it, else pause the connection until its turn comes."""
         if self._current is None:
             self._begin(read)
         elif self._current is read:
@@ -556,7 +555,7 @@ class BodyReadScheduler:
             self._begin(following)
 
 
-# The read buffers of encrypted connections, which all connections of an event loop share, and their limits.
+# --- shared read buffers of encrypted connections -----------------------------------------------------------------------------------
 
 SUBSCRIPTION_BUFFER_BYTES = 64 * 1024
 """The limit of bytes that asyncio reads at once (its default is 256 KiB), and of encrypted bytes that it buffers (512 KiB).

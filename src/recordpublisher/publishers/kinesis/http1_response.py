@@ -159,5 +159,5 @@ class ChunkedDecoder:
     def _on_trailer(self, line: bytes) -> None:
         self._trailer_bytes += len(line)
         if self._trailer_bytes > _LONGEST_LINE:
-            raise MalformedResponseError("the trailers of the response do not end")
+            raise MalformedResponseError(f"the trailers of the response are longer than {_LONGEST_LINE // 1024} KiB")
         self.is_done = not line

@@ -179,7 +179,7 @@ class Http2ConnectionPool:
             # If all waiters have been cancelled, nothing else would retrieve the exception, and asyncio would log it.
             self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         opening = self._opening
-        # The task is shared: a waiter that is cancelled does not cancel it for the others.
+        # A waiter that is cancelled must not cancel this task, because other waiters share it.
         await asyncio.wait([opening])
         if opening.cancelled():
             raise StreamLostError("closed")
@@ -415,7 +415,7 @@ class Http2Stream:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.unacknowledged_bytes = 0
-        """Received bytes for which the server was not yet allowed to send as many more."""
+        """Received bytes that were not acknowledged yet: the server may not send as many more."""
         self._flow_control = flow_control
         self._id = stream_id
         self._chunks: list[bytes] = []
@@ -426,7 +426,7 @@ class Http2Stream:
 
     @property
     def content(self) -> Http2Stream:
-        """The object that has `readany`: this stream itself."""
+        """The object whose method `readany` is called by `EventSubscription`: this stream itself."""
         return self
 
     async def wait_for_headers(self) -> None:
@@ -444,7 +444,7 @@ class Http2Stream:
         while not self._chunks:
             if self._ended:
                 return b""
-            # The bytes were only padding, so the server may send as many more at once.
+            # The bytes were only padding. The server may send as many more at once, because they take no memory.
             self._acknowledge(self.unacknowledged_bytes)
             await self._wait()
         data = b"".join(self._chunks)

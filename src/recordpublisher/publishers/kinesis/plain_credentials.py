@@ -87,7 +87,7 @@ def plain_profile(properties: Properties) -> dict[str, str] | None:
 def _section(path: str, *names: str) -> dict[str, str] | None:
     """Return the settings of the section with one of these names, or None if there is no such section.
 
-    Raises: ValueError if the SDK could read the file in another way; OSError if it cannot be read.
+    Raises: ValueError if the SDK may read the file differently; OSError if it cannot be read.
     """
     if os.path.expandvars(path) != path:
         raise ValueError(path)

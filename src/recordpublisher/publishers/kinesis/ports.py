@@ -155,7 +155,7 @@ class WritingPort(Protocol):
     """The calls that a writer needs. Every method raises the errors of `errors.py` and does not retry."""
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put 1 to 500 records of together at most 10 MiB, including keys (service limit). Single records may fail."""
+        """Put 1 to 500 records, at most 10 MiB in total, including keys (service limit). Single records may fail."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Return every shard of the stream that is still listed, or the shards after the shard id `after` (paged to the end)."""

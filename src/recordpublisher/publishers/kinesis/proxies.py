@@ -36,7 +36,7 @@ def proxy_for(url: str) -> str | None:
 
 def refuse_http2_proxy(url: SplitResult) -> None:
     """Check that the SDK would use no proxy for `url`. Raises: ConfigurationError if it would."""
-    # A proxy may be the only connection that the network allows, and this client connects directly.
+    # This client connects directly. If the network allows only connections through the proxy, it could not reach the service.
     if proxy_for(url.geturl()) is None:
         return
     name = f"{url.scheme.upper()}_PROXY"

@@ -20,7 +20,7 @@ def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> 
     - `ca_bundle`: the file of trusted CAs, or None for the SDK's list. For an http URL no file is read.
     - `protocol`: the protocol that the handshake must agree on (ALPN).
     """
-    # Since Python 3.13, Python's default context rejects certificates that boto3 accepts.
+    # Python's default context is not used, because since Python 3.13 it rejects certificates that boto3 accepts.
     if not _is_tls(url):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return _context_with(ca_bundle or _sdk_list(), protocol)
@@ -63,8 +63,8 @@ def _is_tls(url: str) -> bool:
 
 @functools.cache
 def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
-    """Return the TLS context that trusts the CAs of a file. One is made for each file and process, because reading a system's list takes
-    20 ms of CPU.
+    """Return the TLS context that trusts the CAs of a file. It is made once for each file and process, because reading a system's list
+    takes 20 ms of CPU.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_TICKET

@@ -60,12 +60,12 @@ class PollingService(PollingPort, ListingPort, RecordDistributionPort, Protocol)
 
 
 class PollingRecordPublisher(RecordPublisher):
-    """Reads one shard by GetRecords. Keeps the read position and decides when the next read may start; the callback has everything else.
+    """Reads one shard by GetRecords. Keeps the read position, and decides when the next read may start.
 
-    `run` reads to the shard's end and returns COMPLETE, and returns it again if it is called again. It never returns INCOMPLETE. Cancel its
-    task to stop it. A later `run` resumes from the last position that the callback returned.
+    `run` reads to the shard's end and returns COMPLETE, as do later calls. It never returns INCOMPLETE. Cancel its task to stop it. A later
+    `run` resumes from the last position that the callback returned.
 
-    `carried_states` has what earlier publishers in this process have left, by `Shard.key`. The publisher continues with the entry of its
+    `carried_states`: the state that earlier publishers in this process have left, by `Shard.key`. This publisher takes the entry of its
     shard.
     """
 
@@ -138,7 +138,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._size = size.after(batches.raw_count, read_bytes, batches.held_bytes)
             position = batch.read_position
             consuming = consumer(batch)
-            # The records must be freed as soon as the callback frees them, before the next batch is made (P6).
+            # This reference must go, so that the callback can free the records before the next batch is made (P6).
             del batch
             returned = await consuming
             self._position = next_position(self._position, returned)
@@ -152,7 +152,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._iterator.set(next_iterator, self._responded_at)
 
     def _resume(self, carried: CarriedReaderState) -> None:
-        """Continue with what an earlier publisher of the shard has left. Its iterator is used only if it is for the same position."""
+        """Continue with the state of an earlier publisher of the shard. Its iterator is used only if the position is the same."""
         self._size, self._lost_read_at = carried.size, carried.lost_read_at
         self._next_read_at = max(carried.next_read_at, carried.lost_read_at + MIN_CALL_INTERVAL_SECONDS)
         if carried.iterator is not None and carried.position == self._position:
@@ -168,7 +168,7 @@ class PollingRecordPublisher(RecordPublisher):
     async def _read(self) -> ReadResponse:
         """Return the next response.
 
-        The iterator is discarded before the call, so that if this is cancelled, the next read starts again from the position.
+        The iterator is discarded before the call, so after a cancellation the next read starts again from the position.
         """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
@@ -204,6 +204,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._lost_read_at = earlier
             raise
         self._lost_read_at = -math.inf
+        self._metrics.saw_duration((self._clock.monotonic() - self._read_at) * 1000)
         return response
 
     def _pause_seconds(self, error: TransientError) -> float:
@@ -221,7 +222,7 @@ def _position_after(response: ReadResponse) -> SequenceNumber | None:
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The values that a publisher leaves for the next one of its shard, so that these need not begin again.
+    """The state that a publisher leaves for the next one of its shard, so that this one need not begin from nothing.
 
     - `iterator`: valid at `position`, requested at `since`; None if there is none.
     - `next_read_at`: when the next read may start (R1).
@@ -302,7 +303,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
         """Return LATEST as a time, because each new iterator at LATEST would skip the records before it.
 
-        A job has done this before. It is needed for callers that use the factory directly.
+        Only callers that use the factory without a job need this, because a job replaces LATEST itself.
         """
         if position.type is not PositionType.LATEST:
             return position
@@ -341,7 +342,9 @@ MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
 
 
 class ShardIterator:
-    """The shard iterator of one shard, and its age. It is requested only when it is used, so a paused shard makes no call (W11)."""
+    """The shard iterator of one shard, and its age. An iterator is requested only when a read needs it, so a paused shard makes no call
+    (W11).
+    """
 
     def __init__(
         self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
@@ -417,9 +420,7 @@ MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
 
 
 def interval_after(response: ReadResponse, config: PollingConfig) -> float:
-    """Return the time from the start of the last read to the next (seconds): the longer interval of the tip after an empty read there,
-    else the usual one.
-    """
+    """Return the time from the start of the last read to the next (seconds). It is longer after an empty read at the tip."""
     is_empty_at_tip = not response.records and response.millis_behind_latest == 0
     return config.tip_interval_seconds if is_empty_at_tip else config.interval_seconds
 
@@ -427,8 +428,8 @@ def interval_after(response: ReadResponse, config: PollingConfig) -> float:
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
     """Return when the next read may start (R1). All times are in seconds of one monotonic clock.
 
-    The interval, and the limit of five calls a second, count from start to start. The limit of bytes counts from the response, because it
-    is unknown when the service charged them, and a read that comes a little too early is refused for a whole second.
+    The interval, and the limit of five calls a second, count from start to start. The limit of bytes counts from the response: the
+    service charges them at an unknown time before, and refuses reads for a whole second if one comes a little too early.
     """
     return max(
         started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / READ_BYTES_PER_SECOND
@@ -455,7 +456,7 @@ thousand shards may start at once (P6).
 class RecordSize(msgspec.Struct, frozen=True):
     """The mean size of a Kinesis record (bytes): `read` as the service counts it, `held` in memory after de-aggregation.
 
-    The defaults, for the first read, are larger than usual records, so that this read stays within its budget.
+    The defaults are larger than usual records, so that the first read stays within its budget.
     """
 
     read: float = 10_240.0
@@ -472,8 +473,8 @@ class RecordSize(msgspec.Struct, frozen=True):
 def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | None, loop_seconds: float | None) -> int:
     """Return the Limit of the next read, 1 to 10,000.
 
-    With adaptive reads (`loop_seconds` is given) it is the number of records that the shard can deliver in one loop, which may be more than
-    `max_records` (R1). It is lowered to what fits into `budget_bytes` (P6), but never below one record.
+    Adaptive reads, for which `loop_seconds` is the time between two reads, request as many records as the shard can deliver in this time,
+    even more than `max_records` (R1). At most as many are requested as fit into `budget_bytes` (P6), but at least one.
     """
     limit = max_records
     if loop_seconds is not None:
@@ -485,7 +486,7 @@ def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | N
     return max(1, min(limit, GET_RECORDS_RECORDS))
 
 
-# Small reads that find out how far a position is behind the shard's tip (A2), and which record is the oldest (S5).
+# --- small reads: how far a position is behind the tip (A2), and the oldest record (S5) -------------------------------------------------
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
 """The most reads of such a search. Responses may be empty on the way to a record (service documentation)."""

@@ -71,7 +71,7 @@ def properties_of(config: type) -> tuple[Property[Any], ...]:
     return tuple(each.metadata["property"] for each in fields(config) if "property" in each.metadata)
 
 
-# Imports a function or a type of the user that a property names as module:function.
+# --- functions and types of the user that a property names as module:function ----------------------------------------------------------
 
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:

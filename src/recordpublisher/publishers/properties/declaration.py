@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 def parse_with_unit(given: str, unit: str) -> int | None:
-    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes), or None if it is not such a text, or not whole."""
+    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes), or None if `given` is another text or not whole."""
     match = _WITH_UNIT.fullmatch(given)
     factor = _PER_UNIT.get(unit, {}).get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -222,7 +222,9 @@ class PropertyGroup:
     ) -> Property[Any]:
         if default is not None and type(default) not in _DEFAULTS.get(type_name, (type(default),)):
             valid = f"a default of the type {_DEFAULTS[type_name][0].__name__}, or None"
-            raise ConfigurationError(text_of(key), default, valid, reason="that is its default, which is not parsed")
+            raise ConfigurationError(
+                text_of(key), default, valid, reason="this default is used as it is, without being parsed"
+            )
         fields = {"group": self.name, "type_name": type_name, **more}
         declared = declare(Property(key, parse, default, valid, sentence, **fields))
         self.properties.append(declared)
@@ -315,7 +317,7 @@ class Property(Generic[T]):
     - `valid`: describes the valid values.
     - `aliases`: older spellings of the key.
     - `group`: the property's section on the reference page.
-    - `connector`: the default of Flink's connector if it differs from ours (the FLIP's numbers are ours).
+    - `connector`: the default of Flink's connector if it differs from ours.
     - `argument`: a shorter keyword argument than the one that is made from the key.
     """
 
@@ -370,10 +372,9 @@ _declared: dict[str, Property[Any]] = {}
 
 
 def declare(declared: Property[T]) -> Property[T]:
-    """Register a property. Plugins also declare their properties with it.
+    """Register a property of this library or of a plugin.
 
-    Raises: ConfigurationError if the key is unusable, or belongs to another property. Then the plugin fails to load, instead of
-    every job.
+    Raises: ConfigurationError if the key is unusable, or belongs to another property.
     """
     for key in (declared.key, *declared.aliases):
         if not isinstance(key, str) or not _KEY.fullmatch(key):
@@ -411,7 +412,7 @@ def is_secret(key: str) -> bool:
     return names_a_secret(key)
 
 
-# Parses a time as every setting and argument accepts it: ISO-8601 with a zone, epoch seconds or epoch milliseconds.
+# --- times: ISO-8601 with a zone, epoch seconds or epoch milliseconds ------------------------------------------------------------------
 
 TIME_FORMS = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
 """The times that `epoch_ms` accepts, for messages."""
@@ -457,7 +458,7 @@ def did_you_mean(given: str, valid: str) -> str:
 
 
 def is_sequence_number(given: str) -> bool:
-    """Return whether this is a sequence number: Kinesis's have 56 digits, epoch nanoseconds have 19."""
+    """Return whether a text is a sequence number of Kinesis. It has 56 digits, while epoch nanoseconds have 19."""
     return given.isdecimal() and float(given) >= _SEQUENCE_NUMBERS_FROM
 
 

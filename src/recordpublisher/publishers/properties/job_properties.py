@@ -232,8 +232,8 @@ class OnBadRecord(Enum):
     | the function of MapSink failed after the last retry | `flink.sink.map.on.failure` | `plugins/sinks/map/handling.py` |
     | Spark: a row can never be written | `flink.spark.write.onfailure` | `plugins/spark/write_options.py` |
 
-    FAIL: the job ends with an error that names it. SKIP: it is logged, counted and passed over. DEAD_LETTER: it is written to the
-    dead-letter sink.
+    FAIL: the job ends with an error that names the record. SKIP: the record is logged and counted. DEAD_LETTER: the record is written to
+    the dead-letter sink.
     """
 
     FAIL = "FAIL"

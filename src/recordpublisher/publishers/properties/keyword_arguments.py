@@ -455,7 +455,7 @@ class ReadSettings(TypedDict, total=False):
 class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream`, `consume`, `KinesisSink` and `Producer`.
 
-    Each stands for the property that its text begins with.
+    The text of each argument begins with the property that it stands for.
     """
 
     start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | timedelta | str | float
@@ -474,7 +474,7 @@ class JobSettings(ReadSettings, total=False):
 
 
 class Settings(JobSettings, total=False):
-    """Keyword arguments of `Properties`: those of `DataFetcher`, and the properties that it takes as arguments of its own."""
+    """Keyword arguments of `Properties`: those of `DataFetcher`, and those for which `DataFetcher` has arguments of another form."""
 
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""

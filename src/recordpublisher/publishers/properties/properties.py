@@ -183,7 +183,7 @@ class Properties(Mapping[str, str]):
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:
-        """Return the text of a declared property, for people, or its default."""
+        """Return the text that was given for a declared property, or its default, for a message."""
         given = self._spellings(declared)
         return self._values[given[0].lower()].strip() if given else declared.default
 
@@ -197,7 +197,7 @@ class Properties(Mapping[str, str]):
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def merged(self, mapping: Mapping[str, object]) -> Properties:
-        """Return these properties with the values of `mapping`, which take precedence over every spelling of its properties."""
+        """Return these properties with those of `mapping`, which take precedence, even if their keys are spelt in another way."""
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
@@ -224,7 +224,6 @@ class Properties(Mapping[str, str]):
         return cls(read_properties_file(Path(path)))
 
     def _spellings(self, declared: Property[Any]) -> list[str]:
-        """Return the spellings of a property that were given."""
         return [key for key in (declared.key, *declared.aliases) if key.lower() in self._values]
 
 
@@ -258,7 +257,7 @@ def _as_text(key: str, value: object) -> str:
     Raises: ConfigurationError if it is a datetime without a zone, which Python would read as local time.
     """
     if isinstance(value, datetime) and value.tzinfo is None:
-        raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
+        raise ConfigurationError(key, value, "a time with a zone, such as datetime.now(UTC)")
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
     return str(value).lower() if isinstance(value, bool) else text_of(value)
@@ -356,8 +355,9 @@ def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
 def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:
     """Return our keywords that are nearest to an unknown one.
 
-    These are ours for a keyword of another library; else those whose key, unless it is a sink's, ends in the given
-    words (`initpos`); else those with a similar spelling.
+    1. If another library uses the keyword, our keyword for the same thing.
+    2. Else those whose key ends in the given words (`initpos`). Keys of sinks are left out.
+    3. Else those with a similar spelling.
     """
     if keyword in _OTHER_NAMES:
         return [_OTHER_NAMES[keyword]]
@@ -373,9 +373,9 @@ class UnknownPropertyWarning(UserWarning):
 
 
 def refuse_if_misspelt(key: str) -> None:
-    """Check a key that was meant for us and is not known. If it is not a misspelt one, log a warning, with the reason if it is Flink's.
+    """Log a warning if a key was meant for us and has no effect, with the reason if Flink has this key.
 
-    Raises: ConfigurationError, which names the key that is meant, if it is misspelt.
+    Raises: ConfigurationError, which names the nearest key, if `key` is a misspelt one.
     """
     if is_unknown(key) and why_flink_key_has_no_effect(key) is None and _is_misspelt(key):
         raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
@@ -384,7 +384,7 @@ def refuse_if_misspelt(key: str) -> None:
 
 
 def why_without_effect(key: str) -> str:
-    """Return that a key is unknown, or why a key of Flink's has no effect here; "" for another key."""
+    """Return the warning for a key that was meant for us and has no effect, or "" for another key."""
     if not is_unknown(key):
         return ""
     reason = why_flink_key_has_no_effect(key)
@@ -402,7 +402,7 @@ def why_flink_key_has_no_effect(key: str) -> str | None:
 
 
 def unknown_key_near(key: str, given: Iterable[str]) -> str:
-    """Return a hint why a property may not be set: a key without effect that is spelt nearly like it; "" if there is none."""
+    """Return a hint if one of the `given` keys is not a property, but is spelt nearly like `key`. Return "" if there is none."""
     unknown = [each for each in given if not _is_declared(each.lower())]
     near = difflib.get_close_matches(key, unknown, n=1, cutoff=0.8)
     return f"'{near[0]}' is set, which is not a property" if near else ""
@@ -442,20 +442,19 @@ def nearest_hint(key: str) -> str:
 
 
 def _is_misspelt(key: str) -> bool:
-    """Return whether a key that is not known is so near to a known one that it must be meant: other programs have keys in the same file."""
+    """Return whether an unknown key is so near to a known one that it must be misspelt. Other keys may belong to other programs."""
     nearest, spelled = _nearest_known(key.lower()).lower(), key.lower().replace("_", ".")
     if nearest.endswith(f".{spelled}"):
-        # `initpos` is meant for flink.stream.initpos; `version` is not for aws.http.protocol.version.
+        # `initpos` is meant for flink.stream.initpos; `version` is not meant for aws.http.protocol.version.
         return nearest.count(".") - spelled.count(".") <= _MOST_MISSING
     if _nearest_of_plugin(spelled):
         return True  # No other program has keys below the name of a plugin or part, such as flink.sink.sql.
-    # A key without our prefix is compared without it: otherwise `team` would be as near to flink.streams as a misspelt key.
+    # A key without our prefix is compared with keys without it. Otherwise `team` would be as near to flink.streams as a misspelt key.
     same_length = ".".join(nearest.split(".")[-1 - spelled.count(".") :])
     return any(difflib.SequenceMatcher(None, spelled, known).ratio() > _MISSPELT for known in (nearest, same_length))
 
 
 def _nearest_known(lower_key: str) -> str:
-    """Return the nearest known key as it is declared, or "" if none is near."""
     if lower_key.startswith(_DEAD_LETTER):
         of_sink = _nearest_known(lower_key.replace(_DEAD_LETTER, _SINK, 1))
         return of_sink.replace(_SINK, _DEAD_LETTER, 1) if of_sink.startswith(_SINK) else of_sink
@@ -474,7 +473,7 @@ def _nearest_known(lower_key: str) -> str:
 
 
 def _nearest_of_plugin(lower_key: str) -> list[str]:
-    """Return the nearest key of the plugin or part that a key such as `flink.sink.sql.tabel` names, with or without `flink.sink`."""
+    """Return the nearest key of the sink or other plugin that a key such as `flink.sink.sql.tabel` names, with or without `flink.sink`."""
     *parents, plugin, _ = ["", *lower_key.split(".")]
     starts = (f"{'.'.join([*parents[1:], plugin])}.", f"{plugin}.")
     known = [key for key in declared_keys() if key.startswith(starts)] if len(parents) > 2 else []

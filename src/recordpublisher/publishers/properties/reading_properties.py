@@ -240,7 +240,7 @@ DESCRIBE_CONSUMER_RETRIES = retry_properties(
     50,
     2_000,
     5_000,
-    # The FLIP finds a consumer with ListStreamConsumers, the connector and we with DescribeStreamConsumer.
+    # The FLIP names the properties after ListStreamConsumers. We call DescribeStreamConsumer, as the connector does, and accept both.
     also="flink.stream.liststreamconsumers",
 )
 REGISTER_RETRIES = retry_properties(

@@ -52,7 +52,7 @@ class RetryProperties(msgspec.Struct, frozen=True):
 
 
 def with_short_outages(properties: V) -> V:
-    """Return the properties of a read with an end, or of a command: it retries for 30 s, unless the properties say how long."""
+    """Return the properties for a read with an end, or for a command, which retries for 30 s unless the properties say how long."""
     return properties if properties.is_set(MAX_OUTAGE) else properties.merged({MAX_OUTAGE.key: SHORT_OUTAGE_MS})
 
 

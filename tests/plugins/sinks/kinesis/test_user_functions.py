@@ -103,5 +103,9 @@ def test_after_an_error_of_queue_limit_the_last_limit_is_kept(returned, told, ca
 
     metrics = run_virtual(job())
     assert (metrics["queueLimit"], metrics["numRecordsOut"], metrics["outstandingRecordsCount"]) == (7, 40, 0)
-    (line,) = [text for text in caplog.messages if text.startswith("queue_limit failed, and the last limit is kept")]
+    (line,) = [
+        text
+        for text in caplog.messages
+        if text.startswith("the function `queue_limit` failed, so the last limit is kept")
+    ]
     assert told in line

@@ -394,7 +394,7 @@ async def test_a_table_that_changes_under_the_job_ends_it_with_its_name(uri, mad
     await sink.open(rp.SinkContext())
     query(uri, change)
     with pytest.raises(
-        rp.SinkError, match=r"table t was changed while the job runs: .*a restart reads its columns again"
+        rp.SinkError, match=r"table t was changed while the job runs: .*Start the job again, which reads"
     ):
         await committed(sink, with_values({"n": 1, "v": 1}))
 

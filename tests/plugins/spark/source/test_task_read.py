@@ -125,7 +125,7 @@ def test_s5_with_continue_a_replay_returns_the_claimed_records_that_are_left(kin
         return kinesis.read(later, bounds, sink, publisher)
 
     assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, expired, kinesis.clock)) == ["2", "3"]
-    assert "the task continues because flink.state.dataloss=CONTINUE, with 2 of them" in caplog.text
+    assert "the task continues because flink.state.dataloss=CONTINUE, with 2 of the claimed records" in caplog.text
 
 
 def two_claimed(kinesis) -> MemoryClaims:

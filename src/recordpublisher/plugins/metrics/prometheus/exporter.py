@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import HistogramValue, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -15,6 +15,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     WorkerMetrics,
 )
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -73,7 +74,7 @@ class PrometheusExporter(MetricsExporter):
         log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
 
     async def _listen(self) -> int:
-        """Listen, and return the port. If no address was set, the next free port is used when another process has the port.
+        """Listen, and return the port. If no address is set and another process uses the default port, the next free port is used.
 
         Raises: OSError or ValueError if the address cannot be used.
         """

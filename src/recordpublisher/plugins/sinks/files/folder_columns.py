@@ -40,7 +40,7 @@ class FolderColumns(msgspec.Struct, frozen=True):
         return cls(types, schema.serialize().to_pybytes(), partitions)
 
     def schema(self, place: str) -> pa.Schema:
-        """Return the columns. Raises: StateError if they cannot be read; it names `place`."""
+        """Return the columns. Raises: StateError, which names `place`, if they cannot be read."""
         try:
             return pa.ipc.read_schema(pa.py_buffer(self.arrow))
         except (pa.ArrowException, OSError) as error:
@@ -74,7 +74,7 @@ class Folder(msgspec.Struct, frozen=True):
     async def inferred(
         self, columns: InferredColumns, seen: Mapping[str, Any] | None, *, may_change: bool
     ) -> InferredColumns:
-        """Return the columns of the folder, and columns for the fields of `seen` that it lacks, which are stored.
+        """Return the columns of the folder, and store and return new columns for fields of `seen` that the folder lacks.
 
         Of several processes that add a field, the first one says its type, and the others take it from the folder.
 
@@ -94,7 +94,7 @@ class Folder(msgspec.Struct, frozen=True):
         return grown
 
     async def _store(self, united: Callable[[pa.Schema], pa.Schema], may_change: bool) -> None:
-        """Call `united` with the stored columns, and store the columns that it returns. After a conflict call it again."""
+        """Store the columns that `united` returns for the stored columns. If another process was faster, call `united` again."""
         stored = await self.store.get(_NAME)
         place = f"{_NAME} in {self.store.place}"
         while True:
@@ -129,7 +129,7 @@ class Folder(msgspec.Struct, frozen=True):
 def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Schema:
     """Return the wanted columns. Objects in them also get the fields that the existing files have.
 
-    Raises: ConfigurationError if readers could not unite the columns of both.
+    Raises: ConfigurationError if readers could not read old and new files as one table.
     """
     known = {field.name.casefold(): field for field in there}
     united: list[pa.Field] = []
@@ -148,7 +148,7 @@ def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Sche
 
 
 def _united_type(there: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
-    """Return a type with the fields of both, including lists and maps of objects; None if they differ otherwise."""
+    """Return a type with the fields of both types, including lists and maps of objects; None if the types differ otherwise."""
     types = pa.types
     if types.is_struct(there) and types.is_struct(wanted):
         fields = {there.field(index).name: there.field(index).type for index in range(there.num_fields)}

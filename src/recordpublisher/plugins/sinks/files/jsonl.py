@@ -69,7 +69,7 @@ class JsonlSink(FileSink):
         return Folder(self.entries(), self._key, self._path, [])
 
     async def learn(self, contents: Sequence[Any]) -> None:
-        """Store the types of fields that no file has yet, if they are inferred. A line has the fields of its record only."""
+        """Store the types of fields that no file has yet, if types are inferred. The lines themselves do not change."""
         if self._inferred is not None:
             seen = await asyncio.to_thread(self._inferred.unknown, contents)
             if seen is not None:
@@ -80,7 +80,7 @@ class JsonlSink(FileSink):
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Return the batch, and its bytes in memory.
 
-        Raises: ConfigurationError if an archive would have its values instead of the payloads.
+        Raises: ConfigurationError if the file belongs to an archive, and would have the deserialised values instead of the payloads.
         """
         if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
             raise _no_archive_of_values()

@@ -47,16 +47,16 @@ _SHARD_FILE_BYTES = 128 + 128 + MOST_NAME_BYTES + 4
 
 
 class FileSink(ArchivingSink):
-    """Owns the batches that wait for a checkpoint, and the name of the current run of the worker (`life`), which is a part of hidden paths.
+    """Writes files, exactly once: batches wait for a checkpoint, then become hidden files, which the commit renames.
 
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
     Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file with the same name and other content is
     never replaced: the later file has a suffix. When more than `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
 
-    Files of an archive (`flink.sink.archive`) are named `<stream>/<shard>/<after>_<through>`, by the range in which they are complete. The
-    files of one range in several partitions end in `.1of3`. If no record of a range can be written, the range is the name of an empty file
-    below `_recordpublisher`, where no query engine looks for rows.
+    Files of an archive (`flink.sink.archive`) are named `<stream>/<shard>/<after>_<through>`: they have every record between these
+    positions. The files of one range in several partitions end in `.1of3`. If no record of a range can be written, the range is the name of
+    an empty file below `_recordpublisher`, where no query engine looks for rows.
 
     Raises: ConfigurationError if the folder is not set, or is not a valid path.
     """
@@ -75,8 +75,8 @@ class FileSink(ArchivingSink):
         super().__init__(properties)
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
-        # The bytes that remain for the names of partition folders.
         self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
+        """Bytes that remain of a path for the names of partition folders."""
         self._context = SinkContext()
         self._life = ""
         self._never_published: set[str] = set()
@@ -148,10 +148,7 @@ class FileSink(ArchivingSink):
             self._context.request_checkpoint()
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.buffer.bytes` waits.
-
-        The limit is reached while the folder or the entries are unavailable for long.
-        """
+        """Return whether less than twice `flink.sink.buffer.bytes` waits. More waits only if commits fail for long."""
         return self._waiting_bytes < 2 * self._limit
 
     def revoked(self, shards: Collection[str]) -> None:
@@ -198,8 +195,8 @@ class FileSink(ArchivingSink):
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Rename the files into place.
 
-        A file that exists under neither its hidden nor its final name was usually published earlier and then moved away. This is only
-        logged. Raises: StateError if such a file was staged by this run and never published, because its records are lost.
+        A file that exists under neither its hidden nor its final name is only logged: usually it was published earlier, and then moved.
+        Raises: StateError if such a file was staged by this run and never published, because its records are lost.
         """
         # The documents are stored first, so that a shard with files always has a document.
         contents = [self._content(each) for each in staged]
@@ -211,7 +208,7 @@ class FileSink(ArchivingSink):
         missing = await self._files_there.publish(files)
         if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
             raise StateError(
-                f"{', '.join(lost)} of {self._files_there.place}are committed but missing: another program has deleted "
+                f"{', '.join(lost)} of {self._files_there.place} are committed but missing: another program has deleted "
                 "files that waited to be published, and their records are lost"
             )
         if missing:

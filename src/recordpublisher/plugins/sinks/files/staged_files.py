@@ -37,9 +37,9 @@ StagedItem = Mapping[str, Callable[[Path], None]]
 
 
 class StagedFiles:
-    """The files of a sink's folder, hidden or published. Owns no state.
+    """Writes, renames and deletes the files of a sink's folder.
 
-    Raises: StoreUnavailableError while the folder is unavailable; StateError if waiting does not help.
+    Its methods raise StoreUnavailableError while the folder is unavailable, and StateError if a retry cannot help.
     """
 
     def __init__(self, folder: str) -> None:
@@ -72,8 +72,8 @@ class StagedFiles:
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
         """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
 
-        The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run has
-        disappeared. A process that has replaced this run has deleted it, and the next commit will find that out.
+        The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is
+        gone, because a process that has replaced this one deletes the folder.
         """
         try:
             return await _in_thread(self._path, lambda: self._stage(life, number, files))
@@ -159,7 +159,7 @@ class StagedFiles:
 
 
 def name_after_clash(staged: str, name: str) -> str:
-    """Return the name for a staged file whose own name is taken by a file with other content, as after a reset of positions."""
+    """Return the name for a staged file if another file has its own name, for example after a reset of positions."""
     stem, dot, suffix = name.rpartition(".")
     return f"{stem}.{hashlib.sha256(staged.encode()).hexdigest()[:12]}{dot}{suffix}"
 

@@ -26,10 +26,9 @@ _AT_ONCE = 16
 
 
 class StagedObjects:
-    """The objects below a location, hidden or published. It does for object stores what `StagedFiles` does for folders.
+    """Uploads, copies and deletes a sink's objects below a location, as `StagedFiles` does for files in a folder.
 
-    It owns the client. A file is written on the local disk, then uploaded, in parts if it is large. A copy on the server gives it the final
-    name.
+    A file is written to the local disk, then uploaded under a hidden name. A copy on the server gives the object its final name.
 
     - `key`: the property that has the location.
 
@@ -54,7 +53,7 @@ class StagedObjects:
         """Do nothing, because object stores have no folders."""
 
     async def why_not_writable(self) -> str | None:
-        """Return why files must not be written here, or None. Only a write would show whether this user may write."""
+        """Return why files must not be written here, or None. A missing permission is not found, because only a write would show that."""
         # Errors are ignored: a user who may not list objects may still write them, and later calls report an outage.
         with suppress(RecordPublisherError), as_state_errors(self.place):
             await self._objects.refresh()
@@ -81,9 +80,9 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy the objects that are still hidden to their final names, then delete them. Return the files of which neither object exists.
+        """Copy the hidden objects to their final names, then delete the hidden ones. Return the files of which neither object exists.
 
-        Another process may do the same at the same time. If an object with other content has the name, it stays, and the copy gets another
+        Another process may do the same at the same time. If the final name is taken by an object with other content, the copy gets another
         name.
         """
         missing: list[StagedFile] = []
@@ -98,7 +97,7 @@ class StagedObjects:
                 except FileNotFoundError:
                     missing.append((hidden, name))
                 return
-            # Deleted only after the copy: if the process ends in between, the next start copies it again.
+            # Deleted only after the copy, so that the next start can copy it again if the process ends in between.
             await self._delete(hidden)
 
         await self._each(copy, files)

@@ -47,10 +47,10 @@ class KinesisSink(Sink):
     - `ordering`: NONE or PER_KEY.
     - `fail_on_error`: if False, records that cannot be put go to `on_failure`, even those that `put` would refuse.
     - `on_failure`: a function of a `FailedRecord`, called on the event loop. Outside of a job it gets each accepted record that was not
-      put within `flink.job.max.outage`, or within `flink.job.drain.timeout` after a close. Without it the next call raises a SinkError
-      with their count. In either case the sink continues, even if the function raises: that is logged and counted (`callbackErrors`).
-      If the service rejects every call, the sink ends: the function then gets each record that is left, and the error has their count.
-      In a job such a record ends the sink, unless `fail_on_error` is False, and so does an error of the function.
+      put within `flink.job.max.outage`, or within `flink.job.drain.timeout` after a close. Without `on_failure` the next call raises a
+      SinkError with the number of these records. The sink continues in both cases. An error of the function is logged and counted
+      (`callbackErrors`). If the service rejects every call, the sink ends, and the function gets each record that is left.
+      In a job a record that cannot be put ends the sink unless `fail_on_error` is False, and an error of the function ends it always.
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
@@ -136,7 +136,7 @@ class KinesisSink(Sink):
             await self._writer.flush()
             await self._reject_failed()
             return None
-        # 1. Send what is queued now. The epoch stands for all records that were accepted before.
+        # 1. Send what is queued now. `epoch` numbers the records that were accepted since the last flush.
         epoch = self._writer.begin_flush()
         self._states.add(epoch, checkpoint.state)
         # 2. Wait for the results of these records, or for some of them.
@@ -151,8 +151,8 @@ class KinesisSink(Sink):
     async def close(self) -> None:
         """Flush, and close the connections.
 
-        In an outage it waits until no record was acknowledged for `flink.job.drain.timeout`, and gives up the rest. `flush` before it
-        waits for `flink.job.max.outage`.
+        In an outage `close` gives up the remaining records once none was acknowledged for `flink.job.drain.timeout`. Call `flush` before
+        `close` to wait for `flink.job.max.outage` instead.
 
         Raises: the errors of `put`, unless an earlier call has raised the error.
         """
@@ -165,8 +165,8 @@ class KinesisSink(Sink):
     def reasons_not_ready(self) -> list[str]:
         """Return why the sink puts no records, in plain words. Empty if it can put them.
 
-        The reasons are that it is not open, that an error has ended it, and that its calls have failed for ten seconds, or for
-        `flink.job.max.outage` if that is shorter. When no record is left to put, it stays not ready until the service responds again.
+        The sink is not ready if it is not open, if an error has ended it, or if its calls have failed for ten seconds (or for
+        `flink.job.max.outage`, if shorter). After failed calls it is not ready until the service responds again, even if no record is left.
         """
         reason = self.why_not_put(FAILED_READ_LIMIT_MS / 1000)
         return [] if reason is None else [f"{self.destination()}: {reason}"]
@@ -216,17 +216,14 @@ class KinesisSink(Sink):
                 copy.origin = batch.shard, record
         # 2. Queue them, waiting for room.
         await self._writer.put_all(copies, reject)
-        # 3. Remember the epoch of this batch, which tells later how many of its records are unfinished.
+        # 3. Remember the epoch of this batch: by its epoch the writer counts how many of the batch's records are unfinished.
         self._writes.add(self._writer.end_write(), batch)
         # 4. Write dead letters of the records that the service would refuse, and of those that it has refused since the last call.
         await self._context.reject_all(rejected)
         await self._reject_failed()
 
     async def _reject_failed(self) -> None:
-        """Write dead letters of the records that could not be put.
-
-        When this returns, they are durable, including dead letters of earlier calls.
-        """
+        """Write dead letters of the records that could not be put so far, and return when all of them are durable."""
         async with self._rejecting:
             failed = self._failed[:]
             rejected = [
@@ -240,13 +237,13 @@ class KinesisSink(Sink):
             del self._failed[: len(failed)]  # Not earlier, because a cancelled flush would lose them.
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Send no more records of these shards. Their queued records count as finished."""
+        """Send no more records of these shards. Queued records of these shards count as finished."""
         self._writer.permission.revoke(shards)
         self._states.revoke(shards)
 
 
 def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[PendingRecord]:
-    """Return the records to put from the records that were read. Nearly all have a key in ASCII and no explicit hash key."""
+    """Return the records to put from the records that were read. The usual ones, with nothing but an ASCII key, take a faster path."""
     return [
         PendingRecord(record.data, key, None, len(record.data) + len(key), source=source)
         if (key := record.partition_key) and record.explicit_hash_key is None and key.isascii()

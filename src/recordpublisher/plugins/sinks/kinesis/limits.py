@@ -61,10 +61,9 @@ A record that may be too large waits for the next read.
 
 
 class OutstandingRecords:
-    """Owns the counts of outstanding records and bytes, by flush epoch, and their limits.
+    """Counts the records and bytes that are not acknowledged (outstanding), and decides whether more may be accepted.
 
-    A flush ends an epoch and waits until that epoch's records are complete. `add` runs once for each record and is kept cheap. Everything
-    else is counted once for each result of PutRecords.
+    Records are counted by epoch. A flush ends an epoch, and waits until all records of that epoch and of earlier ones are complete.
     """
 
     def __init__(self, limit: QueueLimit | None, limit_bytes: int | None) -> None:
@@ -168,10 +167,14 @@ class OutstandingRecords:
             except Exception as error:
                 if self.max_records == NO_LIMIT:  # the first call, when the sink is made
                     raise
-                # Later an error would end the sink, or lose count of the records that were just completed.
+                # Not raised later, because the error would end the sink in the middle of counting completed records.
                 if not self._has_warned:
                     where = "" if isinstance(error, ConfigurationError) else f", at {raised_line(error)}"
-                    log.warning("queue_limit failed, and the last limit is kept: %s%s", describe_error(error), where)
+                    log.warning(
+                        "the function `queue_limit` failed, so the last limit is kept: %s%s",
+                        describe_error(error),
+                        where,
+                    )
                 self._has_warned = True
         elif self._limit is not None:
             self.max_records = self._limit
@@ -238,7 +241,7 @@ class FifoWaiters:
         """Return when there is capacity and no earlier waiter is left. Each failed check counts as a back-pressure cycle.
 
         - `describe`: returns the text about the limits for the warning.
-        - `prepare`: awaited first, while this write already has its place in the queue, so that no later write passes it.
+        - `prepare`: awaited first. This write already has its place in the queue then, so no later write passes it.
         """
         began, has_warned, me = self._clock.monotonic(), False, Notifier()
         self.waiting.append(me)
@@ -290,10 +293,7 @@ class Notifier:
 
 
 class RecordLimit:
-    """Owns the largest size of a record of the stream.
-
-    The size can be changed at any time, so it is read again before a record is refused.
-    """
+    """Keeps the size limit of the stream's records. A user can raise the limit, so it is read again before a record is refused."""
 
     def __init__(self, port: WritingPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
         self._port = port
@@ -316,7 +316,9 @@ class RecordLimit:
         return summary
 
     async def read_after(self, given_at: float) -> None:
-        """Wait until the limit was read at a time after `given_at` (seconds of the clock). Read it if necessary, when that is allowed.
+        """Read the limit, unless it was read after `given_at` (seconds of the clock).
+
+        Wait first if the last read is less than `SECONDS_BETWEEN_LIMIT_READS` ago.
 
         Raises: the errors of `read`.
         """

@@ -37,7 +37,7 @@ class Producer:
     - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. In an outage they give up
       the rest after `flink.job.drain.timeout`. A process that a signal ends without an exit (SIGKILL; SIGTERM without a handler) loses
       the records that are not acknowledged.
-    - After `os.fork` the child begins with a thread, connections and a queue of its own. The parent puts its own records.
+    - After `os.fork` the child has a thread, connections and an empty queue of its own. Records accepted before are put by the parent.
 
     Raises: ConfigurationError if a setting is invalid.
     """
@@ -86,8 +86,8 @@ class Producer:
     ) -> None:
         """Accept one record like `KinesisSink.put`. While the limit is reached, wait for up to `timeout` seconds (by default without end).
 
-        If an interruption (Ctrl-C) ends the call, the record may have been accepted. In a thread that runs an event loop it blocks the
-        loop, and warns once (RuntimeWarning).
+        If an interruption (Ctrl-C) ends the call, the record may have been accepted. In a thread that runs an event loop the call blocks
+        the loop, and warns once (RuntimeWarning).
 
         Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a number, and the errors of
         `KinesisSink.put`.
@@ -121,8 +121,8 @@ class Producer:
     def close(self) -> None:
         """Flush, and end the thread. In an outage give up records like `KinesisSink.close`.
 
-        Raises: the errors of `put`, unless an earlier call has raised the error; RecordPublisherError if `on_failure` calls it, because the
-        call would wait for itself.
+        Raises: the errors of `put`, unless an earlier call has raised the error; RecordPublisherError if `on_failure` calls `close`, which
+        would wait for `on_failure`.
         """
         if (thread := self._thread) is not None:
             thread.loop.refuse_own_thread()
@@ -150,7 +150,7 @@ class Producer:
     def reasons_not_ready(self) -> list[str]:
         """Return the reasons of `KinesisSink.reasons_not_ready`. Empty before the first `put`, which opens the producer.
 
-        If the producer could not be opened, this call lets it try again.
+        If the producer could not be opened, this call starts another attempt.
         """
         if (thread := self._thread) is not None:
             return thread.reasons_not_ready()
@@ -174,7 +174,7 @@ class Producer:
     def _warn_in_event_loop(self, method: str) -> None:
         """Warn once of a call that blocks an event loop.
 
-        It is not refused, because in a notebook, whose cells run in a loop, nothing else waits.
+        The call is not refused, because blocking the loop does no harm in a notebook.
         """
         if asyncio._get_running_loop() is None:
             return
@@ -220,7 +220,7 @@ class Producer:
 
 
 class _SinkThread:
-    """Owns the thread of a producer in one process, and the sink that runs in it. The coroutine methods run in the thread."""
+    """The thread of a producer in one process. The sink and the coroutine methods of this class run in that thread."""
 
     def __init__(self, make_sink: Callable[[], KinesisSink], context: Context) -> None:
         self.sink = make_sink()
@@ -233,9 +233,9 @@ class _SinkThread:
         self.loop = BackgroundLoop(f"rp.Producer, {self.sink.destination()},", loop_factory=LoopForExit).__enter__()
 
     async def opened(self) -> KinesisSink:
-        """Return the open sink. If opening failed, nothing was accepted, so the next call tries again.
+        """Return the open sink. Open it at the first call, and again if the last attempt has failed.
 
-        All calls wait for one opening, which continues if the call that has begun it is cancelled.
+        All calls wait for the same attempt, which continues if a call is cancelled.
         """
         opening = self._begin_opening()
         try:
@@ -246,7 +246,10 @@ class _SinkThread:
             raise
 
     def reasons_not_ready(self) -> list[str]:
-        """Return the reasons of the sink. If opening it has failed, try again: no put may come while the process is not ready."""
+        """Return the reasons of the sink. If it could not be opened, try again.
+
+        `put` cannot be relied on for that, because a process that is not ready may get no requests.
+        """
         reasons, opening = self.sink.reasons_not_ready(), self._opening
         if opening is not None and opening.done() and not self._is_open():
             self.loop.call_soon(self._begin_opening)
@@ -264,7 +267,6 @@ class _SinkThread:
         return opening
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
-        """Accept one record."""
         await (await self.opened()).put(data, partition_key, explicit_hash_key)
 
     async def flush(self) -> None:
@@ -280,7 +282,7 @@ class _SinkThread:
     def close(self) -> None:
         """Close the sink, then end the loop and the thread. Later calls do nothing.
 
-        A signal handler that calls it in the same thread waits for the same end. Raises: SinkError if the thread has ended before.
+        Raises: SinkError if the thread has ended before.
         """
         with self._closing:
             if self._has_closed:
@@ -297,7 +299,7 @@ class _SinkThread:
                 self.loop.__exit__(None, None, None)
 
     async def _closed(self) -> None:
-        """Return when the sink is closed. If the call is cancelled, closing is cancelled too."""
+        """Close the sink, or wait for a call that closes it: a signal handler may call `close` again during a `close`."""
         if self._close_task is None:
             self._close_task = asyncio.create_task(self._close())
         await self._close_task
@@ -324,10 +326,10 @@ _registered: list[bool] = []
 
 
 def _flush_at_exit() -> None:
-    """Have an exit of the interpreter close all producers.
+    """Register a function that closes all producers when the interpreter exits.
 
-    `atexit` runs after the threads that are not daemons, which may put records until they end. A child of multiprocessing does not run
-    `atexit`, so it flushes before its threads end.
+    The function runs after all threads that are not daemons have ended, because these may put records until then. A child of
+    multiprocessing runs no such functions, so there the producers are flushed before the threads end.
     """
     if not _registered:
         _registered.append(True)

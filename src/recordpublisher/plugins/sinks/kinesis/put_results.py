@@ -83,8 +83,8 @@ class GivenUp:
 class PutOutcome:
     """The records of one batch by result.
 
-    `misrouted` are acknowledged records that another shard took than expected. If keys do not decide the shard (AUTO record distribution),
-    they are the records that a shard took which is not known yet.
+    `misrouted` are acknowledged records that another shard took than their keys say. With AUTO record distribution, in which keys do not
+    decide the shard, only records that an unknown shard took are misrouted.
     """
 
     acknowledged: list[PendingRecord]
@@ -95,7 +95,7 @@ class PutOutcome:
 
 
 def count_outage(record: PendingRecord, now: float) -> None:
-    """Count the time since the last failure as part of the record's outage."""
+    """Add the time since the record's last failed attempt to `failing_for`, the time for which it has been failing."""
     if record.failed_at is not None:
         record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
     record.failed_at = now
@@ -153,7 +153,7 @@ def _misrouted(
 
 
 def user_records_without(acknowledged: list[PendingRecord], misrouted: list[MisroutedRecord]) -> list[PendingRecord]:
-    """Return the user records of the acknowledged Kinesis records, except the parts of misrouted aggregates."""
+    """Return the user records of the acknowledged Kinesis records, without those in misrouted aggregates."""
     if not any([record.parts for record in acknowledged]):  # noqa: C419 - a list is faster
         return acknowledged
     excluded = {id(record) for record, _ in misrouted}

@@ -40,7 +40,7 @@ class PendingRecord(msgspec.Struct, gc=False):
     """One user record, or an aggregate of several (`parts`).
 
     - `size`: bytes of data and key, as the service counts them.
-    - `epoch`: the number of flushes requested before it was accepted.
+    - `epoch`: the number of flushes requested before the record was accepted.
     - `attempts`: consecutive failed attempts.
     - `failed_at`: time of the last failed attempt of this record, or of a record before it in an outage (seconds of the clock); None
       without one.
@@ -146,10 +146,10 @@ class FailedRecord:
 
 
 class FailedRecords:
-    """Owns the error that ended the sink, the records that were given up, and whether a caller has learned of them.
+    """Reports records that could not be put, and the error that ended the sink.
 
-    In a job a record that is given up ends the sink, because positions may not move past it. Outside of a job the sink continues: the
-    record goes to the callback, or one call raises an error with the count of these records.
+    In a job a record that is given up ends the sink, because positions must not move past it. Outside of a job the sink continues: the
+    record goes to the callback, or the next call raises an error with the number of these records.
 
     - `decided_by`: key of the property that limits the retries.
     - `unacknowledged`: returns how many accepted records are not acknowledged.
@@ -182,9 +182,9 @@ class FailedRecords:
         self.was_raised = False
         """Whether a caller has received the error that ended the sink."""
         self.must_raise = False
-        """Whether the next call raises an error. It is kept here, because each `put` reads it."""
+        """Whether the next call raises an error. An attribute is cheaper than a call, and each `put` reads it."""
         self.known = 0
-        """The records given up of which a caller has learned."""
+        """Number of records given up that an error has reported to a caller."""
         self._given_up = 0
         self._last_given_up: tuple[FailedRecord, PendingRecord] | None = None
         self._on_failed: Callable[[], None] | None = None
@@ -192,14 +192,14 @@ class FailedRecords:
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
         """Set the function that gets each record that cannot be put, with the reason.
 
-        It is called only if there is neither `failOnError` nor a callback.
+        The function is called only if there is neither `failOnError` nor a callback.
         """
         self._keep = keep
 
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
         """Decide what a failure does before records are accepted.
 
-        - `on_failed` is called when the sink has ended. Otherwise the job would learn of the error only at its next call of the sink.
+        - `on_failed`: called when an error has ended the sink, so that the job need not wait for its next call of the sink.
         - `continues`: whether the sink continues after it has given up a record, as outside of a job.
         """
         self._on_failed, self.continues = on_failed, continues
@@ -218,7 +218,8 @@ class FailedRecords:
     def raise_if_failed(self, known: int | None = None) -> None:
         """Raise the error that ended the sink, or else an error about the records given up since the last such error.
 
-        - `known`: the number of records given up when this call began, if another caller may have learned of some since then.
+        - `known`: the number of records given up when this call began. With it a flush raises even if another call has reported the same
+          records in the meantime.
         """
         self.raise_if_ended()
         count = self._given_up - (self.known if known is None else known)
@@ -230,7 +231,7 @@ class FailedRecords:
             )
 
     def fail(self, error: BaseException) -> None:
-        """End the sink with this error. Later errors are ignored. Outside of a job its message gets the number of records left."""
+        """End the sink with this error. Later errors are ignored. Outside of a job the message gets the number of lost records."""
         if self.error is None:
             if self.continues and isinstance(error, RecordPublisherError) and self._unacknowledged():
                 error.args = (f"{error}{self._end()}",)
@@ -267,7 +268,7 @@ class FailedRecords:
         if self._callback is None:
             if not self._has_warned:
                 log.warning(
-                    "%s; no callback is set: later failures are only counted (numRecordsOutErrors)",
+                    "%s. Later records that are not put are only counted (numRecordsOutErrors), because no on_failure is set",
                     self._error_for(failed),
                 )
             self._has_warned = True
@@ -276,12 +277,12 @@ class FailedRecords:
             refuse_unrun_results([self._callback(failed)])
         except KeyboardInterrupt:  # It may be Ctrl-C.
             raise
-        # Not only an Exception: CancelledError would end the task that sends, without a word, and SystemExit the loop of a Producer.
+        # A CancelledError would end the sending task silently, and a SystemExit would end the event loop of a Producer.
         except BaseException as error:
             self._on_callback_error(failed, error)
 
     def _on_callback_error(self, failed: FailedRecord, error: BaseException) -> None:
-        """Log and count an error of the callback. In a job it ends the sink, so that a restart puts the record again."""
+        """Log and count an error of the callback. In a job the error ends the sink, so that a restart puts the record again."""
         self._metrics.add("callbackErrors")
         why = f"not put into {self._stream} ({failed.error_code})"
         record = f"a record with the partition key {short_key(failed.partition_key)}, {why}"
@@ -291,7 +292,7 @@ class FailedRecords:
             self.fail(error)
 
     def _tried(self, failed: FailedRecord, record: PendingRecord) -> str:
-        """Return how long the record was tried, and which property decides that."""
+        """Return, for a message, how long the sink tried to put the record, and the property that sets the limit."""
         limit = f" ({self._decided_by} decides)" if self._decided_by and failed.error_code != CLOSED else ""
         if record.attempts < 2:
             waited = duration_words(record.failing_for)
@@ -299,7 +300,7 @@ class FailedRecords:
         return f", which was tried {record.attempts} times for {duration_words(record.failing_for)}{limit},"
 
     def _end(self) -> str:
-        """Return how many records may be missing in the stream."""
+        """Return, for a message, how many records may be missing in the stream."""
         return f". The sink ends; accepted and not acknowledged: {counted(self._unacknowledged(), 'record')}"
 
     def _error_for(self, failed: FailedRecord, tried: str = "", end: str = "") -> SinkError:

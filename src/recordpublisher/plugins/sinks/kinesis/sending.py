@@ -59,12 +59,12 @@ OUTAGE_CALLS = 3
 GIVEN_UP_PER_CALL = 2000
 """Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds (F1)."""
 READY_AFTER_SECONDS = 10.0
-"""After a failed put of which no record is left, the sink is not ready for this long, and until the service responds again.
+"""If no record is left after a failed put, the sink is not ready for this long (seconds), and until the service responds again.
 
-Another call may succeed while puts fail. Without the pause a server would then be ready again right after each record given up.
+Without this pause a server would be ready again after each record given up, because other calls may succeed while puts fail.
 """
 PROBE_RETRY = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
-"""How the call is retried that asks whether the service responds: an account has 20 such calls a second."""
+"""Retries of the call that asks whether the service responds. They are slow, because an account has 20 such calls a second."""
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """A call that is due within this time counts as due, because timers are rounded."""
@@ -73,7 +73,7 @@ COALESCE_SECONDS = 0.01
 
 
 class RecordSending:
-    """Owns the way of an accepted record to the stream: the queues, the open calls, and the tasks that send records and list shards.
+    """Brings accepted records to the stream. It has their queues, the open calls, and the tasks that send records and list shards.
 
     The steps of a record, in the order of this class:
 
@@ -83,7 +83,7 @@ class RecordSending:
     4. `_handle_results` acknowledges the record, queues it again or gives it up (`classify_results`).
     5. `_keep_shard_map` lists the shards again if another shard has taken the record.
 
-    The writer counts outstanding records and waits for room. Before `open` there are no shards.
+    The writer counts outstanding records and waits for room.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class RecordSending:
         self.last_failure = ""
         """The error of the last call that failed."""
         self.retried_seconds = 0.0
-        """How long the oldest record of that call has failed. Shorter than `failing_seconds` after records were given up."""
+        """How long the oldest record of the last failed call has failed. Shorter than `failing_seconds` after records were given up."""
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.
@@ -158,7 +158,7 @@ class RecordSending:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._ending is not None:
-            # A cancelled close does not cancel this task, because no one would learn of the other records.
+            # This task reports the records that are given up. It continues if `close` is cancelled, so that each record is reported.
             await asyncio.wait([self._ending])
 
     @property
@@ -179,14 +179,14 @@ class RecordSending:
     def refused_seconds(self) -> float:
         """How long calls have failed, or had no response, while no shard has taken a record (seconds). Any thread may ask.
 
-        It is 0 if a shard takes records, or if none was put since the service has responded again.
+        It is 0 if a shard takes records, or if the service has responded again and no record was put since then.
         """
         open_since = [began for _, began in list(self._calls.values())]
         since = min(open_since, default=NEVER) if self._failing_since is None else self._failing_since
         return max(0.0, self._clock.monotonic() - max(since, self.taken_at))
 
     async def give_up_all(self, code: str, message: str) -> None:
-        """Cancel the open calls, and give up every record that is not acknowledged. Some of them may be in the stream."""
+        """Cancel the open calls, and give up every record that is not acknowledged. Records of these calls may have reached the stream."""
         count = counted(self._outstanding.records, "record")
         log.error("the Kinesis sink of %s ends, and gives up %s: %s", self._stream, count, message)
         for number, record in enumerate(await self._take_all()):
@@ -248,7 +248,7 @@ class RecordSending:
         self._wakeup.notify_all()
 
     def _wake_for_full_call(self) -> None:
-        # Not done for each record, because a check looks at every queue.
+        # Only once for many records, because the sending task then checks every queue.
         self._queued_since_wake = 0
         self._wakeup.notify_all()
 
@@ -274,7 +274,6 @@ class RecordSending:
                 self._call_error.exception()  # marks it as retrieved, so that asyncio does not warn
 
     async def _start_call_or_wait(self) -> None:
-        """Start one call, or wait until the next one may be due."""
         if len(self._calls) >= self._settings.connections:
             await self._wakeup.wait()
             return
@@ -344,7 +343,7 @@ class RecordSending:
     # --- 4. the results --------------------------------------------------------------------------------------------------------------
 
     def _handle_results(self, request: PutRequest, results: Sequence[PutResult]) -> None:
-        """Acknowledge each record of a call, send it again or give it up, as `classify_results` decides."""
+        """Acknowledge, queue again or give up each record of a call, as `classify_results` decides."""
         remaining = iter(results)
         for batch in request:
             own, now = list(islice(remaining, len(batch.records))), self._clock.monotonic()
@@ -357,7 +356,7 @@ class RecordSending:
         self._on_progress()
 
     def _log_outage(self, queue: TargetShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
-        """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
+        """Log that a shard takes no records. A shard that only throttles is not logged, because its rate adapts to throttling."""
         policy, waiting, now = self._settings.retries, outcome.to_retry, self._clock.monotonic()
         given_up = [each.record for each in outcome.given_up if each.error_code != VALIDATION_EXCEPTION]
         failed = [*waiting, *given_up]
@@ -380,11 +379,11 @@ class RecordSending:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
 
     def _note_failing(self) -> None:
-        """Remember since when a shard has failed. The value is stored, because other threads read it."""
+        """Store the time at which the first of the failing shards began to fail, because any thread may read `failing_seconds`."""
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:
-        """Wait until the service responds again although nothing is put, because no put may come while a server is not ready."""
+        """Ask the service until it responds, while nothing is put. A server that is not ready may get no requests, and so put nothing."""
         while self._failing and self._failures.error is None:
             await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
             if self._clock.monotonic() < self._failed_at + READY_AFTER_SECONDS:
@@ -401,12 +400,10 @@ class RecordSending:
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
-        """Count the outage of a shard also for the records that wait behind the records of a call.
+        """Count the outage of a shard for the records that wait behind the records of a call, too. Return those that waited too long.
 
-        Remove and return those that waited too long.
-
-        The first list has records of the queue, and the second has records that were held for the order of their key. Without this a full
-        queue would be given up call by call, each after an outage of its own, and the records of a key one by one.
+        The first list has records of the queue, and the second has records that were held for the order of their key. Both are removed.
+        If waiting records did not age, the retries of each would begin only after those of the records before it.
         """
         queue, policy = batch.queue, self._settings.retries
         if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
@@ -439,7 +436,7 @@ class RecordSending:
         code, message = result.error_code or "MalformedResponse", result.error_message or ""
         for record in expired:
             self._give_up(GivenUp(record, code, message))
-        # An earlier record with the same key is not acknowledged, or its acknowledgement has released another of these records.
+        # Giving up a held record does not release the next record of its key, because an earlier record of the key is still pending.
         for record in held:
             self._failures.give_up(record, code, message)
             self._count_failed(record.user_records, releases=False)
@@ -504,7 +501,6 @@ class RecordSending:
             self._send_again(self._order.release_after(done))
 
     def _send_again(self, records: Sequence[PendingRecord]) -> None:
-        """Queue records again, using the current shard map."""
         self._queues.requeue(records, self._clock.monotonic())
 
     # --- 5. the shards are listed again ----------------------------------------------------------------------------------------------
@@ -578,11 +574,11 @@ class RecordSending:
         return task
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
-        # The end of an event loop cancels all its tasks. Without an error a flush would then wait for records that no task sends.
+        # A cancelled task counts as failed, because without an error a flush would wait for ever. The end of an event loop cancels tasks.
         error = _end_of_loop(task) if task.cancelled() else task.exception()
         if error is None or self._is_closed:
             return
-        # Not after a cancellation, because no task may outlive its loop.
+        # After a cancellation no task is started, because the event loop may be ending.
         if self._failures.continues and self._failures.error is None and not task.cancelled():
             code = getattr(error, "code", "") or type(error).__name__
             self._ending = asyncio.create_task(self._give_up_rest(code, str(error)), name="kinesis-sink-ending")
@@ -590,7 +586,7 @@ class RecordSending:
         self._on_progress()
 
     async def _give_up_rest(self, code: str, message: str) -> None:
-        """Give up what is left when the tasks have ended. Outside of a job no next start puts these records again."""
+        """Give up the remaining records when the tasks have ended, because outside of a job no restart puts them again."""
         await asyncio.wait(self._tasks)
         if self._outstanding.records:
             await self.give_up_all(code, message)
@@ -602,10 +598,7 @@ def _end_of_loop(task: asyncio.Task[None]) -> SinkError:
 
 
 class SendPermission:
-    """Decides which records of a job may be sent.
-
-    Owns the shards that the job reads now. Records that were queued before their shard was revoked are never sent.
-    """
+    """Decides which records of a job may be sent: none while the job may not write, and never those of a revoked shard."""
 
     def __init__(self, aggregator: KplAggregator | None) -> None:
         self._aggregator = aggregator
@@ -623,7 +616,7 @@ class SendPermission:
         return self._may_write is None or self._may_write()
 
     def source(self, key: str) -> SourceShard:
-        """Return the source of the records that are read from this shard now."""
+        """Return the object that stands for this shard in its records. After a `revoke`, later records get a new one."""
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = SourceShard()

@@ -60,7 +60,7 @@ _FRAME = 20
 
 
 class ShardQueues:
-    """Owns the queues and the current shard map."""
+    """The queues of all shards, and the current shard map."""
 
     def __init__(self, shard_map: ShardMap, rate_limit: ShardRateLimit, aggregator: KplAggregator | None) -> None:
         self._rate_limit = rate_limit
@@ -137,7 +137,7 @@ class ShardQueues:
 
 
 class TargetShardQueue:
-    """Owns one shard's queue, its records in flight, its rate and the time of its next send."""
+    """The queue of one shard, with its records in flight, its rate and the time of its next send."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit) -> None:
         self.shard = shard
@@ -242,7 +242,7 @@ class TargetShardQueue:
     def mark_sent(self, taken: RecordsAndBytes, now: float) -> float:
         """Count records as in flight. Return the seconds that the shard needs for them at its rate limit.
 
-        The records that are still queued begin a new linger, unless they are enough for a call and only the limits held them back.
+        The linger of the records that are still queued begins now, unless they already fill a Kinesis record.
         """
         records, size = len(taken[0]), taken[1]
         seconds = self.rate_limit.seconds_for(records, size)
@@ -272,9 +272,9 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Limit the unused time for which the shard may be sent more now: to MAX_CREDIT_SECONDS, and to less while calls are in flight.
+        """Limit how much of the rate that was not used before may be used now: to MAX_CREDIT_SECONDS, less the calls in flight.
 
-        These calls may be delayed and reach the shard now. Together with new calls for the unused time they would exceed the shard's limit.
+        A delayed call in flight may reach the shard together with new calls. All of them must fit into the shard's limit.
         """
         self.next_send_at = max(self.next_send_at, now - MAX_CREDIT_SECONDS + self._in_flight_seconds)
 
@@ -370,14 +370,14 @@ class KplAggregator:
 
 
 class KeyOrder:
-    """Owns the records that wait until an earlier record of their key is acknowledged."""
+    """Holds records back until the earlier records of their key are acknowledged."""
 
     def __init__(self, aggregator: KplAggregator | None) -> None:
         self._aggregator = aggregator
         self._held: dict[str, deque[PendingRecord]] = {}
 
     def admit_or_hold(self, record: PendingRecord) -> bool:
-        """Return True if the record may be sent now. Otherwise hold it until `release_after` returns it."""
+        """Return True if the record may be sent now. If not, hold the record until `release_after` returns it."""
         held = self._held.get(record.partition_key)
         if held is None:
             self._held[record.partition_key] = deque()
@@ -386,7 +386,7 @@ class KeyOrder:
         return False
 
     def held_of(self, leading: Iterable[PendingRecord]) -> dict[str, deque[PendingRecord]]:
-        """Return the held records of each key of these records, in order."""
+        """Return the held records that have the key of one of the records `leading`, by key and in order."""
         return {one.partition_key: self._held[one.partition_key] for record in leading for one in record.user_records}
 
     def take_held(self) -> list[PendingRecord]:
@@ -395,10 +395,7 @@ class KeyOrder:
         return [record for of_key in held.values() for record in of_key]
 
     def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
-        """Remove and return the next record, or aggregate, of each key in `done`.
-
-        It may be sent now, because the user records in `done` are complete.
-        """
+        """Remove and return the held record, or aggregate, that may be sent next for each key of the completed records `done`."""
         return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
 
     def _release_next(self, key: str) -> PendingRecord | None:
@@ -442,8 +439,8 @@ class ShardMap:
     def of(cls, listed: Iterable[Shard], distributes_by_key: bool = True, keeps_ranges: bool = False) -> ShardMap:
         """Return the map of a listing. Closed shards take no records.
 
-        - `keeps_ranges`: whether each aggregate has only records of one shard's range, even if keys do not decide the shard. The stream can
-          be switched back at any time, and then readers drop records outside the range.
+        - `keeps_ranges`: whether each aggregate has only records of one shard's range, even if keys do not decide the shard (AUTO). Once a
+          stream is switched back from AUTO, readers drop the records of an aggregate that are outside the range of its shard.
 
         Raises: ImpossibleStateError if the listing has no open shard.
         """
@@ -469,7 +466,7 @@ NO_SHARDS = ShardMap((), (), 0, {})
 class TargetShardListing:
     """Lists the shards again after a reshard, or after a switch to AUTO record distribution and back (K4).
 
-    It owns misrouted aggregates from their acknowledgement until a listing shows which of their parts readers will accept.
+    Acknowledged aggregates that reached an unexpected shard wait here until a listing shows which of their parts readers will accept.
     """
 
     def __init__(
@@ -497,7 +494,7 @@ class TargetShardListing:
         self._wakeup = Notifier()
 
     def request(self, misrouted: list[MisroutedRecord]) -> None:
-        """List the shards soon, because these records reached other shards than expected. Keep the aggregates among them until then."""
+        """List the shards soon, because other shards than expected took these records. Keep the aggregates among them for `next_map`."""
         self._misrouted += [each for each in misrouted if each[0].parts]
         record, shard_id = misrouted[-1]
         self._last_misrouted[shard_id] = record.hash_key
@@ -576,19 +573,16 @@ class TargetShardListing:
         return listed
 
     def _has_foreign_record(self, listed: Sequence[Shard]) -> bool:
-        """Return whether a shard took a record whose own hash key lies outside its range.
+        """Return whether a shard took a record whose hash key lies outside the shard's range.
 
-        A reshard does not cause that, because the range of a shard never changes.
+        Only AUTO record distribution causes that, because a reshard never changes the range of a shard.
         """
         taken = self._last_misrouted
         ranges = {shard.shard_id: shard.hash_range for shard in listed}
         return any(shard in ranges and key not in ranges[shard] for shard, key in taken.items())
 
     async def _fetch_whether_keys_decide(self) -> bool:
-        """Return whether keys decide the shard now, by a new request, because this can change at any time.
-
-        Without the permission for it, assume that they do not.
-        """
+        """Ask the service whether keys decide the shard now. Return False if the permission for that is missing."""
         await asyncio.sleep(max(0.0, self._described_at + MIN_DESCRIBE_INTERVAL_SECONDS - self._clock.monotonic()))
         self._described_at = self._clock.monotonic()
         try:
@@ -596,7 +590,8 @@ class TargetShardListing:
         except FatalKinesisError as error:
             log.log(
                 logging.WARNING if self._keys_decide else logging.DEBUG,
-                "records of %s go to other shards than their keys say (AUTO record distribution), so records of one key have no order: %s",
+                "shards of %s take records of any key (AUTO record distribution), so records of one key have no order. Whether keys decide "
+                "again cannot be checked: %s",
                 self._stream,
                 error,
             )
@@ -605,10 +600,7 @@ class TargetShardListing:
 
 
 def split_aggregate(record: PendingRecord) -> tuple[PendingRecord, ...]:
-    """Return the records to queue after a reshard: the parts of an aggregate.
-
-    If all parts have the same keys, return the aggregate itself.
-    """
+    """Return the records to queue after a reshard: the user records of an aggregate, or the aggregate itself if all have the same keys."""
     first = record.user_records[0]
     if all(
         (part.partition_key, part.explicit_hash_key) == (first.partition_key, first.explicit_hash_key)

@@ -102,11 +102,11 @@ class AdaptiveRate:
     """Adapts the rate at which one shard is sent records (`fraction`, a part of its rate limit) to refused records.
 
     The rate grows by the same amount every second, and each refused record lowers it by the same amount (the primal algorithm of Kelly,
-    Maulloo and Tan, 1998: additive increase, a decrease by the price). So the rate is stable at a certain number of refusals per second.
-    Sinks that share a shard have the same part of their records refused, so all of them come to the same rate.
+    Maulloo and Tan, 1998: additive increase, a decrease by the price). It becomes stable at a certain number of refusals per second.
+    Sinks that share a shard come to the same rate, because the shard refuses the same share of their records.
 
-    If refusals continue at any rate, they are random, or other producers do not back off. Then a small part of the records may be refused,
-    and calls are small. Amounts of records are given in seconds that the shard needs for them at its rate limit.
+    If refusals continue at any rate, they are random, or other producers do not back off. The sink then accepts that a small part of the
+    records is refused, and makes small calls. Amounts of records are given as the seconds that the shard needs at its rate limit.
     """
 
     def __init__(self, initial: float = 1.0) -> None:
@@ -122,7 +122,7 @@ class AdaptiveRate:
         return self._refusing_calls > FREQUENT_REFUSALS
 
     def burst_seconds(self, now: float) -> float:
-        """Return the time whose worth of records one call sends (seconds). It is random while the shard refuses records."""
+        """Return the size of one call, as the seconds that its records need at the rate limit. It is random after refusals."""
         if self._is_uncontested(now):
             return BURST_SECONDS
         seconds = FREQUENT_BURST_SECONDS
@@ -133,7 +133,8 @@ class AdaptiveRate:
     def add_results(self, sent: float, refused: float, now: float) -> None:
         """Adapt the rate to the results of a call.
 
-        - `sent`, `refused`: the records that were sent, and the part of them that the shard refused, both in seconds of the rate limit.
+        - `sent`: the records that were sent, in seconds of the rate limit.
+        - `refused`: the records that the shard refused, in seconds of the rate limit.
         """
         since_last = 0.0 if self._last_result_at is None else now - self._last_result_at
         self._last_result_at = now
@@ -162,8 +163,7 @@ class AdaptiveRate:
     def _increase(self, now: float) -> float:
         """Return the growth of the rate per second.
 
-        The upper half of the rate limit is approached slowly, because a producer that backs off leaves that half free although it would use
-        it.
+        The growth is slower in the upper half of the rate limit, because another producer that has backed off would use that half again.
         """
         steady = INCREASE * min(1.0, 2 * (1 - self.fraction))
         return max(steady, UNCONTESTED_INCREASE * self.fraction) if self._is_uncontested(now) else steady

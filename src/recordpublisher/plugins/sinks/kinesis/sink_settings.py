@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import Histogram, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
@@ -143,7 +144,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
 
 
 class KinesisSinkCounters:
-    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the durations of its calls."""
+    """The counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the durations of its calls."""
 
     def __init__(self) -> None:
         self._counts = {name: 0 for name, (kind, *_) in KINESIS_SINK_METRICS.items() if kind is COUNTER}

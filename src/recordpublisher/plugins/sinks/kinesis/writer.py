@@ -39,9 +39,9 @@ RECORDS_PER_YIELD = 500
 class KinesisWriter:
     """Accepts records for one stream. Records that are not acknowledged are bounded in number and bytes.
 
-    A record comes from `put` or `put_all`, which check it, wait for room and count it. `RecordSending` (`sending.py`) then brings it to the
-    stream. When its result has arrived, `OutstandingRecords` (`limits.py`) counts it as complete, and `_wake_waiters` wakes the flushes and
-    the writes that wait for it.
+    `put` and `put_all` check a record, wait for room and count it. `RecordSending` (`sending.py`) brings the record to the stream. When its
+    result has arrived, `OutstandingRecords` (`limits.py`) counts the record as complete, and `_wake_waiters` wakes waiting flushes and
+    writes.
 
     Everything runs on one event loop; any number of its tasks may call `put` and `flush`.
     """
@@ -87,7 +87,7 @@ class KinesisWriter:
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
         """Set the function that gets each record that cannot be put, with the reason.
 
-        It is called only if there is neither `failOnError` nor a callback.
+        The function is called only if there is neither `failOnError` nor a callback.
         """
         self._failures.keep_failed(keep)
 
@@ -171,7 +171,7 @@ class KinesisWriter:
     async def put_all(self, records: Sequence[PendingRecord], on_invalid: OnInvalid | None = None) -> None:
         """Accept records in order, waiting like `put`. Records accepted before an error or a cancellation stay accepted.
 
-        With `failOnError`, `on_invalid` receives the index of an invalid record and the reason; without it, such a record raises SinkError.
+        With `failOnError`, `on_invalid` receives the index of an invalid record and the reason. If it is None, SinkError is raised instead.
         """
         self._raise_if_unusable()
         given_at = self._clock.monotonic()
@@ -214,7 +214,7 @@ class KinesisWriter:
     async def flush(self) -> None:
         """Return when every record accepted before this call is acknowledged or given up (K3).
 
-        Raises: the error that ended the sink; SinkError, in each flush that has waited for them, if records were given up.
+        Raises: the error that ended the sink; SinkError if records were given up that this flush has waited for.
         """
         known = self._failures.known
         await self.wait_until_flushed(self.begin_flush())
@@ -226,7 +226,7 @@ class KinesisWriter:
         return self._end_epoch()
 
     def end_write(self) -> int:
-        """Return the epoch of the records that were accepted since the last epoch ended. This does not send records sooner."""
+        """End the current epoch and return its number. Unlike `begin_flush`, send no queued records now."""
         return self._outstanding.end_epoch()
 
     def outstanding_of(self, epoch: int) -> int:
@@ -252,9 +252,10 @@ class KinesisWriter:
         self._failures.raise_if_ended()
 
     async def flush_or_give_up(self) -> None:
-        """Flush before an end. Outside of a job, give up all records if none was acknowledged for `flink.job.drain.timeout`.
+        """Flush before the sink is closed. Outside of a job, give up all records if none was acknowledged for `flink.job.drain.timeout`.
 
-        A supervisor would kill the process soon, and then no one would learn of them. A job puts them again after its next start.
+        Records that are given up are reported, which would not happen if a supervisor killed the process first. A job gives up none,
+        because its next start puts them again.
         """
         epoch, sending = self._end_epoch(), self._sending
         if not self._failures.continues:
@@ -263,7 +264,7 @@ class KinesisWriter:
         while not self.is_flushed(epoch) and waited < self._drain_seconds:
             pause = min(1.0, self._drain_seconds - waited)
             await self.wait_until_flushed(epoch, pause)
-            # Slices are counted, not the time: a process that was suspended has not waited.
+            # The waited slices are summed up, because the clock would also count time in which the process was suspended.
             waited, taken_at = 0.0 if sending.taken_at > taken_at else waited + pause, sending.taken_at
         if not self.is_flushed(epoch):
             reason = f"no record was acknowledged for {duration_words(waited)} ({DRAIN_TIMEOUT.key})"
@@ -369,7 +370,7 @@ class KinesisWriter:
     async def _wait_for_capacity(self, record: PendingRecord, given_at: float) -> None:
         """Wait for capacity, for the other tasks of the loop, and for a read of the size limit if the record seems too large.
 
-        - `given_at`: time since which the record waits (seconds of the clock). A size limit that was read before does not count against it.
+        - `given_at`: time since which the record waits (seconds of the clock). Only a size limit that was read later can refuse the record.
         """
         may_be_too_large = self._limit.max_bytes < record.size <= LARGEST_RECORD_BYTES
         if may_be_too_large and not self._keeps_key_order:

@@ -55,8 +55,8 @@ class HandledPositions:
         """Return `state` with the position of each shard moved back to before its first unhandled record.
 
         - A shard without a handled record is left out: it is new, and its next reader begins at its start.
-        - A shard keeps its older state while one of its ancestors has unhandled records. After a restart its records then follow
-          those of the ancestor again.
+        - A shard keeps its older state while one of its ancestors has unhandled records, so that a restart handles its records after those
+          of the ancestor.
         """
         current: Mapping[str, Mapping[str, Any]] = state["shards"]
         for key in [key for key, shard in self._shards.items() if key not in current and not shard.batches]:
@@ -92,7 +92,7 @@ class HandledPositions:
         """Release shards, and drop their records that no handler has begun. Return whether any record was dropped.
 
         - `state`: the state of the checkpoint, which names the parents of each shard.
-        - `now`: time of the monotonic clock (seconds). It counts when a shard is released for the first time.
+        - `now`: time of the monotonic clock (seconds). It becomes the release time of each shard that was not released before.
         """
         self._entries_at_release = state["shards"]
         for key in self._shards.keys() & keys:
@@ -106,10 +106,10 @@ class HandledPositions:
         return bool(dropped)
 
     def drop_failed(self, item: UnhandledRecord, now: float) -> bool:
-        """Drop a failed record whose time is over, with all records behind it. Return whether it was dropped.
+        """Drop a failed record if its shard was released `RETRY_SECONDS` ago or earlier. Return whether it was dropped.
 
-        The time is over `RETRY_SECONDS` after the release of the shard. The records of its descendants count as behind it. `now` may be
-        infinite, if the record gets no more time.
+        All records behind it are dropped too, including those of the shard's descendants. If `now` is infinite, the record gets no more
+        time.
         """
         key, shard = item.batch.records.shard.key, item.batch.progress
         if shard.released_at is None or now - shard.released_at < RETRY_SECONDS:
@@ -166,7 +166,7 @@ class ShardProgress:
         """The records that were dropped here. They are not handled until the next reader handles them. None if there are none."""
 
     def unhandled(self) -> UnfinishedShard:
-        """Return the records that are not handled. There must be some."""
+        """Return the records that are not handled. Call it only if there are any."""
         oldest_ms = [self.batches[0].oldest_unhandled_ms()] if self.batches else []
         left = () if self.left is None else (self.left,)
         records = sum(batch.remaining for batch in self.batches) + sum(each.records for each in left)
@@ -218,9 +218,9 @@ class ShardProgress:
         return {name: value for name, value in self._latest.items() if name not in _PROGRESS_FIELDS} | progress
 
     def drop_unbegun(self) -> bool:
-        """Drop the records after the last one that a handler has begun. Return whether there are any.
+        """Drop the records after the last one that a handler has begun. Return whether any was dropped.
 
-        The records before it are still handled here: the next reader continues after it, so that no record is handled twice.
+        The next reader continues after that last record. All records before it are handled here, so none is handled twice.
         """
         if self.has_dropped or not self.batches or self.batches[-1].begun == len(self.batches[-1].records):
             return False
@@ -260,7 +260,6 @@ def _progress_after(records: RecordBatch, count: int) -> dict[str, Any]:
 
 
 def _ancestors(keys: Collection[str], shards: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Return the ancestors of the shards `keys`."""
 
     def parents(key: str) -> list[str]:
         return [f"{key.rpartition('/')[0]}/{parent}" for parent in shards.get(key, {}).get("parents", ())]
@@ -269,7 +268,6 @@ def _ancestors(keys: Collection[str], shards: Mapping[str, Mapping[str, Any]]) -
 
 
 def _descendants(keys: Collection[str], shards: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Return the shards that have an ancestor in `keys`."""
     children: dict[str, list[str]] = {}
     for key, entry in shards.items():
         for parent in entry.get("parents", ()):

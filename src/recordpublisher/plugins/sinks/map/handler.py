@@ -30,7 +30,7 @@ _value = attrgetter("value")
 class Handler:
     """Calls one function of the user: an async function with a timeout, or a plain function in threads.
 
-    It owns the threads. It also knows whether the sink is closed, because only then a cancelled call is not a failure.
+    A call that is cancelled counts as a failure, unless the sink is closed.
 
     - `threads`: number of threads that may call a plain function.
     - `timeout`: how long an async function may run (seconds); None for no limit.
@@ -59,7 +59,7 @@ class Handler:
     def check(self, context: SinkContext) -> str:
         """Return a sentence that says what the function receives.
 
-        Raises: ConfigurationError if it takes values of another type than the deserialiser makes.
+        Raises: ConfigurationError if the function takes values of another type than the deserialiser makes.
         """
         made, taken = context.value_type, self._value_type
         if made is not None and taken is not None and not may_fit(made, taken):
@@ -98,8 +98,8 @@ class Handler:
             raise
         finally:
             if isinstance(records, list) and not self._is_closed and is_current_task_cancelled():
-                # A list that failed is handled again in halves, by the same task. A cancellation that asyncio has not delivered yet
-                # must arrive now, because it would otherwise make the first half fail.
+                # The handler has cancelled its task, but asyncio has not delivered the cancellation yet. It must arrive before the same
+                # task handles the halves of the list, because otherwise the first half would fail.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
 
@@ -175,7 +175,7 @@ def make_handler(
 ) -> Handler | StreamHandlers:
     """Make the handler of a sink from the argument `handler` of `MapSink`.
 
-    Raises: ConfigurationError if it cannot be called, or does not fit to `batch_size` or `timeout`.
+    Raises: ConfigurationError if `given` cannot be called, or cannot be used with `batch_size` or `timeout`.
     """
 
     def one(function: Callable[[Any], object]) -> Handler:
@@ -201,7 +201,7 @@ def make_handler(
 def is_current_task_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
     """Return whether the current task was cancelled, by a handler or from outside, so that it must end soon.
 
-    `loop`: the running event loop, if the caller knows it. This is faster.
+    `loop`: the running event loop. The call is faster with it.
     """
     task = asyncio.current_task(loop)
     return task is not None and task.cancelling() > 0
@@ -213,8 +213,8 @@ def is_current_task_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> 
 def value_type_of(function: Callable[..., Any], batch_size: int = 1) -> Any:
     """Return the type of the values that a function takes, or None if it takes records.
 
-    A function takes values if the type of its parameter is not `Record`; with a `batch_size` of more than 1, if it is a list of another
-    type. It takes records if the parameter has no annotation or `Any`. Raises: ConfigurationError if the annotation cannot be found.
+    A function takes values if its parameter is annotated with another type than `Record`, or for a `batch_size` above 1 with a list of
+    another type. It takes records if there is no annotation, or `Any`. Raises: ConfigurationError if a name in the annotation is unknown.
     """
     annotation = _first_annotation(function)
     item = _item_of(annotation)
@@ -235,9 +235,9 @@ def _values(records: Any) -> Any:
 
 
 def _first_annotation(function: Callable[..., Any]) -> Any:
-    """Return the type of the first parameter, or None if it has none. The other annotations need not be known at run time.
+    """Return the annotated type of the first parameter, or None if it has no annotation. Other annotations are not evaluated.
 
-    Raises: ConfigurationError if a name in it cannot be found.
+    Raises: ConfigurationError if a name in the annotation cannot be found.
     """
     inner: Any = getattr(function, "func", function)  # the function of a functools.partial
     if not inspect.isroutine(inner):
@@ -277,7 +277,7 @@ if sys.version_info >= (3, 14):
 
 
 def _item_of(annotation: Any) -> Any:
-    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if the annotation is of records."""
+    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if it means records."""
     of_list = _list_in(annotation)
     item = annotation if of_list is None else next(iter(typing.get_args(of_list)), None)
     is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
@@ -288,7 +288,7 @@ _LISTS = (list, Sequence, MutableSequence, Collection, Iterable)
 
 
 def _list_in(annotation: Any) -> Any:
-    """Return the type of a list, such as `list[Order]` or `Sequence`, that an annotation is or has in its union; None without one."""
+    """Return the annotation, or the member of a union, that is a list (such as `list[Order]` or `Sequence`); None if there is none."""
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     for each in typing.get_args(annotation) if is_union else [annotation]:
         if (typing.get_origin(each) or each) in _LISTS:
@@ -297,12 +297,12 @@ def _list_in(annotation: Any) -> Any:
 
 
 def _classes_of(given: Any) -> list[type]:
-    """Return the classes of a type or of a union, or [] if not all of them are known."""
+    """Return the classes of a type or of a union, or [] if one of its members is not a class."""
     members = [given]
     if typing.get_origin(given) in (typing.Union, types.UnionType):
         members = list(typing.get_args(given))
     classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
-    # Classes that implement a protocol are not its subclasses, so `issubclass` cannot compare it.
+    # Classes that implement a protocol are not its subclasses, so `issubclass` cannot compare protocols.
     is_known = all(isinstance(each, type) and typing.Protocol not in each.__mro__ for each in classes)
     return classes if is_known else []
 

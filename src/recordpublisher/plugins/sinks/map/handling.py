@@ -13,10 +13,11 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from recordpublisher.fetcher.metric_types import Histogram, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.declaration import parse_with_unit
@@ -63,17 +64,17 @@ class RecordHandling:
 
     A record takes five steps:
 
-    1. `add` queues it. `ReadyRecords` decides when it is ready: when no other record must be handled before it.
-    2. A task takes it, alone or in a list (`_work`, `_may_take`).
+    1. `add` queues the record. `ReadyRecords` decides when it is ready, so that no other record must be handled before.
+    2. A task takes the record, alone or in a list (`_work`, `_may_take`).
     3. The task calls the handler (`_handle_record`, `_handle_list`, `_call`).
     4. The outcome is decided: handled, too old, handled again, left to the next reader, skipped, rejected, or the end of the job
        (`_succeed`, `_expire`, `_fail`).
     5. The record is finished (`_finish`): the position of its shard may move past it, and the next record of its key becomes ready.
 
-    The sink waits for these steps with `wait_for_room`, `wait_until_handled` and `report`, which also pass rejected records and the error
-    that ends the job on to the job.
+    The sink waits with `wait_for_room`, `wait_until_handled` and `report`. These also report rejected records, and the error that ends the
+    job.
 
-    It owns the tasks, the calls that run, the retries that wait, and the counters. `HandledPositions` owns the positions.
+    `HandledPositions` keeps the positions of the shards.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class RecordHandling:
         self._wake()
 
     def finish_dropped(self) -> None:
-        """Finish the waiting records that were dropped, because their next reader handles them."""
+        """Finish the waiting records that were dropped, because the next reader of their shard handles them."""
         for item in self._ready.remove_dropped():
             self._leave(item)
         self._wake()
@@ -197,7 +198,7 @@ class RecordHandling:
                 turn_began = loop.time()
 
     def _may_take(self) -> bool:
-        """Return whether a task may take records now. If only time is missing, a timer wakes a task later."""
+        """Return whether a task may take records now. If it may do so later, a timer wakes a task."""
         settings = self._settings
         if not self._ready.queue:
             return False
@@ -251,7 +252,6 @@ class RecordHandling:
     # --- Step 3: the handler is called ---
 
     async def _handle_record(self) -> None:
-        """Take the next record and handle it."""
         item = self._ready.queue.popleft()
         item.batch.begin(item.index)
         if self._is_too_old(item):
@@ -266,7 +266,7 @@ class RecordHandling:
         self._ready.finish(item.key_queue)
 
     async def _handle_list(self) -> None:
-        """Take the next list of records and handle it. Each record has its own outcome."""
+        """Handle the next list of records. Each record has its own outcome."""
         taken = self._ready.take(self._settings.batch_size)
         self._reset_list_wait()
         for item in taken:
@@ -295,7 +295,7 @@ class RecordHandling:
                 return
             middle = len(items) // 2
             await self._call_with_list(await self._wait_for_permission(items[:middle]), errors)
-            # Records after a failed record of their key are left out, because they must be handled after it.
+            # Records after a failed record of their key are left out, because they must be handled after the failed one.
             failed = {
                 id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None
             }
@@ -336,12 +336,14 @@ class RecordHandling:
             self._warn_in(left)
             return
         log.warning(
-            "%s; the position of its shard stays before it (calls that run: %d)", self._oldest()[0], len(self._calls)
+            "%s. The position of the shard stays before this record until the call ends (handler calls that run: %d)",
+            self._oldest()[0],
+            len(self._calls),
         )
         self._warn_in(WARN_SECONDS)
 
     def _oldest(self) -> tuple[str, object]:
-        """Return a sentence about the call that has run longest, and a value that identifies it; ("", None) if none runs."""
+        """Return a sentence about the call that has run longest, and a value that identifies this call; ("", None) if none runs."""
         for item, began in self._calls.items():
             name, seconds = self._handler.name_of(item.record.stream), self._clock.monotonic() - began
             return f"the handler {name} has run for {seconds:.0f} s with {item}", (item, began)
@@ -361,12 +363,15 @@ class RecordHandling:
         self._skip_or_reject(item, f"older than max_age ({self._settings.max_age:g} s)")
 
     def _decide_group(self, group: Sequence[UnhandledRecord], old: set[int], errors: dict[int, Exception]) -> None:
-        """Decide about the records of one key in a list."""
+        """Decide the outcome of the records of one key in a list.
+
+        - `old`, `errors`: the records that are too old, and the errors of those that failed, both by the `id` of the item.
+        """
         for index, item in enumerate(group):
             if id(item) in old:
                 self._expire(item)
             elif id(item) in errors:
-                # The records after it are handled again even if they were handled, so that the order of the key holds.
+                # All records of the key after the failed one are handled again, even those that were handled, to keep their order.
                 self._fail(group[index:], errors[id(item)])
                 return
             else:
@@ -374,7 +379,7 @@ class RecordHandling:
         self._ready.finish(group[0].key_queue)
 
     def _fail(self, items: Sequence[UnhandledRecord], error: Exception) -> None:
-        """Decide about the records of one key when the first of them failed. The others must be handled after it."""
+        """Decide what happens to records of one key whose first record has failed. The other records must wait for the first."""
         item = items[0]
         item.attempts += 1
         now = self._clock.monotonic()
@@ -415,7 +420,7 @@ class RecordHandling:
                 self._wake()
 
     def _handle_again(self, items: Sequence[UnhandledRecord]) -> None:
-        """Make records of one key ready again. Finish those that were dropped, because their next reader handles them."""
+        """Make records of one key ready again. Dropped records are finished instead, because their shard's next reader handles them."""
         kept = [item for item in items if not item.is_dropped]
         for item in items:
             if item.is_dropped:
@@ -444,7 +449,7 @@ class RecordHandling:
         traced = None if error is None or describe_error(error) == item.told else error
         self._skipped_log.skipped(str(item), reason, traced, key, sequence_number, how=how)
         if is_rejected:
-            # `_pass_on_results` finishes the record when the job has stored the dead letter. Until then the position stays before it.
+            # The position moves past the record only when the job has stored the dead letter (`_pass_on_results`).
             self._rejected.append((item, reason))
             self._on_changed(needs_sink_call=True)
         else:
@@ -464,12 +469,12 @@ class RecordHandling:
         self.fail(SinkError(f"{item} cannot be handled after {attempts}: {reason}; {remedy}"), error)
 
     def continue_after_error(self) -> None:
-        """Let tasks handle what they have begun although an error has ended the job: it is drained as after a stop."""
+        """Let tasks continue after an error has ended the job, so that records that a handler has begun are handled before the end."""
         self._error, self._is_stopped, self._leaves_failed = None, False, True
         self._wake()
 
     def leave_failed(self) -> None:
-        """Leave the records that have failed the job, and those behind them, to the next start, if their shards are released."""
+        """Leave records of released shards to the next start, if they have failed the job, with all records behind them."""
         failed, self._failed = self._failed, []
         for items in failed:
             if self._positions.drop_failed(items[0], inf):
@@ -481,7 +486,7 @@ class RecordHandling:
     def _leave_rejected(self, items: Sequence[UnhandledRecord], error: Exception) -> bool:
         """Leave the oldest rejected records to the next start, because their dead letters could not be stored.
 
-        Return False if that is not possible: before an error has ended the job, or if their shards are not released.
+        Return False if they cannot be left: no error has ended the job yet, or their shards are not released.
         """
         if not (self._leaves_failed and all(self._positions.drop_failed(item, inf) for item in items)):
             return False
@@ -576,7 +581,7 @@ class RecordHandling:
             await self._changed.wait()
 
     async def _pass_on_results(self) -> None:
-        """Pass rejected records on to the job, and finish them when the job has taken them. Then raise the error that ends the job."""
+        """Pass rejected records on to the job, and finish each when its dead letter is stored. Raise the error that ends the job."""
         while items := list(self._rejected):
             # Records of revoked shards get no dead letter here: the shard's next reader handles them, and rejects them if they fail
             # there.
@@ -679,7 +684,7 @@ MAP_SINK_METRICS = {
 class MapSettings:
     """The arguments of `MapSink`, which describes them. Times are in seconds, `max_bytes` is in bytes.
 
-    Raises: ConfigurationError if a value is invalid. It names the argument, its value and the valid values.
+    Raises: ConfigurationError, which names the argument and the valid values, if a value is invalid.
     """
 
     concurrency: int = of_property(MAP_CONCURRENCY)
@@ -730,7 +735,7 @@ def seconds_of(name: str, given: Seconds | None) -> Any:
 def enum_member(name: str, value: object, kind: type[E]) -> E:
     """Return the member of an enum by its name.
 
-    Raises: ConfigurationError if there is no such member. It names the argument, its value and the valid values.
+    Raises: ConfigurationError, which names the argument and the valid values, if there is no such member.
     """
     try:
         return value if isinstance(value, kind) else kind(value)

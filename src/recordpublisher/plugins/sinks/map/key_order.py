@@ -29,9 +29,10 @@ RETRY_SECONDS = 5.0
 class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     """A record that was written to the sink and is not handled yet. Variables of this type are named `item`.
 
-    - `index`: the place of the record in `batch`.
+    - `index`: the index of the record in `batch`.
     - `key_queue`: the queue of the record's key, or None if no other record has to wait for this one.
-    - `attempts`: number of failed calls of the handler; `failing_since`: time of the first of them, seconds of the clock.
+    - `attempts`: number of failed calls of the handler.
+    - `failing_since`: time of the first failed call (seconds of the clock).
     - `told`: the error of the first failed call, if it was logged with its traceback.
     """
 
@@ -58,7 +59,7 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
 
 
 class UnhandledBatch:
-    """A batch that has unhandled records. Its memory counts until all of its records are finished.
+    """A batch that has unhandled records. The batch counts as held memory until all of its records are finished.
 
     - `remaining`: number of records that are neither handled nor dropped.
     - `begun`: number of records up to the last one that a handler has begun.
@@ -123,7 +124,7 @@ class KeyQueue(msgspec.Struct, gc=False, eq=False):
     """The records of one key (PER_KEY) or shard (PER_SHARD), of which one may be handled at a time. It exists while it has records.
 
     - `queues`: the mapping of the stream that has this queue under `key`.
-    - `waiting`: the records behind the one that may be taken; None before the first of them.
+    - `waiting`: the records that wait behind the one that may be taken; None if none has waited yet.
     - `unfinished_parents`: number of queues that must end before a record may be taken. Until then `waiting` has all records.
     - `children`: the queues that wait for the end of this one.
     """
@@ -136,9 +137,9 @@ class KeyQueue(msgspec.Struct, gc=False, eq=False):
 
 
 class ReadyRecords:
-    """Decides which records may be taken. It owns every record that waits for a handler.
+    """Decides which of the waiting records a handler may take.
 
-    `queue` has the records that may be taken now. The others wait in the `KeyQueue` of their key.
+    `queue` has the records that may be taken now. All other records wait in the `KeyQueue` of their key.
     """
 
     def __init__(self, ordering: Ordering) -> None:
@@ -169,7 +170,7 @@ class ReadyRecords:
                 queues[key] = queue = KeyQueue(key, queues)
                 ready.append(UnhandledRecord(record, index, batch, queue))
             elif queue.waiting is None:
-                # Most keys have one record at a time, so the deque is only made for the second.
+                # Most keys have one record at a time, so the deque is only made for the second record.
                 queue.waiting = deque((UnhandledRecord(record, index, batch, queue),))
             else:
                 queue.waiting.append(UnhandledRecord(record, index, batch, queue))
@@ -202,11 +203,11 @@ class ReadyRecords:
         first, others = items[0], items[1:]
         self.queue.append(first)
         if others and first.key_queue is not None:
-            # Put before the records that wait, because these were taken first.
+            # The other records were taken before those that wait, so they go in front of them.
             first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
 
     def finish(self, key_queue: KeyQueue | None) -> None:
-        """Make the next record of this key ready, because the records that were taken of it are finished."""
+        """Make the next record of this key ready, because the records of the key that were taken are finished."""
         if key_queue is None:
             return
         if key_queue.waiting:
@@ -245,7 +246,7 @@ class ReadyRecords:
     def clear(self) -> None:
         """Remove every record.
 
-        Without this the records would stay in memory, because they refer to each other and are excluded from garbage collection.
+        Without this call the records would stay in memory, because they refer to each other and are excluded from garbage collection.
         """
         self.queue.clear()
         for queues in self._key_queues.values():
@@ -275,14 +276,14 @@ class ShardLineage:
         self._begun: set[str] = set()
 
     def learn(self, state: State) -> None:
-        """Take over the shards of a checkpoint. Ancestors that it lacks were handled before all shards that it has."""
+        """Replace the known shards by those of a checkpoint. A shard that the checkpoint no longer has was handled to its end."""
         self._in_checkpoint = state["shards"].keys()
         self._parents = {key: tuple(entry.get("parents", ())) for key, entry in state["shards"].items()}
 
     def unhandled_before(self, shard: Shard, unhandled: Collection[str]) -> set[str]:
         """Return the ids of the shards in `unhandled` that `shard` must wait for at its first record.
 
-        They are the nearest unhandled ancestors. If the shard came after the last checkpoint and has an unknown ancestor, they are all
+        These are its nearest unhandled ancestors. If the shard came after the last checkpoint and has an unknown ancestor, it waits for all
         unhandled shards of its stream.
         """
         if shard.key in self._begun:

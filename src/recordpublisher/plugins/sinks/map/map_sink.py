@@ -53,7 +53,7 @@ class MapSink(Sink[V]):
     - `retries`: how often a failed record is handled again. The pauses are random, up to 0.2 s, 0.4 s and so on, at most 10 s.
     - `retry_for`: how long a failed record is handled again (seconds), and at least `retries` times. Set it to how long the
       services that the handler calls may be unavailable.
-    - `timeout`: how long an async handler may run (seconds); None for no limit. Then it is cancelled, and its record has failed.
+    - `timeout`: how long an async handler may run (seconds) before it is cancelled and its record has failed; None for no limit.
       Time in which the process was stopped does not count.
     - `max_age`: how long after its arrival a record may be handled (seconds); None for no limit. An older record is skipped and
       counted, or rejected with DEAD_LETTER.
@@ -66,7 +66,7 @@ class MapSink(Sink[V]):
 
     All handlers run in `concurrency` tasks, so a handler should not change context variables.
 
-    Raises: ConfigurationError if an argument is invalid. It names the argument, its value and the valid values.
+    Raises: ConfigurationError, which names the argument and the valid values, if an argument is invalid.
     """
 
     traces_writes = False
@@ -167,7 +167,7 @@ class MapSink(Sink[V]):
         """
         progress = self._positions.progress(batch.shard.key)
         await self._handling.wait_for_room()
-        # During the wait another process may have taken over the shard. It reads the batch again.
+        # If another process has taken over the shard during the wait, that process reads the batch again.
         if not progress.is_revoked:
             self._handling.add(UnhandledBatch(batch, progress))
 
@@ -199,7 +199,10 @@ class MapSink(Sink[V]):
         return self._positions.handled_state(checkpoint.state)
 
     def may_flush_after_error(self) -> bool:
-        """Return True, because the sink knows which records are handled. A record that fails from now on is left to the next start."""
+        """Return True, because the sink knows which records are handled, so that the job may store their positions after an error.
+
+        Call this once. A record that fails after the call is left to the next start.
+        """
         self._handling.continue_after_error()
         return True
 
@@ -212,7 +215,7 @@ class MapSink(Sink[V]):
         return self._positions.has_dropped_the_rest(shard)
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Start no handler for records of these shards. A handler that runs may end."""
+        """Start no more handlers for records of these shards. Handlers that run are not cancelled."""
         self._positions.revoke(shards)
         self._handling.finish_dropped()
 
@@ -225,7 +228,7 @@ class MapSink(Sink[V]):
         return self._handling.unfinished()
 
     def metrics(self) -> dict[str, Any]:
-        """Return counts of records, `heldBytes`, the memory of the outstanding records, and two histograms.
+        """Return counts of records, the memory of the outstanding records (`heldBytes`), and two histograms.
 
         The counts are `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `left` (for the next reader),
         `skipped` and `deadLetters`. The histograms are `handlerDurationMs`, the durations of the handler's calls, and
@@ -240,7 +243,7 @@ class MapSink(Sink[V]):
 
 
 class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` other than `batch_size`, which a handler of lists needs."""
+    """The settings of `MapSink` except `batch_size`, which a handler of lists requires, so that it is declared separately."""
 
     concurrency: int
     ordering: OrderingName
@@ -277,7 +280,7 @@ class MapSinkFromProperties(MapSink):
         value = properties.value
         timeout = value(MAP_TIMEOUT)
         function = imported_function(properties, MAP_FUNCTION, "module:function, of a function of a Record")
-        # MapSink refuses these two as well, but would name its arguments, and not the properties.
+        # Checked here because the errors of MapSink would name its arguments instead of the properties.
         if timeout is not None and not is_coroutine_function(function):
             reason = "a plain function runs in a thread, which cannot be ended"
             raise ConfigurationError.needs(MAP_TIMEOUT.key, "an async function", reason=reason)

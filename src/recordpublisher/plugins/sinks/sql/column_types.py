@@ -81,7 +81,7 @@ def columns_of_type(of: Any) -> FieldColumns:
 
 @cache
 def bytes_getters_of(of: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return for each field of bytes a function that gets the bytes from a value. In the JSON form of a value they would be base64."""
+    """Return a function for each field of bytes, which gets the bytes from a value. The JSON form of the value has them as base64."""
     fields = fields_of(inspect.type_info(of)) or ()
     return {field.name: field.take for field in fields if isinstance(type_without_none(field.type), inspect.BytesType)}
 
@@ -156,7 +156,7 @@ def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine
 
     The conversion raises one of the errors in `UNCONVERTIBLE` if a value does not fit.
 
-    `declared`: the type that the field declares. A number that does not fit its digits is refused, because PostgreSQL would round it.
+    `declared`: the type that the field declares. A number with more digits than this type is refused, because PostgreSQL would round it.
     """
     if isinstance(declared, types.Numeric) and declared.precision is not None and declared.scale is not None:
         return partial(_exact, exact_decimal_converter(declared.precision, declared.scale), conversion_of(column_type))
@@ -173,7 +173,7 @@ def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine
 
 
 def is_same_decimal(column_type: types.TypeEngine[Any], declared: types.TypeEngine[Any] | None) -> bool:
-    """Return whether a column has as many digits after the point as its field declares. Then nothing is rounded."""
+    """Return whether a column has as many digits after the point as its field declares, so that it rounds nothing."""
     if not isinstance(column_type, types.Numeric) or not isinstance(declared, types.Numeric):
         return False
     return declared.scale is not None and column_type.scale == declared.scale
@@ -334,9 +334,9 @@ def is_storable_json(value: Any) -> bool:
 
 
 def storable_json(value: Any) -> Any:
-    """Return the value with each character that jsonb refuses as an escape.
+    """Return the value with escapes instead of the characters that jsonb refuses.
 
-    A dead letter must be stored whatever text is in it. Its original bytes are in the column `data`.
+    Used for dead letters, which must be stored whatever text they have. The column `data` has the original bytes.
 
     Raises: ValueError for NaN and infinity, which JSON does not have.
     """

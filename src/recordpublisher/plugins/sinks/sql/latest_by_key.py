@@ -41,7 +41,12 @@ _COLLATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class LatestByKey:
-    """The columns of a key, and the field that deletes its row."""
+    """The key of a table that has one row for each key.
+
+    - `key`: the columns of the key.
+    - `delete_field`: the field that says whether a record deletes the row of its key; "" if no record does.
+    - `delete_value`: the value of `delete_field` that means a delete; None if the field is a boolean.
+    """
 
     key: tuple[str, ...]
     delete_field: str = ""
@@ -81,9 +86,9 @@ class LatestByKey:
         return given
 
     def check_fields(self, fields: Collection[str]) -> None:
-        """Check that a type with these fields has the delete field. Without fields the type of the records is not known.
+        """Check that `fields` has the delete field. Nothing is checked if `fields` is empty, because the records have no known type.
 
-        Raises: ConfigurationError if it does not, because each delete would then be written as a row.
+        Raises: ConfigurationError if it is missing, because the sink would write each delete as a row.
         """
         if not fields or not self.delete_field or self.delete_field in fields:
             return
@@ -110,10 +115,9 @@ class LatestByKey:
                 raise ConfigurationError(SQL_KEY.key, given, _KEY_TYPES, reason=reason)
 
     def check_index(self, connection: Connection, table: Table) -> None:
-        """Check that a unique index has exactly the columns of the key, with the database's plan for an upsert.
+        """Check that a unique index has exactly the columns of the key, by an EXPLAIN of an upsert.
 
-        Raises: ConfigurationError if there is no such index, if it is deferrable, or if a collation takes different texts as
-        equal.
+        Raises: ConfigurationError if there is no such index, if it is deferrable, or if a collation treats different texts as equal.
         """
         quote = connection.dialect.identifier_preparer
         columns = ", ".join(map(quote.quote, self.key))
@@ -150,10 +154,10 @@ class LatestByKey:
                 )
 
     def upsert(self, table: Table, dialect: str, given: Collection[str]) -> Insert:
-        """Return the statement that inserts or replaces the row of a key, as if this record alone had been inserted.
+        """Return the statement that inserts or replaces the row of a key.
 
-        `given`: the columns that the record fills. The other columns get their default, which `excluded` contains. Only a number that the
-        database has generated for the row is kept.
+        `given`: the columns that the record fills. When a row is replaced, its other columns get their defaults. Only its primary key and
+        generated numbers are kept.
         """
         insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(table)
         kept = {column.name for column in table.primary_key.columns} | set(self.key)

@@ -67,11 +67,11 @@ class RowBuilder:
     - A field without a column is not stored. A field is not stored either if the database generates its column.
     - A column without a field gets the record's metadata of that name (`RECORD_COLUMNS`), else its default.
     - In a table keyed by record (see `is_keyed_by_record`), metadata takes precedence over fields.
-    - With `stores_all`, a record is rejected if a field that is not null has no column. Before that, each field that can have a column has
-      got one.
+    - With `stores_all`, a record is rejected if a field that is not null has no column. The table then has a column for each field that can
+      have one.
     - With `nan_is_null`, a record with NaN is rejected, because SQLite stores NaN as NULL.
     - With `latest`, each row has a key, and a row that is a delete has only the key.
-    - `declared`: the column types that the fields ask for.
+    - `declared`: the column types that the annotations of fields name.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RowBuilder:
         }
 
     def unstored(self, fields: Collection[str]) -> list[str] | None:
-        """Return the fields that have no column; None if no part of a record has one, so that each record would be rejected."""
+        """Return the fields that have no column. Return None if neither a field nor metadata has one: each record would be rejected."""
         left = [name for name in fields if name not in self._conversions]
         return left if self._metadata_columns or len(left) < len(fields) else None
 
@@ -145,7 +145,7 @@ class RowBuilder:
             yield self._row(batch, index, value, known)
 
     def _rows_one_by_one(self, batch: RecordBatch, error: Exception) -> Iterator[Row]:
-        """Yield the rows of a batch that has a value which cannot be converted: each record is converted alone."""
+        """Yield the rows of a batch, each converted alone, because `error` does not say which value cannot be converted."""
         if len(batch) == 1:
             yield Row(batch, 0, {}, describe_error(error))
             return
@@ -162,7 +162,7 @@ class RowBuilder:
             fields = value if isinstance(value, dict) else self._fields(value) if is_object else {}
             if is_delete := self._latest is not None and self._latest.deletes(fields):
                 conversions = self._key_conversions
-            # Metadata that is a part of the key is converted here, because the database would convert it anyway, for example 012 to 12.
+            # Metadata in the key is converted before keys are compared, because the database would make one key of 012 and 12.
             given = {key: known[key] for key in self._key_conversions if key in known} | fields
             for name, convert in conversions.items():
                 if name in given:
@@ -195,7 +195,7 @@ class RowBuilder:
         return Row(batch, index, key, is_delete=True) if is_delete else None
 
     def _fields(self, value: Any) -> dict[str, Any]:
-        """Return the fields of a typed value in their JSON form, but as bytes if the column is one of bytes."""
+        """Return the fields of a typed value in their JSON form, or as bytes for a column of bytes."""
         fields: dict[str, Any] = plain_value(value)
         takes = bytes_getters_of(value.__class__) if self._columns_of_bytes else {}
         return fields | {name: takes[name](value) for name in takes.keys() & self._columns_of_bytes}

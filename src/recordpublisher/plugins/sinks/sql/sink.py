@@ -44,10 +44,10 @@ EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
 
 
 class SqlSink(CommittingSink):
-    """Owns the rows that wait for a checkpoint, and the connection to the database.
+    """Writes rows into a table of a database, exactly once.
 
-    A checkpoint is one short transaction, which writes the entry with the positions if no other process has changed it, and inserts the
-    rows. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
+    Batches wait for a checkpoint, which is one short transaction: it inserts the rows, and writes the entry with the positions if no other
+    process has changed the entry. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -96,7 +96,7 @@ class SqlSink(CommittingSink):
         return self._entries
 
     def target(self) -> str:
-        """Return the table's name. It is stored with the positions, because with another table the job would begin in the middle."""
+        """Return the table's name. It is stored with the positions, because they do not apply to another table."""
         return f"table {self._table_name}"
 
     def destination(self) -> str:
@@ -183,7 +183,7 @@ class SqlSink(CommittingSink):
         """Do nothing, because staged rows are only in the memory of a process."""
 
     async def end_life(self, life: str) -> None:
-        """End the database session of that run of a worker. If its process was suspended during a commit, its lock would stay."""
+        """End the database session of that run of a worker, because a process that was suspended in a commit would keep its locks."""
         name = self._session_name(life)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 
@@ -203,7 +203,10 @@ class SqlSink(CommittingSink):
 
 
 class RowBuffer:
-    """Owns the waiting batches and the staged rows. It requests a checkpoint when `limit` bytes wait. `open` must be called first."""
+    """Keeps batches until they become rows, and rows until a commit inserts them. It requests a checkpoint when `limit` bytes wait.
+
+    Call `open` first.
+    """
 
     def __init__(self, database: Database, limit: int) -> None:
         self._database = database
@@ -216,8 +219,8 @@ class RowBuffer:
     def open(self, context: SinkContext, target: TargetTable | None, later_target: MakeTarget) -> None:
         """Set the context and the table, and begin with an empty buffer.
 
-        - `target`: the table; None if it does not exist yet. Then `later_target` creates it, when the first records show the type of its
-          key.
+        - `target`: the table; None if it does not exist yet.
+        - `later_target`: creates the table as soon as the first records show the type of its key.
         """
         self._context, self._target, self._later_target = context, target, later_target
         self.reset()
@@ -262,7 +265,7 @@ class RowBuffer:
         return len(good)
 
     async def _create(self, batches: Sequence[RecordBatch]) -> bool:
-        """Create the table for these records, and return whether there is one now. Reject the records if they show no type of its key."""
+        """Create the table for these records, and return True. If they do not show the type of its key, reject them and return False."""
         make = self._later_target
         if not batches:
             return False
@@ -330,10 +333,7 @@ class RowBuffer:
 
 
 def _refuse_earlier_positions(connection: Connection, job: str) -> None:
-    """Check that no earlier version has left positions of the job.
-
-    Raises: StateError if there are such positions; it says how to transfer them.
-    """
+    """Check that no earlier version has left positions of the job. Raises: StateError, which says how to transfer such positions."""
     for table in filter(inspect(connection).has_table, EARLIER_TABLES):
         found = text(f"SELECT count(*) FROM {table} WHERE job = :job AND snapshot IS NOT NULL")
         if connection.scalar(found, {"job": job}):

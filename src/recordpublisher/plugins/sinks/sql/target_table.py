@@ -69,7 +69,7 @@ _SCHEMA = text("SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid 
 
 
 class TargetTable:
-    """Owns the description of the table, and inserts rows into it.
+    """Finds or creates the table of the sink, adds columns to it, and inserts rows.
 
     - `name`: the table, perhaps with a schema in front.
     - `columns`: the value of `flink.sink.sql.columns`.
@@ -140,7 +140,7 @@ class TargetTable:
     def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
         """Add a column for each field that lacks one.
 
-        Raises: ConfigurationError if a column must not or cannot be added, or has the name of a record's own column.
+        Raises: ConfigurationError if a column must not or cannot be added, or has the name of a column of record metadata.
         """
         lock_table_creation(connection, self._name)
         self._describe(connection)
@@ -152,7 +152,7 @@ class TargetTable:
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Insert all rows, or with a key, write the newest row of each key.
 
-        Raises: RejectedRowsError if the database rejects rows; it has these rows. SinkError if the table was changed while the job ran.
+        Raises: RejectedRowsError, which has the rows, if the database rejects rows; SinkError if the table was changed while the job ran.
         """
         rejected: list[Row] = []
         if self._newest is not None:
@@ -181,8 +181,8 @@ class TargetTable:
     def _insert_all(self, connection: Connection, rows: Sequence[Row], rejected: list[Row]) -> None:
         """Insert all rows that the database accepts, and add the others to `rejected`.
 
-        With a key, a rejected row is tried again after the others, because another row may release the value that it needs in another
-        unique index.
+        With a key, a rejected row is tried again after the other rows, because one of these may free a value that the rejected row needs
+        in another unique index.
         """
         left, has_progress = rows, True
         while has_progress:
@@ -202,7 +202,7 @@ class TargetTable:
         except _OF_A_VALUE as error:
             if is_missing_table_or_column(error):
                 reason = f"table {self._name} was changed while the job runs: {_message(error)}"
-                raise SinkError(f"{reason}; a restart reads its columns again") from error
+                raise SinkError(f"{reason}. Start the job again, which reads the table's columns again") from error
             if not is_about_the_row(error):
                 raise
             if len(rows) == 1:
@@ -251,7 +251,7 @@ def check_fields(
 ) -> str:
     """Return in words what a job with values of this type would find when it opens the table. Nothing is changed.
 
-    Raises: ConfigurationError if `TargetTable` would raise it, or if no column of the table matches a value.
+    Raises: ConfigurationError if `TargetTable` would raise one, or if no column of the table matches a value.
     """
     fields, found = columns_of_type(value_type), find_table(connection, name)
     if has_unknown_key(connection, name, columns, value_type, latest):
@@ -314,14 +314,14 @@ def _needs_columns(table: Table, columns: str) -> bool:
 
 
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
-    """Return the statement that adds or widens a column, for each field without one, or with one of a narrower type.
+    """Return, for each field without a column or with a column of a narrower type, the statement that adds or widens the column.
 
-    Only PostgreSQL widens columns: SQLite's columns hold every number.
+    Only PostgreSQL widens columns, because SQLite's columns hold every number.
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
     Raises: ConfigurationError if a column is missing and must not be added, in which case the error names the statement to run; if a
-    field cannot have a column; or if a field has the name of one of the record's own columns.
+    field cannot have a column; or if a field has the name of a column of record metadata.
     """
     if is_made_for_fields(table) and (
         taken := sorted(fields.keys() & METADATA)
@@ -368,7 +368,7 @@ _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def _has_deferred_constraints(connection: Connection, table: Table) -> bool:
-    """Return whether the database checks a constraint only at the end of the transaction, when its error does not name the wrong row."""
+    """Return whether the database checks a constraint only at the end of the transaction, so that its error names no row."""
     if connection.dialect.name != "postgresql":
         return False
     name = connection.dialect.identifier_preparer.format_table(table)
@@ -487,7 +487,7 @@ def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
 
 
 def _lower(name: str) -> bytes:
-    """Return the name as SQLite compares it: it ignores the case of ASCII letters only."""
+    """Return the name as SQLite compares names: it ignores case, but only of ASCII letters."""
     return name.encode(errors="surrogatepass").lower()
 
 
@@ -495,7 +495,7 @@ def _lower(name: str) -> bytes:
 
 
 class NewestRecords:
-    """Owns the rows of the table `KEY_TABLE` that belong to one target table.
+    """Stores the newest record of each key of one target table, in the table `KEY_TABLE`, so that no older record replaces it.
 
     The newest record of a key has the largest sequence number, and within an aggregate the largest sub-sequence number. Sequence
     numbers of one stream grow with time across its shards. Numbers of two streams cannot be compared.
@@ -521,9 +521,9 @@ class NewestRecords:
     def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Store the newest record of each key, and return the rows to write, at most one for each key, and the rejected rows.
 
-        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The stored
-        number locks its key until the transaction ends, so that a second worker waits and then sees the number that the first one stored.
-        Both lock keys in the same order, which prevents deadlocks.
+        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The row in
+        `KEY_TABLE` locks its key until the transaction ends: another worker waits, and then sees the number that this worker has stored.
+        All workers lock keys in the same order, which prevents deadlocks.
         """
         found: dict[tuple[str, str], tuple[str, Row]] = {}
         rejected: list[Row] = []
@@ -551,8 +551,7 @@ class NewestRecords:
                 rejected.append(Row(row.batch, row.index, {}, reason))
             elif known_newest == newest:
                 written.append((newest, row))
-        # Rows are in the order in which the records were put, because a record may use a value of another unique index that an earlier one
-        # has released.
+        # In the order in which the records were put: an earlier record may free a value of another unique index that a later one uses.
         return [row for _, row in sorted(written, key=lambda each: each[0])], rejected
 
     def _parameters(self, of: tuple[str, str], found: tuple[str, Row]) -> dict[str, Any]:
@@ -582,7 +581,7 @@ class NewestRecords:
 
 
 def _full_name(connection: Connection, table: Table) -> str:
-    """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
+    """Return the same name for a table however a job spells it: with or without the schema, and in SQLite in upper or lower case."""
     if connection.dialect.name == "sqlite":
         # `bytes.lower` changes ASCII letters only, the letters whose case SQLite ignores in names.
         return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()

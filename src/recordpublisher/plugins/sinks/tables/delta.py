@@ -68,7 +68,7 @@ _KNOWN = {
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 """Beginnings of the names of rules in the metadata of a column."""
 _KEPT = {"delta.setTransactionRetentionDuration": "interval 30 days"}
-"""Settings of tables that the sink creates. Without this one, the log would keep a number for each start of a worker for ever."""
+"""Settings of tables that the sink creates. Without the retention, the log would keep the number of each run of a worker for ever."""
 _INFO, _LOG, _LATEST = "recordpublisher", "_delta_log", 20
 _MOST_CHARACTERS = 32
 _ABOVE_ALL_TEXTS = "\U0010ffff" * 4
@@ -101,8 +101,8 @@ class DeltaSink(TableSink):
 class DeltaLakeTable(LakeTable):
     """A table of Delta Lake.
 
-    It owns the last version that was loaded, and whether any record had NaN. After such a record, the log no longer gets least and greatest
-    values of files.
+    Once a record has NaN, the log no longer gets the least and greatest values of files: Spark sorts NaN above the greatest value, and
+    would skip files that have NaN.
     """
 
     keeps_partition_columns = False
@@ -158,7 +158,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether a row has NaN. The statistics of Parquet leave NaN out, but for Spark it is greater than any limit."""
+        """Remember whether a row has NaN, because the log must then get no greatest values (see the class)."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -171,7 +171,7 @@ class DeltaLakeTable(LakeTable):
         return self._storage.uri
 
     def live_files(self, loaded: DeltaTable) -> Mapping[str, bool]:
-        """Return the files of this version, by path, and whether rows of them were deleted."""
+        """Return the paths of this version's files, each with whether rows of the file were deleted."""
         paths = pa.table(loaded.get_add_actions()).column("path").to_pylist()
         deleted: set[str] = set()
         if "deletionVectors" in (loaded.protocol().reader_features or ()):
@@ -179,7 +179,7 @@ class DeltaLakeTable(LakeTable):
         return {path: any(each.endswith(f"/{path}") for each in deleted) for path in paths}
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions, and add columns if that is wanted."""
+        """Create the table, or compare its columns and partitions, and add columns if `may_change`."""
         wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
         types = types_by_path(wanted.fields)
@@ -268,7 +268,7 @@ class DeltaLakeTable(LakeTable):
         return msgspec.json.encode(found).decode()
 
     def last_number(self, loaded: DeltaTable, writer: str) -> int:
-        """Return the last number of a writer, from the log; 0 if there is none. The number survives the cleanup of the log."""
+        """Return the number of a writer's last commit, from the log; 0 if there is none. It survives the cleanup of the log."""
         return loaded.transaction_version(writer) or 0
 
     def writers(self, loaded: DeltaTable) -> Collection[str]:

@@ -130,8 +130,8 @@ class IcebergSink(TableSink):
 class IcebergTable(LakeTable):
     """A table of Apache Iceberg.
 
-    It owns the catalogue, and the one thread that calls it. There is one thread because a catalogue in memory is an SQLite database, which
-    exists only for the thread that made it.
+    One thread makes all calls of the catalogue, because a catalogue in memory is an SQLite database that exists only in the thread that
+    made it.
     """
 
     def __init__(self, name: str, given: Properties) -> None:
@@ -183,8 +183,7 @@ class IcebergTable(LakeTable):
     def _files_access(self, region: str | None, needs_keys: bool) -> AwsAccess:
         """Return the access to S3 for the table's files.
 
-        It is made at first use, in the calling thread, because only then it is known whether files are in S3, and which region and keys
-        the catalogue gives.
+        It is made at first use, because the region and keys that the catalogue gives are not known before.
         """
         if (region, needs_keys) not in self._s3:
             access = s3_access(self._given, region, needs_keys=needs_keys)
@@ -228,7 +227,7 @@ class IcebergTable(LakeTable):
         return found
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions, and add columns if that is wanted.
+        """Create the table, or compare its columns and partitions, and add columns if `may_change`.
 
         After an OSError this is tried once more, because another worker that started at the same time may have created the table.
         """
@@ -285,7 +284,7 @@ class IcebergTable(LakeTable):
         }
 
     def last_number(self, loaded: Table, writer: str) -> int:
-        """Return the last number of a writer, from a property of the table; 0 if there is none.
+        """Return the number of a writer's last commit, from a property of the table; 0 if there is none.
 
         The property is kept when snapshots expire.
         """
@@ -338,8 +337,7 @@ class IcebergTable(LakeTable):
         catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         try:
             with catalog.create_table_transaction(self._name, schema) as creation, creation.update_spec() as spec:
-                # A field inside an object is never a column of its own, so its partition can have the name that readers of other tables
-                # know.
+                # The partition of a field inside an object gets the name of the pattern, which no column of the table can have.
                 names = {part.column: part.name for part in partitions.parts if part.is_derived and part.form is None}
                 for column, transform in _transforms(partitions).items():
                     spec.add_field(column, transform, names.get(column) or f"{column}_{transform}".replace(".", "_"))
@@ -401,7 +399,7 @@ def _transforms(partitions: Partitions) -> dict[str, Transform[Any, Any]]:
 def _data_file(table: Table, metadata: TableMetadata, path: str) -> DataFile:
     """Return the entry of a Parquet file in the table, with the partition that the statistics in its footer show.
 
-    pyiceberg's `add_files` does the same, but it takes no limits of a field inside an object, and so finds no partition for it.
+    pyiceberg's `add_files` cannot be used, because it finds no partition for a field inside an object.
     """
     schema, spec = metadata.schema(), metadata.spec()
     plan = compute_statistics_plan(schema, metadata.properties)
@@ -427,7 +425,7 @@ def _data_file(table: Table, metadata: TableMetadata, path: str) -> DataFile:
 
 
 def _refusal(table: Table) -> str | None:
-    """Return why rows whose columns may all be null cannot be added to this table."""
+    """Return the reason if the table has a required column: this sink writes null where a record has no value."""
     for field in table.schema().fields:
         if field.required:
             return f"the column {field.name!r} is required, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"

@@ -71,9 +71,9 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_worth_logging)
 
 
 class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
-    """Reads and writes files for pyiceberg. It owns a client for each bucket.
+    """Reads and writes files for pyiceberg, with one client for each bucket.
 
-    A local file is flushed to the disk when it is closed, because after that a catalogue names the file and may survive a power cut.
+    A local file is flushed to the disk when it is closed, so that after a power cut no catalogue names a file that is lost.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -160,17 +160,14 @@ class _File(InputFile, OutputFile):  # type: ignore[misc]
         return size
 
     def exists(self) -> bool:
-        """Return whether the file exists."""
         return self._folder().size(self._path) is not None
 
     def open(self, seekable: bool = True) -> Any:
-        """Open the file for reading."""
         if self._client is None:
             return open(self._path, "rb")
         return io.BufferedReader(ObjectReader(self._client, self._path))
 
     def create(self, overwrite: bool = False) -> Any:
-        """Open the file for writing. Raises: FileExistsError if it exists and `overwrite` is not set."""
         if self._client is None:
             return DurableFile(Path(self._path), is_new=not overwrite)
         if not overwrite and self.exists():
@@ -178,5 +175,4 @@ class _File(InputFile, OutputFile):  # type: ignore[misc]
         return ObjectWriter(self._client, self._path)
 
     def to_input_file(self) -> InputFile:
-        """Return this file, which can be read too."""
         return self

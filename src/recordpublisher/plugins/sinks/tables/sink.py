@@ -65,14 +65,14 @@ _NO_MORE = 2**63 - 1
 
 
 class TableSink(ArchivingSink):
-    """Owns the records that are not yet turned into columns, the open files, and the thread that writes them.
+    """Writes records to Parquet files in a table's folder, and adds the files to the table, exactly once.
 
-    A stage ends the files. Then they are in the folder of the table, but not a part of the table, and an empty file (the mark) says that
-    they are not published. To publish them, one transaction adds them to the table together with the number of the writer's commit. This
-    number shows which commits the table already has.
+    `stage` ends the files. The table does not have them yet: an empty file (the mark) says that they are not published. `publish` adds
+    them to the table in one transaction, together with the number of the writer's commit, and then deletes the mark. The number shows
+    which commits the table already has.
 
-    In an archive (`flink.sink.archive`) each file is of one shard. Names of empty files below `_recordpublisher` say of which ranges the
-    files have every record (`RangeProof`). They are stored before the transaction, and count only for files that the table has.
+    In an archive (`flink.sink.archive`) each file is of one shard. Names of empty files below `_recordpublisher` say which ranges are
+    complete in the files (`RangeProof`). These empty files are stored before the transaction, and count only for files of the table.
     """
 
     can_take_back = True
@@ -142,8 +142,8 @@ class TableSink(ArchivingSink):
         if self.keeps_archive:
             location = await self._with_table(self._table.location)
             self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
-            # Read once before the first commit, to find missing rights: the store uses the job's own credentials, while a catalogue may
-            # give others for files.
+            # This read finds missing permissions before the first commit. The store uses the job's credentials, which may differ from those
+            # that a catalogue gives for the table's files.
             await self._documents.get("none")
         await self.begin(secrets.token_hex(8))
 
@@ -217,8 +217,8 @@ class TableSink(ArchivingSink):
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
         taken = await self._on_file_thread(self._opened.take_staged, self._types)
-        # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so
-        # it begins before any later write.
+        # The next stage begins only now, because a cancelled stage must not lose its files. The thread runs calls in order, so the stage
+        # begins before any later write.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
         self._archived.on_staged(documents)
         if documents:
@@ -237,7 +237,7 @@ class TableSink(ArchivingSink):
             await self._prove(contents)
             if with_files := [each for each, content in zip(commits, contents, strict=True) if content.files]:
                 await self._publish(writer, with_files)
-            # Stored only now: if the commit were taken back, records of these ranges would be read again, and perhaps be written then.
+            # Stored only after the commit. If the commit is taken back, the records are read again, and may then be written.
             await self._mark([name for content in contents for name in content.empty_ranges()])
         await self._delete_marks(staged)
 
@@ -305,7 +305,7 @@ class TableSink(ArchivingSink):
             await self._with_table(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the files of stages that have a mark and whose run of a worker has ended.
+        """Delete the unpublished files of runs that have ended, except those in `kept`.
 
         Raises: StoreUnavailableError if the table cannot be reached.
         """
@@ -314,7 +314,7 @@ class TableSink(ArchivingSink):
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
 
-        Return whether none of these numbers is left. If a suspended process of such a run continues, it publishes nothing, because its
+        Return whether none of these numbers is left. A suspended process of such a run that continues still publishes nothing, because its
         marks are gone.
         """
 
@@ -330,12 +330,12 @@ class TableSink(ArchivingSink):
         return not waiting
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Return the stages that have a mark and are not in `kept`, and in S3 the unfinished uploads."""
+        """Return the unpublished files of each `stage` that is not in `kept`, and in S3 the unfinished uploads."""
         uploads = () if self._uploads is None else await self._uploads.find(f"{DATA}/")
         return [*await self._list_staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the files of these leftovers, then the marks which say that the files are not published."""
+        """Delete the files of these leftovers, then their marks (see the class)."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
         if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
@@ -408,7 +408,7 @@ class TableSink(ArchivingSink):
             break
 
     def _write_all(self, waiting: Sequence[WaitingBatch], rejected: list[RejectedRecord]) -> None:
-        """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread of files."""
+        """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread that writes files."""
         if not (self._is_in_group or self.keeps_archive):
             rejected += self._opened.write([part.content for part in waiting], None)
             return
@@ -417,7 +417,7 @@ class TableSink(ArchivingSink):
             rejected += self._opened.write(batches, parts[0].shard, joined_range(parts))
 
     async def _on_file_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Make a call in the thread of files, after its earlier calls, and return the result. A cancelled call is still carried out.
+        """Make a call in the thread that writes files, after earlier calls, and return the result. A cancelled call is still carried out.
 
         Raises: SinkError if a file cannot be written.
         """
@@ -428,10 +428,9 @@ class TableSink(ArchivingSink):
             raise SinkError(f"files of {self._place} cannot be written: {error}") from error
 
     def _write_in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Make a call.
+        """Make a call. If an earlier call has failed since `begin`, raise its error again instead.
 
-        If an earlier one has failed since `begin`, raise that error again instead, because the task that waited for the failed call may
-        have been cancelled.
+        The first error may have been lost, because the task that waited for the failed call was cancelled.
         """
         if self._error is not None:
             raise self._error
@@ -499,7 +498,8 @@ class TableSink(ArchivingSink):
         for files in map(staged_data_files, new):
             if not last and folder.size(files.mark_path) is None:
                 raise StateError(
-                    f"{files.mark_path} is gone: the commit was published, or a removal of orphans took the mark"
+                    f"it is not known whether the table has the rows already: {files.mark_path} is missing, which is deleted when a commit was "
+                    "published, or by a removal of orphan files"
                 )
             missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
             if missing:
@@ -514,16 +514,16 @@ class TableSink(ArchivingSink):
             self._retired -= retired
 
     def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
-        """Return whether the missing mark of a commit shows that the commit was published. The mark is deleted once the table has the rows.
+        """Return whether a commit was published although the table does not have its number. A missing mark shows that.
 
-        A missing mark counts only if the table may drop the commit's number by itself. In other tables the number itself shows whether the
-        commit was published, and a removal of orphan files may have deleted the mark.
+        A missing mark counts only if the table drops old numbers. In other tables the number alone decides, because a removal of orphan
+        files may have deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits from the first one that was taken back on. The table has the number of that one."""
+        """Return the commits that were taken back. The table has the number of the first one."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 
@@ -534,8 +534,8 @@ class TableSink(ArchivingSink):
         folder = self._table.folder()
         new = [each for each in commits if each.number.n > last]
         new = [each for each in new if last or not self._is_known_as_published(folder, each)]
-        # The table does not show whether a commit without files was published. It counts as not published if it follows a commit that
-        # was not.
+        # The table does not show whether a commit without files was published. Such a commit counts as not published if it follows an
+        # unpublished one.
         has_files = [bool(staged_data_files(each).files) for each in new]
         return new[has_files.index(True) :] if any(has_files) else []
 
@@ -544,7 +544,8 @@ class TableSink(ArchivingSink):
             loaded = self._table.load()
         except NoTableError as error:
             raise StateError(
-                f"{self._place} does not exist: the next start of the job creates it, and publishes into it"
+                f"{self._place} does not exist, so the commit cannot be taken back. Start the job, which creates the table and publishes "
+                "the commit"
             ) from error
         found = self._unpublished(loaded, writer, commits)
         if found and self._table.last_number(loaded, writer) != _NO_MORE:

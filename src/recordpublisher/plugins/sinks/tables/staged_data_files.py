@@ -39,7 +39,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
     - `life`: the name of the run of a worker that wrote them.
     - `positions`: how far each shard was read, for people to read.
     - `columns`: the types of the table's columns that the rows need, with the names that the table format has for types.
-    - `ranges`: the ranges of which the files have every record. Only an archive has them.
+    - `ranges`: the ranges that are complete in the files; empty unless the sink writes an archive.
     - `shards`: the documents of an archive's shards that the commit has to store.
     """
 
@@ -61,9 +61,9 @@ class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{stage_folder_path(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
     def proof_paths(self) -> list[str]:
-        """Return the paths of the empty files that say of which ranges the files have every record.
+        """Return the paths of the empty files that say which ranges are complete (see `RangeProof`).
 
-        They must exist before the files are published.
+        These empty files must exist before the data files are published.
         """
         rows = {file.number: file.rows for file in self.files}
         return [
@@ -96,14 +96,14 @@ class _OpenFile:
     output: OutputFile | None = None
 
     def abandon(self) -> None:
-        """Close the file without its waiting rows. No stage names it."""
+        """Close the file without its waiting rows. The file never becomes a part of the table."""
         self.encoder.abandon()
         if self.output is not None:
             self.output.close()
 
 
 class OpenFiles:
-    """Owns the files of the next stage. All methods block, must be called from one thread, and raise OSError if a file cannot be written.
+    """Writes the files of the next `stage`. All methods block, must be called from one thread, and raise OSError if a write fails.
 
     A row group is written when it is full, or when the waiting rows of all files need more than `limit_bytes`.
     """
@@ -121,8 +121,7 @@ class OpenFiles:
     ) -> None:
         """Begin without files.
 
-        `without`: columns that are left out of the files, because the table has them from the partition, and polars from the names of
-        folders.
+        `without`: partition columns, which are left out of the files: readers take their values from the table's log or the folders' names.
         """
         self._open_folder, self._describe = open_folder, describe
         self._partitions, self._options = partitions, options
@@ -165,7 +164,7 @@ class OpenFiles:
         """Add records, and return those that do not fit the columns.
 
         - `shard`: the shard of all these records, if each shard has files of its own; else None.
-        - `covered`: the range of which these are all records, in an archive. It may be empty.
+        - `covered`: the range whose records these are, in an archive. `batches` may be empty, if none of its records can be written.
         """
         rejected: list[RejectedRecord] = []
         if shard is not None and covered is not None:
@@ -200,7 +199,7 @@ class OpenFiles:
         return bool(self._open or self._ended)
 
     def take_staged(self, columns: Mapping[str, str]) -> StagedDataFiles:
-        """Return the files of the stage, perhaps none. They are kept until `begin_stage`. All files must have been ended.
+        """Return the files of the stage, perhaps none, and keep them until `begin_stage`. Call `end_files` first.
 
         `columns`: the types that the columns have in the table.
         """
@@ -210,7 +209,7 @@ class OpenFiles:
         return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
 
     def _cover(self, shard: str, covered: FileRange) -> None:
-        """Extend the newest range of a shard. After a gap end its files, so that no file has records of two ranges."""
+        """Extend the newest range of a shard. If there is a gap before `covered`, end the shard's files: a file has one range."""
         if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
             newest.through = covered.through
             return
@@ -312,9 +311,8 @@ class CoveredFiles(msgspec.Struct):
 class RangeProof(msgspec.Struct, frozen=True):
     """Says that a file of a table has `rows` rows of one shard, and that the `parts` files of a range together have all its records.
 
-    A proof is stored as the name of an empty file. A file of the table cannot have these facts in its own name, because it is begun before
-    the end of its range is known. Another program may join files of the table, which removes their names. Then the numbers of rows in the
-    proofs still show whether a row is missing.
+    A proof is stored as the name of an empty file, because a file of the table is begun and named before the end of its range is known.
+    If another program joins files of the table under new names, the numbers of rows in the proofs still show whether a row is missing.
     """
 
     covered: FileRange
@@ -347,7 +345,7 @@ def _id_of(*names: str) -> str:
 
 
 def stage_mark_path(life: str, stage: int | str) -> str:
-    """Return the path of the mark of a stage: the empty file which says that its files are not published."""
+    """Return the path of a stage's mark: an empty file that exists until the files of the stage are published."""
     return f"{STAGED}/{life}/{stage}"
 
 

@@ -33,7 +33,7 @@ class ConflictingCommitError(Exception):
 
 
 class LakeTable(ABC):
-    """A table that keeps the last number of each writer.
+    """A table that stores the number of each writer's last commit.
 
     All methods but `refresh` block. They raise OSError if a later call may succeed, and StateError if not. `folder`, `describe` and
     `check_rows` may be called from any thread. The others are called one at a time, so that `last_number` and `commit` see the same
@@ -59,9 +59,9 @@ class LakeTable(ABC):
 
     @abstractmethod
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions, and add columns if that is wanted.
+        """Create the table, or compare its columns and partitions, and add missing columns. Return the types of the rows' columns.
 
-        Return the types of the rows' columns. With `may_change` False, nothing is created or added.
+        If `may_change` is False, nothing is created or added.
 
         Raises: ConfigurationError if the columns or partitions differ, or if the table cannot accept rows of this sink.
         """
@@ -72,7 +72,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def prepare_if_changed(self, schema: pa.Schema, partitions: Partitions) -> None:
-        """Prepare the table again if its columns, partitions or settings have changed since.
+        """Prepare the table again if its columns, partitions or settings have changed since the last `prepare`.
 
         Raises: ConfigurationError if the table was deleted, or no longer accepts the rows (see `prepare`).
         """
@@ -91,7 +91,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def live_files(self, loaded: Any) -> Mapping[str, bool]:
-        """Return the files of this version by path, relative to the folder, and whether rows of them were deleted."""
+        """Return the paths of this version's files, relative to the folder, each with whether rows of the file were deleted."""
 
     def describe(self, footer: Any) -> str | None:
         """Return what the table format stores about a file, from the file's footer; None if it stores nothing."""
@@ -103,7 +103,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def last_number(self, loaded: Any, writer: str) -> int:
-        """Return the last number of a writer in this version, or 0 if it has none."""
+        """Return the number of a writer's last commit in this version of the table, or 0 if the table has none."""
 
     @abstractmethod
     def writers(self, loaded: Any) -> Collection[str]:

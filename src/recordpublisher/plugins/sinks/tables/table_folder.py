@@ -32,13 +32,13 @@ class OutputFile(NamedTuple):
 
 
 class TableFolder:
-    """The folder of a table on the local disk. Its methods block, and raise OSError. Names are relative to it."""
+    """The folder of a table on the local disk. All methods block, and raise OSError. Names of files are relative to the folder."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
     def create(self, name: str) -> OutputFile:
-        """Begin a file. It is complete only once it is closed. Raises: FileExistsError if there is such a file."""
+        """Begin a file, which is complete only once it is closed. Raises: FileExistsError if there is such a file."""
         file = DurableFile(self._path / name, is_new=True)
         return OutputFile(name, file, file.close)
 
@@ -199,7 +199,7 @@ class ObjectReader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place in the object, and return it (bytes from the beginning)."""
+        """Move to an offset in the object, and return the new offset (bytes from the beginning)."""
         return int(self._object.seek(offset, whence))
 
     def tell(self) -> int:

@@ -94,9 +94,9 @@ class TableStorage:
 
 
 def _option(name: str) -> str:
-    """Return the name of an option as `_OF_OBSTORE` has it, or the name as it is if it is not one of those.
+    """Return an option's name as `_OF_OBSTORE` spells it, or unchanged if it is another option.
 
-    deltalake ignores the case of names, and knows each also without `AWS_`.
+    deltalake ignores the case of option names, and accepts them without `AWS_`.
     """
     known = f"AWS_{name.upper().removeprefix('AWS_')}"
     known = {"AWS_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_TOKEN": "AWS_SESSION_TOKEN"}.get(known, known)

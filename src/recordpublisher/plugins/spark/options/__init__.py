@@ -6,7 +6,7 @@ from recordpublisher.publishers.properties.declaration import Property, Property
 
 
 class OptionGroup(PropertyGroup):
-    """Declares properties that are also options of Spark, under a short name: the first alias. It is added to the description."""
+    """Declares properties that are also options of Spark. The first alias is the option's name, and is added to the description."""
 
     def _declare(self, type_name: str, key: str, sentence: str, *rest: Any, **more: Any) -> Property[Any]:
         option = "".join(f" Option `{name}`." for name in more.get("aliases", ())[:1])

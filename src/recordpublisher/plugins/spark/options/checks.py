@@ -36,7 +36,7 @@ def check_job(options: SparkOptions) -> None:
 def _warn_of_deregistration(options: SparkOptions) -> None:
     """Warn if the consumer will not be deregistered, because Spark does not report to a source that its query has ended (F8).
 
-    No warning is given for the default, because the user has not asked for it.
+    The default value of the option gives no warning, because the user has then not asked to deregister.
     """
     key = DEREGISTRATION
     if options.is_fan_out and options.properties.is_set(key) and options.properties.value(key) != "NEVER":

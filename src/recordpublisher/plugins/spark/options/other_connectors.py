@@ -166,8 +166,7 @@ def refuse_table(options: Mapping[str, str]) -> None:
         raise ConfigurationError("stream", None, valid)
 
 
-# The table of options of other connectors with our properties. It serves to translate options, and the documentation
-# shows it.
+# --- the options of other connectors, which the documentation shows -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +347,7 @@ PEERS: Mapping[str, tuple[PeerOption, ...]] = {
 """The options by name and version of the connector whose documentation has the keys."""
 
 
-# Translates options of another connector to ours, with the meaning that they have in that connector (C1).
+# --- the translation of these options (C1) --------------------------------------------------------------------------------------------
 
 SECONDS_BELOW = 10**11
 """A smaller number is in seconds. As milliseconds it would be before 1974, when Kinesis did not exist."""
@@ -406,7 +405,7 @@ def _with_prefixes(given: Properties) -> Properties:
 
 
 def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, str]:
-    """Return our properties for a value of theirs. Raises: ConfigurationError if the value is invalid."""
+    """Return our properties for the value of another connector's option. Raises: ConfigurationError if the value is invalid."""
     if option.unit == EPOCH_MS:
         value = _seconds(option.key, value)
     if value.startswith("{") and "at_timestamp" in value:
@@ -510,7 +509,7 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
 
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
-    """Return how the value here lacks the prefix that the other connector has by default; empty if the job is not affected."""
+    """Return a clause about a prefix that the other connector adds by default and this one does not; empty if it does not matter."""
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]

@@ -299,7 +299,7 @@ class SparkOptions:
         return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
 
     def tasks_of_batch_read(self, shards: int) -> int:
-        """Return among how many tasks of `spark.read` the shards are divided, of which there are `shards`."""
+        """Return the number of tasks among which `spark.read` divides `shards` shards."""
         tasks = self.tasks_for(shards)
         is_given = self.shards_per_task is not None or self.max_tasks is not None
         return tasks if is_given else max(tasks, -(-shards // SHARDS_AT_ONCE))
@@ -307,8 +307,8 @@ class SparkOptions:
     def tasks_of_first_batch(self, shards: int) -> int:
         """Return how many tasks read `shards` shards in the first batch of an AvailableNow run.
 
-        Few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does not reach
-        the tips, the following ones have all tasks.
+        These are few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does
+        not reach the tips, the following ones have all tasks.
         """
         tasks = self.tasks_for(shards)
         return tasks if self.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))

@@ -43,8 +43,8 @@ class Wait:
 class Watch:
     """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
 
-    - `first_look`: whether the last batch had records, so that there may already be more. Then every shard is read once (a look), and the
-      next batch runs unless that shows within `FIRST_LOOK_SECONDS` that there are none.
+    - `first_look`: whether the last batch had records, so that there may already be more. Then the next batch runs, unless one read of
+      every shard (a look) shows within `FIRST_LOOK_SECONDS` that there are none.
     """
 
     until_ms: int
@@ -73,12 +73,14 @@ class Facts:
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     """Return what the driver does now. The cases, in this order:
 
-    1. The next fan-out read may not subscribe yet (F9), because the last one ended early, or the driver waits for the end of an outage.
-    2. An AvailableNow run has read everything.
-    3. No shard can be read. Children that no response has named may exist, so the streams are listed once.
-    4. No task has read the last batch, or an AvailableNow run found nothing. Then one batch runs in each probe interval.
-    5. There is more to read, according to the last reads or the watch, or a batch is due.
-    6. The stream is quiet: the driver watches it until something is new or a batch is due. Before that it lists the streams as in 3.
+    1. The next fan-out read may not subscribe yet (F9), or an outage has not ended: wait.
+    2. An AvailableNow run has read everything: end it.
+    3. No shard can be read: wait.
+    4. No task has read the last batch, or an AvailableNow run found nothing: plan one batch in each probe interval.
+    5. There is more to read, according to the last reads or the watch, or a batch is due: plan a batch.
+    6. The stream is quiet: watch it until something is new or a batch is due.
+
+    In cases 2, 3 and 6, first list the streams once if a shard has ended and its children are not known.
     """
     claims, now_ms = plan.claims, facts.now_ms
     earliest_ms = max(claims.subscribed_ms + options.fan_out_window_ms, facts.retry_at_ms)
@@ -135,7 +137,7 @@ class PlanInputs:
 
     - `plan`: a new random id.
     - `now_ms`: the driver's time (epoch ms).
-    - `tasks_for`: a function that returns the number of tasks for this number of shards.
+    - `tasks_for`: a function that takes a number of shards, and returns the number of tasks that read them.
     - `streams`: the names of the job's streams. Other streams in the offset are dropped.
     - `limit`: the most records of the batch.
     - `listed`: the shards of the newest complete listing.
@@ -160,10 +162,11 @@ class PlanInputs:
 class BatchPlan:
     """The plan of a batch, and facts for the decision whether the batch should run.
 
-    - `previous`, `claims`: the last batch. `offset`: the plan itself. The token of the claim store is added to it later.
+    - `previous`, `claims`: the plan and the claims of the last batch.
+    - `offset`: the new plan, to which the token of the claim store is added later.
     - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
     - `has_unlisted_ends`: whether a shard has ended whose children are not known.
-    - `read_everything`: whether the last batch left nothing that this one could emit, according to its reads.
+    - `read_everything`: whether, according to its reads, the last batch left nothing that the new one could emit.
     - `due_ms`: when the batch must run although no new record arrived (epoch ms).
     - `is_available_now`: whether the run stops at the tips.
     - `is_run_over`: whether that run has read everything, or its sink did not read the last batch.
@@ -258,7 +261,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
     return replace(
         entry,
         state=read.end,
-        # `tip_seen_ms` is part of `silence`, and the children become new shards.
+        # The offset need not store these: `silence` has `tip_seen_ms`, and the children become new shards.
         seen=msgspec.structs.replace(read.seen, tip_seen_ms=None, children=()),
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),
@@ -271,7 +274,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
 
 
 def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
-    """Return the shard with the time added for which its next record has waited above the emit limit."""
+    """Return the shard with its new `held`: how long its next record has waited above the emit limit so far."""
     if entry.seen.next_watermark is None or entry.state.ended:
         return entry
     batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
@@ -300,7 +303,7 @@ def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> d
 def _is_run_over(offset: BatchOffset, claims: BatchClaims, run: AvailableNow | None) -> bool:
     """Return whether an AvailableNow run has read everything, or its sink did not read the last batch.
 
-    A shard that cannot start does not count: either a parent is not done, or it was split after the start of the run.
+    A shard that cannot start does not count: its parent counts, or was split after the start of the run.
     """
     if run is None or offset.batch - 1 <= run.after_batch:
         return False

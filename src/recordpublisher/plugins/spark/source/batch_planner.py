@@ -45,7 +45,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 class BatchPlanner:
     """Owns the values that the driver of a query keeps between batches. Values that must survive a restart are in the offsets.
 
-    It waits only for answers of services. A call that fails may be made again.
+    Its methods wait only for answers of services. A call that failed may be repeated.
     """
 
     options: SparkOptions
@@ -86,7 +86,7 @@ class BatchPlanner:
         self.is_available_now, self._run, self._remembered = True, None, None
 
     def initial_offset(self, began_ms: int) -> BatchOffset:
-        """Return where a new query starts that began at `began_ms` (epoch ms) by the driver's clock.
+        """Return where a new query starts, which began at `began_ms` (epoch ms) by the driver's clock.
 
         Raises: the errors of `query_start.initial_offset`; ConfigurationError if the place cannot hold claims.
         """
@@ -139,7 +139,7 @@ class BatchPlanner:
                 self._check_may_replay(offset)
                 self._warnings.lost_claims(offset)
             token = self._store_check.write_token(offset)
-        # After a start there are rows as soon as they are read, and not at the end of a window of subscriptions (5.5 s).
+        # The first batch after a start polls, so that its rows come at once, and not at the end of a subscription's window (5.5 s).
         polls = is_replay or offset.plan == self._first_plan
         consumer_arns = None if polls else self.service.consumer_arns()
         return task_plans(offset, self.options, token, consumer_arns, lost_claims)
@@ -153,7 +153,7 @@ class BatchPlanner:
         return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms, **warned}
 
     def has_news(self) -> bool:
-        """Return whether there are figures that Spark has not received. The caller must show them now, because they count as shown."""
+        """Return whether figures have changed since the last call, so that the caller must show them to Spark now."""
         before, self._shown = self._shown, None if self._progress is None else self._progress.state()
         return self._shown != before
 
@@ -199,10 +199,7 @@ class BatchPlanner:
     # --- each step ---------------------------------------------------------------------------------------------------------------
 
     def _remembered_step(self, previous: BatchOffset) -> Wait | Watch | None:
-        """Return the last step if the plan is the same and the time of the step has not come.
-
-        Before that, only the watch could find a reason for another step.
-        """
+        """Return the last step if it still holds, because the plan is the same and the time of the step has not come; else None."""
         if self._remembered is None:
             return None
         plan, step = self._remembered
@@ -262,7 +259,7 @@ class BatchPlanner:
         return least_retention_left(offset, self.service, self.clock.now_ms())
 
 
-# Detects outages, and a fan-out consumer that another job uses too, from failed reads of successive batches (F10).
+# --- outages, and consumers that another job uses too (F10) ---------------------------------------------------------------------------
 
 NO_RESPONSE = "no read got a response, even in the longest window"
 
@@ -338,7 +335,7 @@ def _is_disturbed(read: ShardRead) -> bool:
     return read.seen.taken_over > 0 or (read.seen.refused > 0 and not read.had_response)
 
 
-# The progress of a query: figures for `lastProgress`, and a log line for each planned batch.
+# --- the progress of a query ----------------------------------------------------------------------------------------------------------
 
 _OF_A_BATCH = {
     "batch", "reading", "tasks", "lastBatchRecords", "lastBatchBytes", "recordsPerSecond", "bytesPerSecond",
@@ -363,7 +360,7 @@ class QueryProgress:
     def after(cls, previous: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
         """Return the progress after the batch that `previous` planned and that ended at `offset`.
 
-        - `is_planned`: whether the next batch begins there now.
+        - `is_planned`: whether the next batch begins at `offset` now.
         """
         shown = offset if is_planned else replace(offset, batch=previous.batch)
         tasks = len((offset if is_planned else previous).tasks())
@@ -403,9 +400,8 @@ class QueryProgress:
     def _lag_ms(self, entry: ShardOffset) -> int | None:
         """Return the age of the shard's oldest row that is not in the sink (ms); None while nothing is known.
 
-        Spark asks for a plan when the rows of the batch before are in the sink, so the missing rows were not read. The next row is not
-        older than the last one that was read. Both clocks may differ, so the distance of the last response, and the time since the batch
-        was planned, bound the result.
+        It is the lag in the last response, plus the time since that response. This time is at most the time since the batch was planned,
+        because the clocks of service and driver may differ.
         """
         behind_ms, arrival_ms = entry.seen.behind_ms, entry.state.arrival_ms
         if behind_ms is None or entry.seen.at_tip:
@@ -415,7 +411,7 @@ class QueryProgress:
         return behind_ms + min(max(0, since_ms), elapsed_ms)
 
     def line(self) -> str:
-        """Return a log line about what the last batch read, and what this one will read."""
+        """Return a log line about what the last batch has read, and what the next one will read."""
         offset, figures = self.reached, self.figures()
         counts = [f"{name} {figures[name]}" for name in ("shards", "reading", "tasks", "idle", "held")]
         behind = figures["millisBehindLatest"]
@@ -437,8 +433,7 @@ def _time(millis: int | None) -> str:
     return "unknown" if millis is None else iso_time(millis)
 
 
-# Warnings about a running query. They are logged and shown in the progress. Each warning about its settings is logged
-# only once.
+# --- warnings about a running query ---------------------------------------------------------------------------------------------------
 
 HOUR_MS = 3_600_000
 WARN_FROM_RETENTION_PART = 0.8
@@ -469,7 +464,7 @@ class QueryWarnings:
         return list(self._texts.values())
 
     def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
-        """Warn about the batch `previous`, once `offset` is planned."""
+        """Warn if tasks of the batch `previous` stored no claim or ran one after another, or if the lookahead is too short for it."""
         if claims.missing:
             text = "in batch %s tasks %s have claimed no read: their shards are read again from where the batch started"
             hint = NOT_READ if claims.is_unread else PARTLY_READ
@@ -499,7 +494,7 @@ class QueryWarnings:
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
-        """Warn that a new query found claims of other queries in its own place, because a checkpoint may be lost."""
+        """Warn that a new query found claims of other queries in its location, which happens if a checkpoint is lost."""
         if queries:
             text = (
                 "metadataLocation has claims of other queries (%s), and this query has a new checkpoint: it begins at flink.stream.initpos "
@@ -515,7 +510,7 @@ class QueryWarnings:
             self._once(text, ", ".join(sorted(shards)), self._options.consumer)
 
     def lost_claims(self, offset: BatchOffset) -> None:
-        """Warn that the batch was not planned with this claim store."""
+        """Warn that the batch runs without rows, because its claims are not in this store."""
         text = (
             "the claims of batch %s are lost: metadataLocation has none of this query. The batch runs again without rows, and its "
             "records come with the next one, including records that the sink already has"

@@ -135,7 +135,7 @@ class StoreVisibilityCheck:
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
     def write_token(self, offset: BatchOffset, *, is_there: bool = False) -> str:
-        """Write the query's token into the store, unless it is there, and return it.
+        """Write the query's token into the store, unless the store has the token, and return the token.
 
         - `is_there`: whether the offset's token has just been seen in the store.
 
@@ -151,8 +151,7 @@ class StoreVisibilityCheck:
         return token
 
 
-# What is in a claim. The first claim of a task wins. Every other attempt of that task reads the claimed ranges again
-# and returns the same rows.
+# --- the content of a claim -----------------------------------------------------------------------------------------------------------
 
 VERSION = 3
 """Claims of earlier versions are refused; version 1 has no version field."""

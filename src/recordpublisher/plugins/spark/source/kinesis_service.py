@@ -36,8 +36,8 @@ class KinesisService:
     """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch for new data.
 
     Blocking calls are made when a query starts, when an AvailableNow run would end, and when a quiet stream has an ended shard without
-    known children. They have their own retries. If these fail in an outage, `QueryPlanner` waits for the service. Every other error ends
-    the query.
+    known children. They have their own retries. If the retries fail in an outage, `QueryPlanner` waits for the service. Every other error
+    ends the query.
     """
 
     def __init__(self, options: SparkOptions) -> None:
@@ -167,7 +167,7 @@ class KinesisService:
             self._watch = None
 
     def close(self) -> None:
-        """Close the clients. Only for a service that never started the discovery and ends before its process."""
+        """Close the clients. Call it only if the discovery was never started, and the service ends before its process."""
         worker_loop().run(self._lister.close())
         worker_loop().run(self._factory.close())
 
@@ -216,15 +216,14 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
     )
 
 
-# Decides whether new shards may be found in a listing. ListShards is eventually consistent (S2, S3).
+# --- whether a listing is complete (S2, S3) -------------------------------------------------------------------------------------------
 
 
 class ListingCompleteness:
     """Owns what is known about shards that the newest listing of each stream lacks.
 
-    An old listing may show a shard that was read and left the offset, but lack its descendants up to the shards of the offset. Only these
-    would show that the shard was read. So no shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard,
-    unless the missing shard has expired.
+    An old listing may show a shard that was read and left the offset, but lack the descendants that would show that it was read. So no
+    shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard, unless the missing shard has expired.
     """
 
     def __init__(self, exists: ShardExists) -> None:

@@ -46,10 +46,10 @@ def watch_properties(properties: Properties, probe_ms: int) -> Properties:
 
 
 def seconds_between_shards(shards: int, seconds: float, pause: float) -> float:
-    """Return how long after each other a look of `seconds` reads its shards.
+    """Return the time between the reads of two shards in a look that may take `seconds`. At most a hundred are read a second.
 
-    With a pause the shards take turns during the pause. A record that arrives in this time is found at the turn of its shard, and not at
-    the end. The turns are over in time for the answers, but there are never more calls than a hundred a second.
+    The reads are spread over `pause`, so that a record that arrives during the pause is found before its end. The last read begins early
+    enough for its answer.
     """
     shortest = MS_BETWEEN_CALLS / 1000
     return max(shortest, min(pause, seconds - ANSWERS_SECONDS) / max(1, shards))
@@ -92,7 +92,7 @@ class NewDataWatch:
     def look(self, seconds: float, pause: float = 0.0) -> LookResult:
         """Read every shard once, with reads that begin after this call does. Return within `seconds`.
 
-        - `pause`: seconds that the look takes. It is shorter if the look would otherwise end too late.
+        - `pause`: seconds over which the reads are spread, or less if the look would end too late.
         """
         end = threading.Event()
         self._loop.run_in_background(self._start_look(end, seconds_between_shards(len(self._places), seconds, pause)))

@@ -131,7 +131,7 @@ def _without_zeros(entries: Mapping[str, int | None]) -> dict[str, int] | None:
 class BatchOffset:
     """The plan of batch number `batch` of the query `query`.
 
-    - `plan`: random for each planning. Claims of another plan with the same number are ignored. `after`: the plan of the batch before.
+    - `plan`: a new random id of each plan. Claims of another plan with the same number are ignored. `after`: the plan of the batch before.
     - `planned_ms`: when the batch was planned, by the driver's clock (epoch ms).
     - `limit`: the most records of the batch.
     - `global_watermark`, `emit_limit`: epoch ms. Without a limit (None) alignment is off. With `EMIT_NOTHING` the batch emits nothing.

@@ -72,8 +72,7 @@ def next_global_watermark(
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
     """Return whether the shard counts for the global watermark, which is the lowest watermark of the active shards.
 
-    Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
-    another process that has not reported it yet, so an ended parent counts longer there.
+    Unlike in the fetcher, an ended parent stops counting at once, because the same plan adds its children.
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)

@@ -22,8 +22,7 @@ def is_startable(entry: ShardOffset, shards: Shards) -> bool:
     """Return whether every parent was read to its end (S2).
 
     A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
-    So a parent that is not in the offset was read, or is past retention. `ShardTable` cannot conclude that, because there a parent may
-    belong to another worker.
+    So a parent that is not in the offset was read, or is past retention.
     """
     return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
 

@@ -111,7 +111,7 @@ class PlanningCalls:
 POLL_SECONDS = 0.05
 """Pause of a call of Spark before it asks the planner again for the next step."""
 FIRST_LOOK_SECONDS = 1.0
-"""How long a first look, which is one read of every shard after a batch that read records up to all tips, may take."""
+"""How long a first look may take (seconds): one read of every shard, after a batch that read records up to all tips."""
 SETTLED_SECONDS = 2.0
 """A stream that was quiet for this long gets a batch without rows, which shows its figures.
 
@@ -161,13 +161,12 @@ class QueryPlanner:
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
         """Return the plan of the next batch, or `previous` if there is none now (Spark calls again), or if an AvailableNow run has ended.
 
-        If it returns `previous`, `processAllAvailable` assumes that all records put so far are in the sink. So it does that only after a
-        read of every shard that began after this call did. If the shards could not be read in time, a batch without tasks makes Spark ask
-        again, for at most `NO_ANSWER_SECONDS`. While a service is unreachable, and if the sink does not read its batches, it returns
-        `previous` at once.
+        When `previous` is returned, `processAllAvailable` assumes that all records put so far are in the sink. So first every shard is read
+        once more. If the shards cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. While
+        a service is unreachable, or if the sink does not read its batches, `previous` is returned at once.
 
-        - `is_first`: whether Spark may not call again. Then there is a plan unless a service is unreachable, even if nothing is known to be
-          new, and a running call is waited for until it counts as an outage.
+        - `is_first`: whether this may be Spark's only call. Then a batch is planned even if nothing is known to be new, unless a service is
+          unreachable. A call to a service is waited for until it counts as an outage.
 
         Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
@@ -193,7 +192,7 @@ class QueryPlanner:
             self.sleep(POLL_SECONDS)
             is_late, is_away = now() >= until, self.outage is not None
             may_be_new = not is_away and (step is None or (isinstance(step, Wait) and step.may_be_new))
-            # A first call waits for the running call until that counts as an outage.
+            # With `is_first`, wait for a call in the background until it counts as an outage.
             runs_on = is_first and step is None and not is_away
             if planner.is_available_now:
                 if is_late and (is_away or step is None):
@@ -237,8 +236,7 @@ class QueryPlanner:
     def _may_be_in_time(self, look: LookResult, began: float) -> bool:
         """Return whether the look was late and the next one may be in time.
 
-        After `NO_ANSWER_SECONDS` a shard that has not answered is treated like an outage, because a batch in each call would cost a commit
-        every four seconds for as long as the shard does not answer.
+        After `NO_ANSWER_SECONDS` of late looks the answer is False, because each empty batch costs a commit every four seconds.
         """
         if look is not LookResult.LATE:
             self._late_since = None

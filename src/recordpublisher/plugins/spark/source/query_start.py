@@ -35,13 +35,13 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
-    """Return where a new query starts that began at `began_ms` (epoch ms, by the driver's clock).
+    """Return where a new query starts, which began at `began_ms` (epoch ms, by the driver's clock).
 
     LATEST becomes the service's time when the query began (P3). That is the service's time now minus the time since `began_ms`, because the
     service may have been unreachable since then, or the driver may have started again. If starts are given by shard, the ancestors of the
     named shards count as read and are left out, because their records are before the given positions.
 
-    Raises: ConfigurationError if a named shard is not listed; DataLossError if a record at which one starts is past retention;
+    Raises: ConfigurationError if a named shard is not listed; DataLossError if the record at which a shard starts is past retention;
     StreamNotFoundError if there is no such stream; KinesisError if a call fails.
     """
     starts, pinned_ms = starts_of(options.properties, options.streams), None
@@ -72,7 +72,7 @@ def _with_seen(state: ShardState, pinned_ms: int | None) -> ShardState:
 def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, accepts_loss: bool) -> None:
     """Check that the records of the given positions are not past retention (S5).
 
-    Raises: DataLossError if one is, unless the job accepts that.
+    Raises: DataLossError if a record is past retention, unless the job accepts that.
     """
     for entry in entries:
         asked = given_position(entry.state)
@@ -115,7 +115,7 @@ def begin_run(
 ) -> QueryRun:
     """Check retention, and find out where an AvailableNow run ends.
 
-    - `reached`: where the last batch ended, which may have been read and claimed.
+    - `reached`: the plan of the last batch, whose tasks may have read it already.
 
     Raises: DataLossError if records are past retention, unless the job accepts that; the error of a service that is unreachable.
     """
@@ -149,15 +149,12 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
             "stream",
             ", ".join(sorted(wanted)),
             valid,
-            reason=f"this query has read {names} so far, and positions are kept",
+            reason=f"the checkpoint of this query has positions of {names}",
         )
     return known - wanted
 
 
-# Finds records that are near their stream's retention, or past it (S5).
-#
-# At the start of a query it checks whether records passed retention while no query ran. While the query runs, the
-# fetchers of its tasks check each read, and the driver reports how far the worst shard is from a loss.
+# --- records that are near their retention, or past it (S5) ---------------------------------------------------------------------------
 
 
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
@@ -180,8 +177,10 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
     except RecordPublisherError as error:
         if is_outage(error):
             raise
-        # The query starts nevertheless: its tasks get the same error and report it better.
-        LOG.warning("cannot check whether records passed retention while no query ran: %s", error)
+        # The tasks get the same error, and report it better.
+        LOG.warning(
+            "cannot check whether records passed retention while no query ran; the query starts nevertheless: %s", error
+        )
         return frozenset()
     if lost and not options.accepts_loss:
         raise data_loss_error(lost, restored)
@@ -205,7 +204,7 @@ class RetentionLeft(NamedTuple):
 def least_retention_left(offset: BatchOffset, service: KinesisService, now_ms: int) -> RetentionLeft | None:
     """Return the offset's shard with the smallest part of its retention left; None while no retention is known.
 
-    A shard without unread records has its whole retention left, counted from the last read of a task or the watch at its tip.
+    A shard without unread records has its whole retention left, counted from the time when a task or the watch last reached its tip.
     """
     left = [
         RetentionLeft(entry.key, left_ms, period_ms)

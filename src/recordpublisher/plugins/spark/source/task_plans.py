@@ -20,7 +20,7 @@ class TaskPlan:
 
     - `group`: the number of the task.
     - `bounds`: bounds of the first read.
-    - `publisher`: the publisher that reads the batch the first time. `replay_publisher` reads it every other time, because a second
+    - `publisher`: the publisher that reads the batch the first time. `replay_publisher` reads it again if needed, because a second
       subscription would end the first (F9, F10).
     - `store_token`: the token that the task must find in the claim store.
     - `accepts_loss`: whether a replay continues without claimed records that are past retention (S5).
@@ -45,7 +45,7 @@ class TaskPlan:
 
     @property
     def start_states(self) -> dict[Shard, ShardState]:
-        """Where each shard starts."""
+        """The state from which each shard is read."""
         return {entry.shard: entry.state for entry in self.shards}
 
 
@@ -101,7 +101,7 @@ def bounds_of(
 ) -> Bounds:
     """Return the bounds of the read of one of `tasks` tasks."""
     reading = sum(entry.task is not None for entry in offset.shards.values())
-    # At least one record of each shard, so that every shard makes progress.
+    # The limit allows at least one record of each shard, so that every shard makes progress.
     share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
     window_ms = options.fan_out_window_ms if may_subscribe else options.window_ms
     return Bounds(

@@ -71,8 +71,7 @@ def shard_reader(
 ) -> ReadShards:
     """Return the function with which a task reads: a fetcher on this process's event loop, whose clients stay open from batch to batch.
 
-    - `values`: the deserialiser that a caller has already made from the properties; None to make it here. Equal properties so mean equal
-      deserialisers, and reads with equal properties share a fetcher.
+    - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.streaming import BoundedReader
@@ -149,7 +148,7 @@ class TaskRead:
             publisher, bounds = plan.replay_publisher, replace(bounds, stop_at_tip=True)
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, bounds, rows, publisher)
-        # Built before the claim, so that a bad record fails the task before its claim is stored.
+        # The columns are built first, so that a bad record fails the task before its claim is stored.
         rows.build()
         # The claim says that there was a subscription even if another attempt has made it: the next batch must wait 5 s after it (F9).
         claim = self._claim_of(result, rows, may_subscribe, began_ms)
@@ -163,7 +162,7 @@ class TaskRead:
         return self._stored(lambda: self.store.put_if_absent(self.plan.batch, name, token)) == token
 
     def _stored(self, call: Callable[[], T]) -> T:
-        """Return the result of a call to the store of claims. In an outage of the store, wait for it."""
+        """Return the result of a call to the store of claims. Wait while the store has an outage."""
         return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
@@ -230,7 +229,7 @@ class TaskRead:
         return self._outages.longest is not None
 
     def _check_same_rows(self, key: str, claimed: ShardRead, rows: ArrowRows) -> None:
-        """Compare the rows with the claim. If some are past retention and the job accepts that, keep the claimed rows that are left.
+        """Compare the rows with the claim. If claimed rows are past retention and the job accepts that, keep the rows that are left.
 
         Raises: DataLossError if the rows differ and the job does not accept that.
         """
@@ -245,7 +244,9 @@ class TaskRead:
         if not self.plan.accepts_loss:
             raise error
         left = rows.keep_until(key, claimed.last)
-        LOG.error("%s; the task continues because flink.state.dataloss=CONTINUE, with %s of them", error, left)
+        LOG.error(
+            "%s; the task continues because flink.state.dataloss=CONTINUE, with %s of the claimed records", error, left
+        )
 
     def _check_plan(self, claim: ReadClaim) -> None:
         planned = {entry.key: entry.state for entry in self.plan.shards}

@@ -67,7 +67,9 @@ class AwsService:
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
-        """Make one call, and return what `parse` returns for the response. If the response has a `Body`, it was read before."""
+        """Make one call, and return what `parse` returns for the response. A `Body` of the response is read first, so `parse` gets its
+        bytes.
+        """
         call_once = partial(self._call_once, api, parse, parameters)
         return (
             await call_once()
@@ -162,8 +164,8 @@ class AwsSettings(NamedTuple):
 class AwsAccess:
     """Finds the settings for a client that is not the SDK's, through an SDK client, which knows every way to configure AWS.
 
-    It keeps the settings that it found last, because a client may ask for them in a thread without an event loop, as obstore does. Its
-    session renews the credentials.
+    It keeps the settings that it found last, because a client may ask for them in a thread without an event loop, as obstore does. The SDK
+    renews the credentials.
 
     - `endpoint`, `region`: the ones set for this service, if any.
     - `needs_keys`: whether to find keys; if not, the client has keys already.

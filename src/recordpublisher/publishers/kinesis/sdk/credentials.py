@@ -51,7 +51,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return the function `renew` of `retry_with_new_token`, for a call that begins now and is signed by this session."""
+    """Return a function that can be `renew` of `retry_with_new_token`, for a call that begins now and is signed by this session."""
     began = time.monotonic()
 
     async def renew() -> bool:
@@ -76,7 +76,7 @@ async def credentials_of(session: Any) -> Any:
 
 
 def _auto(session: SdkSession, properties: Properties, region: str) -> None:
-    """Leave the SDK's own chain of providers in place. (Provider AUTO.)"""
+    """Do nothing, because the SDK's own chain of providers stays in place (provider AUTO)."""
 
 
 def _basic(session: SdkSession, properties: Properties, region: str) -> None:
@@ -137,8 +137,6 @@ def _use_role(session: SdkSession, source: _SourceCredentials, role: str, proper
 
 
 class _SourceCredentials:
-    """The credentials of a session, with which a role is assumed."""
-
     def __init__(self, session: SdkSession) -> None:
         self.session = session
 
@@ -158,7 +156,7 @@ def _use_refreshable(session: SdkSession, fetcher: Any, method: str) -> None:
 
 
 class _FixedProvider:
-    """A provider that always returns the same credentials: the session's component `credential_provider`."""
+    """A component `credential_provider` for sessions, which always returns the same credentials."""
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials

@@ -84,7 +84,7 @@ def _bound(provider: Any) -> Any:
 class CredentialProcess:
     """A `credential_process` in a process group of its own, so that the processes that it starts are killed with it.
 
-    The group is killed if the wait for it fails or is cancelled. Without that, these processes would continue to run.
+    The group is killed if the wait for it fails or is cancelled.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -196,7 +196,7 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
             parsed: dict[str, Any] = self._parse_shape(shape, body)
         except Exception as error:
             # Any error may be raised here, because the SDK does not check the types of values.
-            raise MalformedResponseError(f"not a {shape.name}: {error}") from error
+            raise MalformedResponseError(f"the response is not a {shape.name}: {error}") from error
         return parsed
 
     def _parse_body_as_json(self, body_contents: bytes) -> dict[str, str]:

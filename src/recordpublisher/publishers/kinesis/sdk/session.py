@@ -53,10 +53,10 @@ def profile_session(properties: Properties) -> SdkSession:
 
 
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose clients read responses of limited size only. That includes the clients with which the SDK finds credentials.
+    """A session whose clients, even those with which the SDK finds credentials, read responses of limited size only.
 
-    Every error about credentials is one of the SDK's error classes, even if a `credential_process` is malformed, for which the SDK itself
-    raises other errors.
+    Every error about credentials is one of the SDK's error classes. The SDK itself raises others for malformed output of a
+    `credential_process`.
     """
 
     def __init__(self, profile: str | None = None) -> None:
@@ -77,7 +77,7 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return super().create_client(*arguments, **settings)
 
     def renew_source_first(self, source: SdkSession) -> None:
-        """Make renewals begin with the credentials of `source`, because these assume the role of this session."""
+        """Make renewals begin with the credentials of `source`, because `source` assumes the role of this session."""
         self._source = source
 
     async def get_credentials(self) -> Any:
@@ -102,8 +102,8 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return self._checked
 
     async def renew_credentials(self, began: float) -> bool:
-        """Ask the provider for other keys, because the service refuses a token that is valid by its date. Return whether it has other
-        keys.
+        """Ask the provider for other keys, because the service refuses a token that is valid by its date. Return whether the keys have
+        changed.
 
         - `began`: when the refused call began (`time.monotonic`). If the keys were renewed after that, they are not renewed again.
 
