@@ -57,7 +57,8 @@ class AloneWorker:
     """The worker of a process that runs alone: it owns every shard, and stores the positions of all of them.
 
     While the worker runs, it writes one document, its part of the positions. The lease table names the worker and has no leases: a reader
-    computes them from the table and the part (`LeaseTable.with_alone_leases`). So the worker can begin a child shard without writing the table.
+    computes them from the table and the part (`LeaseTable.with_alone_leases`). So the worker can begin a child shard without writing the
+    table.
 
     Each write of the part is conditional. A later start seals the part, so this worker can no longer write it.
     """

@@ -498,8 +498,8 @@ class TableSink(ArchivingSink):
         for files in map(staged_data_files, new):
             if not last and folder.size(files.mark_path) is None:
                 raise StateError(
-                    f"it is not known whether the table has the rows already: {files.mark_path} is missing, which is deleted when a commit was "
-                    "published, or by a removal of orphan files"
+                    f"it is not known whether the table has the rows already: {files.mark_path} is missing, which is "
+                    "deleted when a commit was published, or by a removal of orphan files"
                 )
             missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
             if missing:
