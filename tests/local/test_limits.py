@@ -35,7 +35,7 @@ DOCUMENTED = {
 ON_A_PAGE = {
     "operations.streams.SHARD_LIMIT": "Quotas and limits, July 2025: shown, not enforced",
     "operations.streams.ON_DEMAND_STREAM_LIMIT": "Quotas and limits: 50 on-demand streams; shown, not enforced",
-    "requests.MOST": "LocalStack's recordings from AWS: ten violations in one message",
+    "requests.MAX_VIOLATIONS": "LocalStack's recordings from AWS: ten violations in one message",
 }
 OWN = re.compile(
     r"faults\.|(http_requests|server)\.|schedules\.|storage\.|event_stream\.|in_memory_transport\."

@@ -283,7 +283,7 @@ def without_a_number_in_the_table(monkeypatch):
 
 
 def without_positions_from_before(monkeypatch):
-    monkeypatch.setattr(PositionPart, "before", lambda self, first, place: self.positions)
+    monkeypatch.setattr(PositionPart, "before_commit", lambda self, first, place: self.positions)
 
 
 @pytest.mark.parametrize(

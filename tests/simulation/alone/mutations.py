@@ -53,7 +53,7 @@ def positions_from_before_the_seal() -> Patches:
 
 def positions_are_not_folded() -> Patches:
     """A5: a group does not add the positions of the worker that ran alone to the table."""
-    return [(LeaseTable, "folded", lambda self, states, pinned_ms=None: self)]
+    return [(LeaseTable, "with_alone_leases", lambda self, states, pinned_ms=None: self)]
 
 
 def what_resumes_has_not_begun() -> Patches:

@@ -106,7 +106,7 @@ def idle_until_a_record_is_written() -> Patches:
 
     return [
         (ShardReading, "was_idle", False),
-        (ShardReading, "record", recording),
+        (ShardReading, "on_read", recording),
         (ShardEntry, "is_active", property(is_counted)),
     ]
 

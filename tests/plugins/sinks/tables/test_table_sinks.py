@@ -259,7 +259,7 @@ async def test_a_stage_that_was_cancelled_while_its_files_were_taken_is_part_of_
         may_return.wait()
         return taken
 
-    monkeypatch.setattr(sink._files, "taken", slow)
+    monkeypatch.setattr(sink._files, "take_staged", slow)
     stage = asyncio.create_task(sink.stage(number(1)))
     await is_taking.wait()
     stage.cancel()
