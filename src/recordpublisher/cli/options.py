@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties, knows_any, with_short_outages
+from recordpublisher.publishers.properties.properties import Properties, knows_any
+from recordpublisher.publishers.properties.retry_properties import with_short_outages
 
 from ..publishers.log_fields import MASK
 from ..publishers.properties.declaration import is_secret

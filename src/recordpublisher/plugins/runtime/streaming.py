@@ -31,8 +31,9 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, LOOKAHEAD, ON_BAD_RECORD, STATE_URI
 from recordpublisher.publishers.properties.keyword_arguments import JobSettings
-from recordpublisher.publishers.properties.properties import Properties, with_short_outages
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.retry_properties import with_short_outages
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard, stream_name

@@ -47,7 +47,7 @@ A child process of the worker may keep the pipe open after the worker has ended.
 
 
 class Supervisor:
-    """Owns the processes of the workers and the pipes to them.
+    """Starts the worker processes of a job, and restarts none: if one fails, all of them end. Owns the processes and the pipes to them.
 
     - A worker reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
       supervisor.

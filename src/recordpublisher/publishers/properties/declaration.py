@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
 from ..log_fields import names_a_secret, text_of
@@ -395,6 +395,9 @@ class PropertyValues(Protocol):
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Return whether the property was given."""
+
+    def merged(self, mapping: Mapping[str, object]) -> Self:
+        """Return these properties with the values of `mapping`, which take precedence."""
 
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]*\[?")

@@ -39,7 +39,7 @@ from .job_properties import (
     VALUES_AND_TIME,
 )
 from .reading_properties import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
-from .retry_properties import JOB, MAX_OUTAGE
+from .retry_properties import JOB
 from .sink_properties import FILES_AND_TABLES, KINESIS_SINK, SINKS
 
 if TYPE_CHECKING:
@@ -107,8 +107,6 @@ _REASONS = {
 
 _DEAD_LETTER, _SINK = "flink.deadletter.", "flink.sink."
 """The beginning of the keys of the dead-letter sink, and that of a sink: each setting of a sink is one of the dead-letter sink too."""
-
-SHORT_OUTAGE_MS = 30_000
 
 
 class Properties(Mapping[str, str]):
@@ -507,8 +505,3 @@ def _nearest_of_plugin(lower_key: str) -> list[str]:
 
 def _nearest(lower_key: str) -> list[str]:
     return difflib.get_close_matches(lower_key, declared_keys(), n=1)
-
-
-def with_short_outages(properties: Properties) -> Properties:
-    """Return the properties for a read with an end, or for a command, which retries for 30 s unless the properties say how long."""
-    return properties if properties.is_set(MAX_OUTAGE) else properties.merged({MAX_OUTAGE.key: SHORT_OUTAGE_MS})

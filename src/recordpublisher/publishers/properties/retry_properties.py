@@ -1,11 +1,14 @@
 """The properties of retries: for how long a job retries, and four properties for each operation."""
 
+from typing import TypeVar
+
 import msgspec
 
 from ..errors import ConfigurationError
 from ..retry import RetryPolicy
 from .declaration import Property, PropertyGroup, PropertyValues
 
+V = TypeVar("V", bound=PropertyValues)
 JOB = PropertyGroup("Job")
 MAX_OUTAGE = JOB.integer(
     "flink.job.max.outage",
@@ -18,6 +21,8 @@ MAX_OUTAGE = JOB.integer(
     aliases=("maxOutage",),
     argument="max_outage",
 )
+SHORT_OUTAGE_MS = 30_000
+"""For how long commands other than `run` and `put`, and reads with an end, retry unless `flink.job.max.outage` is set (ms)."""
 LONGEST_PAUSE_MS = 5_000
 """The largest back-off in an outage, unless its property is set, so that a service that has recovered is soon used again."""
 
@@ -44,6 +49,11 @@ class RetryProperties(msgspec.Struct, frozen=True):
         if not properties.is_set(self.maximum):
             maximum = LONGEST_PAUSE_MS
         return outage_policy(properties, base, maximum, exponent)
+
+
+def with_short_outages(properties: V) -> V:
+    """Return the properties for a read with an end, or for a command, which retries for 30 s unless the properties say how long."""
+    return properties if properties.is_set(MAX_OUTAGE) else properties.merged({MAX_OUTAGE.key: SHORT_OUTAGE_MS})
 
 
 def outage_policy(
