@@ -97,7 +97,7 @@ def _table() -> Any:
 
 
 def _scheduled_millis(table: Any) -> list[int]:
-    """Return the scheduled departures (epoch ms): the full hour, which the data set gives in UTC, and the minute."""
+    """Return the scheduled departures (epoch ms). The data set has the full hour in UTC, and the minute in a column of its own."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

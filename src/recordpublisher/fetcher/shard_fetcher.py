@@ -101,8 +101,8 @@ class ShardFetcher:
         Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible.
         """
         if self._released_after is not None:
-            # After an error the last checkpoint may have left records in `MapSink` to the next start. If this fetcher read on, they
-            # would be skipped.
+            # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this
+            # fetcher would skip them.
             raise StateError(
                 f"an error has ended this fetcher, so make a new one to resume: {describe_error(self._released_after)}"
             ) from self._released_after

@@ -130,7 +130,7 @@ class ShardLifecycle(ShardListener):
         return discovery.streams.is_fixed and self._table.is_exhausted(discovery.opened)
 
     def on_listing(self, stream: str, listed: Sequence[Shard]) -> None:
-        """Handle a complete listing of a stream, which the table has already: notify the parts, and start the readers of new shards."""
+        """Handle a complete listing of a stream, which the table of shards already has: pass it on, and start the readers of new shards."""
         self._ended_parents.on_listing(stream, listed)
         self.start_readers()
 

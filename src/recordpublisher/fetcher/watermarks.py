@@ -271,9 +271,9 @@ class EndedParentHold:
         self._ended[entry.key] = _EndedShard(self._clock.monotonic())
 
     def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
-        """Register a complete listing of a stream that was applied to the table.
+        """Register a complete listing of a stream, which the table of shards already has.
 
-        A finite source lists closed shards with their children.
+        If a closed shard of a finite source has no child in this listing, no child follows later. The shard no longer holds the watermark.
         """
         closed = {shard.key for shard in shards if shard.closed}
         for key, ended in self._ended.items():

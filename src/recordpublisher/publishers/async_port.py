@@ -74,7 +74,7 @@ def _function_of(attribute: Any) -> Any:
 
 
 def _why_not_called(name: str, own: Any, ports: Any) -> str:
-    """Return why a method cannot be called as the port's method is: it has other parameters."""
+    """Return why a method cannot be called with the arguments of the port's method, or "" if it can."""
     function, called = _function_of(own), _function_of(ports)
     if not isinstance(function, types.FunctionType) or not isinstance(called, types.FunctionType):
         return ""

@@ -119,11 +119,11 @@ class ObservedTimeouts:
     def _end_part(self) -> None:
         late = self._clock.monotonic() - self._due
         busy = min(late, self._clock.cpu_seconds() - self._busy_before)
-        # This thread was busy, or was stopped for a moment only, so the whole part counts.
+        # This thread was busy, or was stopped for a moment only, so the whole slice of the wait was observed.
         if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
             self._observed += self._wait + max(busy, 0.0)
         else:
-            # The process was suspended, so the part does not count. A wait that began in this part counts from now on.
+            # The process was suspended, so this slice was not observed. A wait that began in it is observed from now on.
             self._began = {timeout: min(began, self._observed) for timeout, began in self._began.items()}
         self._timer = None
         # The dict is in the order of insertion, so the wait that began first comes first.

@@ -59,7 +59,7 @@ def named_start(name: str, given: datetime | timedelta | str | float, valid: str
 
 
 def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosition:
-    """Return where a job without state starts, after a check that a start at a time is not in the future by this machine's clock.
+    """Return where a job without state starts. A start in the future, by this machine's clock, is refused.
 
     Raises: ConfigurationError if the start is invalid or lies in the future (`refuse_future`).
     """
@@ -140,7 +140,7 @@ def age_ms(name: str, given: str) -> int:
 
 def _parsed_ms(given: str, properties: Properties) -> int:
     """Parse the start timestamp to epoch ms: by the format that is given (in UTC if the format has no zone), else like any other time."""
-    # The format is tried first, because as in Flink `20231114` can be a date.
+    # The format is tried first, as in Flink: `20231114` may be a date by this format, and would otherwise be a number of seconds.
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
         with contextlib.suppress(ValueError):

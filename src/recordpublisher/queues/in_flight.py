@@ -140,7 +140,7 @@ class InFlight:
                 delivery.with_sink += 1
 
     def cancel_reports(self, numbers: Iterable[str]) -> None:
-        """Note that the write of these parts to the sink has failed, so that the sink will not report them."""
+        """Note that the write of the records with these numbers has failed, so the sink will never report that it has finished them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)

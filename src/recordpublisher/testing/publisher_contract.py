@@ -353,9 +353,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_oldest_record_is_not_behind_the_first_one(self, case: PublisherCase) -> None:
-        """Check that the oldest record and the oldest arrival time are not after the first record.
+        """Check that the oldest record that the publisher reports, and its arrival time, are not newer than the first record of the shard.
 
-        From these two a job finds out whether records are lost.
+        A job compares these two with its position to find out whether records are lost.
         """
         oldest = await oldest_record_of(case.factory, case.shard)
         await oldest_retained_of(case.factory, case.shard.stream)

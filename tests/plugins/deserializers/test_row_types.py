@@ -188,7 +188,7 @@ def test_a_required_field_must_be_there():
         ({"type": ["string", "integer"]}, r"\$.a may have several types"),
         ({"type": "array"}, r"\$.a\[\] has no type"),
         ({"$ref": "#/$defs/missing"}, r"#/\$defs/missing is not a part of this file"),
-        ({"$ref": "#/properties/a"}, "is inside itself"),
+        ({"$ref": "#/properties/a"}, "is recursive"),
     ],
 )
 def test_what_has_no_column_is_refused_by_its_place(part, reason):

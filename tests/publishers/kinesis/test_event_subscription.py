@@ -136,7 +136,7 @@ async def test_an_error_frame_with_an_unknown_code_is_transient():
 
 async def test_f2_a_body_that_ends_inside_a_frame_is_an_error():
     async with subscribed(initial_response(), an_event()[:-7]) as events:
-        with pytest.raises(TransientError, match="ended inside a frame"):
+        with pytest.raises(TransientError, match="broke off inside a frame"):
             await anext(events)
 
 

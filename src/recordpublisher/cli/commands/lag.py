@@ -275,7 +275,7 @@ async def open_probes(
 
     Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
     """
-    # Imported with the code that follows, because it loads the AWS SDK.
+    # Imported here, because these modules load the AWS SDK.
     from recordpublisher.plugins.lag.probe import LagProbe
     from recordpublisher.plugins.positions.job_positions import lister_and_streams
     from recordpublisher.publishers.kinesis import KinesisClient

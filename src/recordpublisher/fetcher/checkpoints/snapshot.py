@@ -176,8 +176,8 @@ def warn_of_other_streams(theirs: Collection[str], ours: Collection[str], place:
     """Log a warning if positions are stored only for streams that this job does not read, as after a copy of a properties file."""
     if theirs and not set(theirs) & set(ours):
         log.warning(
-            "the stored positions%s are of %s, and this job reads %s. Both are kept. But if the other streams are those of another job, "
-            "the two cannot run at the same time: stop this one, and give it %s",
+            "the stored positions%s belong to %s, and this job reads %s. The positions of both are kept. If another job reads the "
+            "stored streams, stop this job and give it %s, because two jobs cannot run with the same place",
             f" in {place}" if place else "",
             ", ".join(sorted(theirs)),
             ", ".join(sorted(ours)),

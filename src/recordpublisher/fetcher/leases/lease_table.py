@@ -139,7 +139,7 @@ class LeaseTable:
         return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
     def reset_to(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
-        """Return the next version with only these leases: no worker runs alone, and no worker is asked to leave."""
+        """Return the next version, written by `writer`, with these leases only: no worker runs alone, none is asked to leave."""
         return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
 
     def with_alone_owner(self, worker: str, job: GroupJob) -> LeaseTable:

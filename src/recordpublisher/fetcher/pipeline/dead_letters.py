@@ -94,7 +94,7 @@ class DeadLetterHandler:
 
     @staticmethod
     def _check_rejected(given: Any) -> None:
-        """Check what a sink rejects. Raises: PluginError if it is not a batch of one record, with a reason."""
+        """Check the arguments of `reject`. Raises: PluginError unless they are a batch of exactly one record, and a reason."""
         is_pair = isinstance(given, tuple) and len(given) == 2
         record, reason = given if is_pair else (given, None)
         if not isinstance(record, RecordBatch) or len(record) != 1:

@@ -170,7 +170,7 @@ def _each(
 def _changes(attributes: requests.QueueAttributes) -> dict[str, Any]:
     dead_letters = attributes.dead_letter_configuration
     if dead_letters is not None and dead_letters.target_type == "BUILT_IN" and dead_letters.max_receive_count is None:
-        raise invalid_argument("MaxReceiveCount is needed with BUILT_IN.")
+        raise invalid_argument("MaxReceiveCount is required for a dead-letter queue of type BUILT_IN.")
     changes: dict[str, Any] = msgspec.to_builtins(attributes)
     return changes
 

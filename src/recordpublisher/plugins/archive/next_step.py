@@ -31,7 +31,7 @@ class Step(Enum):
     - READ: read the next file.
     - LIVE: read the live stream.
     - END: end the shard, because it is complete.
-    - SKIP: start at the next file, because no record before it must be read.
+    - SKIP: start at the next file, because the records before it are not needed.
     - LOST: report lost records: they are in no file, and the stream no longer has them.
     """
 

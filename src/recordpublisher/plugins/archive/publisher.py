@@ -218,9 +218,9 @@ class ArchivePublisher(RecordPublisher):
             log.warning(text, place, self._shard.key, upto, extra=log_extra(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
-        """Return whether the stream still has the records between the place and a file.
+        """Return whether the stream still has the records between the reader's position and the first record of `file`.
 
-        With `is_owed`, where a missing record counts as lost, all records must be there; otherwise one is enough.
+        `is_owed`: whether a missing record counts as lost. Then the stream must have all of them; otherwise one of them is enough.
         """
         archive, retention = self._archive, self._archive.retention
         assert retention is not None
@@ -409,7 +409,7 @@ class ArchivePublisher(RecordPublisher):
 
     @property
     def _read_ms(self) -> int:
-        """The latest time at which a batch can have been read (epoch ms). Time in which the process was suspended does not count."""
+        """The time until which the reader may have read (epoch ms): now, less the time for which the process was suspended."""
         suspended = self._archive.suspension.lost_seconds - self._lost_seconds
         return self._archive.clock.now_ms() - round(suspended * 1000)
 

@@ -320,7 +320,7 @@ class JsonRows:
         self._decoder = msgspec.json.Decoder(_Line)
 
     async def rows(self, group: int) -> RecordColumns:
-        """Decode the lines of a group."""
+        """Decode the lines of row group `group`."""
         rows: RecordColumns = await self._in_thread(self._decode, group)
         return rows
 

@@ -193,8 +193,8 @@ class _TableFiles:
         folder, by_id = self._table.folder(), {file_id(path): path for path in live}
         if deleted := next((path for path, has_deleted in live.items() if has_deleted), None):
             raise StateError(
-                f"rows of {deleted} of {self.place} were deleted, and the file still has them. Rewrite it without them: REORG TABLE ... "
-                "APPLY (PURGE) of Delta Lake, rewrite_data_files of Iceberg"
+                f"rows of {deleted} of {self.place} are marked as deleted, and are still in the file. Rewrite the file without "
+                "them: REORG TABLE ... APPLY (PURGE) of Delta Lake, rewrite_data_files of Iceberg"
             )
         with ThreadPoolExecutor(GETS_AT_ONCE) as threads:
             streams = [] if only else folder.names(RANGES)
@@ -240,8 +240,8 @@ class _TableFiles:
         pieces = [piece for path in foreign for piece in self._pieces[path].get(shard, ())]
         if not pieces:
             return found
-        # If a file of a range is gone, another program may have merged it with files of other ranges. So the rows of all files of
-        # such a range are counted, as those of files without a proof.
+        # If one file of a range is gone, another program may have merged it with other files. The proofs (numbers of rows) of the
+        # remaining files then say nothing, so their rows are counted, as the rows of files that have no proof.
         is_whole = {name for name, parts in there.items() if len(parts) == next(iter(parts.values())).parts}
         for name, parts in there.items():
             for proof in () if name in is_whole else parts.values():

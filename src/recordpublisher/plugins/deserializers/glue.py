@@ -117,7 +117,7 @@ class GlueDecompressor:
         self._max_bytes = max_bytes
 
     def decompress(self, payloads: Sequence[bytes]) -> list[bytes]:
-        """Return the payloads decompressed, and with the header of uncompressed ones. Payloads that are not compressed do not change.
+        """Return the payloads decompressed, each with the header of an uncompressed payload. Uncompressed payloads do not change.
 
         Raises: ValueError if the compressed data of a payload is invalid, truncated, or too large.
         """

@@ -200,7 +200,7 @@ class _JsonSchemaTypes:
         Raises: ValueError if no column exists for the schema.
         """
         if not isinstance(schema, Mapping) or level > _MOST_SCHEMA_LEVELS:
-            raise ValueError(f"{place} has no type, or is inside itself, so no column exists for it")
+            raise ValueError(f"{place} has no type, or is recursive (contains itself), so no column exists for it")
         if "$ref" in schema:  # The level limits references that lead back to themselves.
             return self.type_of(self._part(schema["$ref"]), place, level + 1)
         kind, choices = schema.get("type"), next((schema[word] for word in _CHOICES if word in schema), None)

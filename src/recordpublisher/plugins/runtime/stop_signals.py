@@ -228,11 +228,11 @@ _WITH_CAUSE = (DeserializationError, SinkError)
 
 
 class _ShortErrors(ContextDecorator):
-    """Removes calls inside this package from a traceback, and causes in which no user code took part.
+    """Shortens a traceback: it leaves out calls inside this package, and chained exceptions in which no user code took part.
 
     The removed parts are logged at level DEBUG.
 
-    An error that a sink or plugin of another package has raised itself is not changed.
+    An error that a sink or plugin of another package has raised is left as it is.
     """
 
     def __enter__(self) -> None:

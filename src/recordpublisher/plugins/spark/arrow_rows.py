@@ -140,7 +140,7 @@ class ReusedMemory:
 
     @classmethod
     def pair_of_process(cls) -> tuple[ReusedMemory, ReusedMemory]:
-        """Return two memories of this Python process: a window is read into one while Spark handles the rows of the window before."""
+        """Return the two reused buffers of this Python process. One is filled while Spark handles the rows in the other one."""
         return cls.of_process(), worker_loop().cached("memory of every other window", cls)
 
     def begin_window(self) -> None:

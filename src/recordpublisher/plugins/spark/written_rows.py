@@ -201,7 +201,7 @@ def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
 
 
 def _reject_near_misses(names: Sequence[str]) -> None:
-    """Refuse misspelt names. A column `partition_key` would be ignored like any other, and every row would get a random key.
+    """Refuse misspelt names. Unknown columns are ignored: with `partition_key` instead of `partitionKey` each row would get a random key.
 
     Raises: ColumnError if a name is misspelt.
     """

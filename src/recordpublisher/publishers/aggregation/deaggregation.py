@@ -158,7 +158,7 @@ def _results_for_table(
     """Return the results of `work` for the keys of a table, to be looked up by a key's index in the table."""
     if len(table) <= STEP:
         return work(table)
-    # All keys of a long table would take longer than one step, so `work` gets only the keys that `indexes` use.
+    # All keys of a long table would block the event loop too long, so `work` gets only the keys that `indexes` use.
     used = [index for index in set(indexes) if index is not None]
     return dict(zip(used, work([table[index] for index in used]), strict=True))
 

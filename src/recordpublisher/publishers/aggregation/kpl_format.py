@@ -120,7 +120,7 @@ class SubRecords:
 
 
 class LongAggregate:
-    """An aggregate that is too long for one step. Its sub-records are read in slices, because there may be millions."""
+    """An aggregate that would block the event loop if it were decoded at once. Its sub-records, maybe millions, are read in slices."""
 
     def __init__(
         self,

@@ -700,8 +700,8 @@ async def resolve_not_found(
         return True
     is_listed = await call_with_retries(lambda: is_shard_listed(listing, shard), policy)
     was_consumer_gone = await registrar.reregister_if_gone(shard.stream, arn)
-    # A listing may lack a shard that exists. So the shard is gone only if the registered consumer exists: then the shard is what the
-    # service did not find.
+    # The service did not find the shard or the consumer, and a listing may lack a shard that exists. So the shard is gone only if it is
+    # not listed and the consumer exists.
     if not is_listed and not was_consumer_gone:
         raise DataLossError(f"{shard.key} is gone: it is past the stream's retention, and was not read to its end")
     return was_consumer_gone

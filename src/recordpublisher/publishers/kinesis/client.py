@@ -401,7 +401,7 @@ class ListingProgress:
             raise TransientError(
                 self._api,
                 "MalformedResponse",
-                f"the listing does not end: after {known} names its pages have no new names, or too many",
+                f"the listing does not end: it returned {known} names, then a page without new names, or more pages than there can be",
             )
 
 

@@ -253,7 +253,7 @@ _HOST_OF_REGION = re.compile(r"\.((?:[a-z]+-)+\d+)\.(?:amazonaws\.|api\.aws)")
 def _unknown_region(message: str) -> str:
     """Return a hint if the host in a message is that of a region which the SDK's list lacks, else "".
 
-    A region that is newer than the SDK, or a host of a private network, is known to DNS.
+    There is no hint if DNS knows the host, because the region may be newer than the SDK, or the host may be in a private network.
     """
     if (found := _HOST_OF_REGION.search(message)) is None:
         return ""

@@ -159,7 +159,9 @@ class FrameReader:
             if not chunk and not self._buffered_bytes:
                 return False
             if not chunk:
-                raise TruncatedStreamError(f"the stream ended inside a frame: {self._buffered_bytes} of {wanted} bytes")
+                raise TruncatedStreamError(
+                    f"the response of SubscribeToShard broke off inside a frame: {self._buffered_bytes} of {wanted} bytes"
+                )
             self._chunks.append(chunk)
             self._buffered_bytes += len(chunk)
         return True

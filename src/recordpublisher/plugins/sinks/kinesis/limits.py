@@ -88,7 +88,7 @@ class OutstandingRecords:
 
     @property
     def statistics(self) -> SinkStatistics:
-        """The measured values that a limit function receives."""
+        """The measured values that are passed to the user's function `queue_limit`."""
         records, size = self.records, self.bytes  # Each is read once, because other threads measure a Producer.
         waiting = size / records - OVERHEAD_BYTES if records else 0.0
         return SinkStatistics(self._mean.value or waiting, self._shards, records, size)

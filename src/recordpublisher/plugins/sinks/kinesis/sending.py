@@ -507,7 +507,7 @@ class RecordSending:
     # --- 5. the shards are listed again ----------------------------------------------------------------------------------------------
 
     async def _keep_shard_map(self) -> None:
-        """Apply each new listing until cancelled, and complete the misrouted aggregates that waited for it.
+        """Apply each new listing until cancelled, and finish the misrouted aggregates that waited for it.
 
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """

@@ -337,7 +337,7 @@ class IcebergTable(LakeTable):
         catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         try:
             with catalog.create_table_transaction(self._name, schema) as creation, creation.update_spec() as spec:
-                # The partition of a field inside an object gets the name of the pattern, which no column of the table can have.
+                # The partition of a field inside an object gets the name from `flink.sink.partitions`, which no column can have.
                 names = {part.column: part.name for part in partitions.parts if part.is_derived and part.form is None}
                 for column, transform in _transforms(partitions).items():
                     spec.add_field(column, transform, names.get(column) or f"{column}_{transform}".replace(".", "_"))
