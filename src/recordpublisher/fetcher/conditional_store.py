@@ -277,7 +277,7 @@ def read_document(value: bytes | str, kind: type[T], place: str, format_number: 
         raise unreadable_error(place, error) from error
 
 
-def check_document(content: Any, kind: type[T], place: str) -> T:
+def document_as(content: Any, kind: type[T], place: str) -> T:
     """Return a parsed document as `kind`. Raises: StateError, which names the place and the remedy, if the document does not fit."""
     try:
         return msgspec.convert(content, kind)

@@ -65,7 +65,7 @@ class ShardMetrics:
         "records", "records of a queue that could not be acknowledged, or kept from others: they are delivered again"
     )
     duplicates: int = _counter("records", "records received again from a queue while the job still remembers them")
-    read_durations: Histogram = field(default_factory=Histogram)
+    worker_read_durations: Histogram = field(default_factory=Histogram)
     """How long GetRecords calls took (ms). The shards of a worker share it."""
     last_failure: Exception | None = None
     """The error of the last call while it is retried; None after a successful read."""
@@ -82,7 +82,7 @@ class ShardMetrics:
 
     def saw_duration(self, milliseconds: float) -> None:
         """Count how long a successful read took (ms)."""
-        self.read_durations.add(milliseconds)
+        self.worker_read_durations.add(milliseconds)
 
     def add(self, counter: str, count: int = 1) -> None:
         """Add `count` to one of the counters."""

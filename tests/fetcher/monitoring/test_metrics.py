@@ -68,7 +68,7 @@ def test_every_counter_of_a_publisher_is_shown():
 
 def _words():
     # An error, for the outcome of a bounded run, and a histogram of the worker, to which all shards add.
-    no_number = {"last_failure", "read_durations"}
+    no_number = {"last_failure", "worker_read_durations"}
     return [field.name.split("_") for field in fields(ShardMetrics) if field.name not in no_number]
 
 
@@ -158,7 +158,7 @@ def test_the_worker_has_the_durations_of_the_reads_of_all_its_shards_even_of_rem
     for name, duration in (("a", 40.0), ("b", 400.0)):
         table.add(Shard("s", name), ShardState(StartingPosition.trim_horizon())).metrics.saw_duration(duration)
     table.remove("s/a")
-    assert counted(table.read_durations.value()) == {50: 1, 500: 1}
+    assert counted(table.worker_read_durations.value()) == {50: 1, 500: 1}
 
 
 def counted(histogram):

@@ -23,11 +23,11 @@ from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.deserializers.schemas import (
     ConvertedValues,
     columns_text,
-    grow_shape,
     merge_shapes,
     paths_without_column,
     schema_type,
     shape_of,
+    with_missing_fields,
     with_valid_names,
 )
 
@@ -490,7 +490,7 @@ def columns_of(*values, there=None):
     for value in values:
         seen = merge_shapes(seen, shape_of(value))
     there = there or {}
-    return columns_text(grow_shape(there, with_valid_names(seen, there)))
+    return columns_text(with_missing_fields(there, with_valid_names(seen, there)))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_the_duration_of_each_successful_call_is_counted_without_its_retries_and
     fake.page, fake.latency = 1, 0.3
     fake.errors["GetRecords"].append(BROKEN)
     read(fake, Reader(hold=7.0), metrics=metrics)
-    found = metrics.read_durations.value()
+    found = metrics.worker_read_durations.value()
     assert {bound: count for bound, count in zip(found["bounds"], found["counts"], strict=False) if count} == {500: 2}
     assert round(found["sum"]) == 600
 

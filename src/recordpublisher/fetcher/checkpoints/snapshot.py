@@ -13,7 +13,7 @@ import msgspec
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, STATE_URI
 
-from ..conditional_store import Count, Millis, ShardKey, check_document
+from ..conditional_store import Count, Millis, ShardKey, document_as
 from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
 
@@ -115,11 +115,11 @@ class _Version(msgspec.Struct):
 def checked_snapshot(snapshot: State) -> StoredSnapshot:
     """Check a snapshot that a store or a sink has returned. Raises: StateError if it cannot be read."""
     place = "the stored state"
-    version = check_document(snapshot, _Version, f"{place} is not a snapshot of recordpublisher: it").version
+    version = document_as(snapshot, _Version, f"{place} is not a snapshot of recordpublisher: it").version
     if version != VERSION:
         advice = "upgrade recordpublisher" if version > VERSION else "start the job without it"
         raise StateError(f"{place} has version {version}, this release reads version {VERSION} only: {advice}")
-    return check_document(snapshot, StoredSnapshot, place)
+    return document_as(snapshot, StoredSnapshot, place)
 
 
 def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order_of: Callable[[str], Any]) -> bool:

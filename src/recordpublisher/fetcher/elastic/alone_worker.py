@@ -40,7 +40,7 @@ from ..sink import CommittingSink, Sink, State, entry_store_of
 from .group_place import ElasticGroup, refuse_positions_in_sink
 
 if TYPE_CHECKING:
-    from .committed_positions import OneSinkLife
+    from .committed_positions import AloneSinkLives
 
 log = logging.getLogger("recordpublisher.start")
 CONFIRMED_SECONDS = 20.0
@@ -73,11 +73,11 @@ class AloneWorker:
         self.name = f"{group.chance.getrandbits(64):016x}"
         self._record = self._documents.own_record(self.name)
         self._rivals = RivalStarts(self._documents, clock, group.chance)
-        self._life: OneSinkLife | None = None
+        self._life: AloneSinkLives | None = None
         if isinstance(sink, CommittingSink):
-            from .committed_positions import OneSinkLife  # imported here, because other sinks do not need it
+            from .committed_positions import AloneSinkLives  # imported here, because other sinks do not need it
 
-            self._life = OneSinkLife(sink, clock)
+            self._life = AloneSinkLives(sink, clock)
         self._positions = self._position_store()
         self._owner = AloneOwner(self.name, 0)
         self._beat = 0

@@ -231,7 +231,7 @@ class SinkLives:
             raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
 
 
-class OneSinkLife(SinkLives):
+class AloneSinkLives(SinkLives):
     """Lets the only worker of a process that runs alone use the sink. The checkpointer makes sure that no write runs during `stage`."""
 
     def __init__(self, sink: CommittingSink, clock: Clock) -> None:

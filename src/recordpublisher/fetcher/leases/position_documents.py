@@ -12,7 +12,7 @@ from ..conditional_store import (
     Count,
     Millis,
     WorkerName,
-    check_document,
+    document_as,
     read_document,
 )
 from ..shards.shard_state import ShardState, StoredState
@@ -89,7 +89,7 @@ def positions_to_json(positions: Positions) -> list[Any]:
 
 def positions_from_json(content: Any, place: str) -> Positions:
     """Read positions that `positions_to_json` wrote. Raises: StateError, with the place, if they cannot be read."""
-    return _by_key(check_document(content, list[_Position], place))
+    return _by_key(document_as(content, list[_Position], place))
 
 
 class _StoredPosition(StoredState, rename="camel"):

@@ -105,7 +105,7 @@ class WorkerView(msgspec.Struct, frozen=True):
     @metric(HISTOGRAM, "ms")
     def read_duration_ms(self) -> HistogramValue:
         """How long the successful GetRecords calls took, over all shards. Fan-out makes no such calls."""
-        return self.table.read_durations.value()
+        return self.table.worker_read_durations.value()
 
     @metric(HISTOGRAM, "ms")
     def write_delay_ms(self) -> HistogramValue:

@@ -23,7 +23,7 @@ from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, is_valid_name
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
-from ..conditional_store import SequenceText, check_document, read_document, unreadable_error
+from ..conditional_store import SequenceText, document_as, read_document, unreadable_error
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
 from .sink_errors import check_unchanged, close_sink, naming_sink
 
@@ -266,7 +266,7 @@ def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
 
     Raises: StateError if the line is malformed.
     """
-    read = check_document(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
+    read = document_as(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
     try:
         return read.letter(read.value.data, read.value, place)
     except ValueError as error:  # Raised for a payload that is not valid base64.
@@ -278,11 +278,11 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 
     Raises: StateError if the row is malformed.
     """
-    read = check_document(snake_case(row), _Row, name)
+    read = document_as(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):
         raise unreadable_error(name, f"its column `data` must be bytes, but is of the type {type(read.data).__name__}")
     is_text = isinstance(read.value, str)
-    value = read_document(read.value, _Value, name) if is_text else check_document(read.value, _Value, name)
+    value = read_document(read.value, _Value, name) if is_text else document_as(read.value, _Value, name)
     return read.letter(read.data, value, place)
 
 

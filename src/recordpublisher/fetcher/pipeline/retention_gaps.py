@@ -18,7 +18,7 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
 
 from ..checkpoints.starts import given_position
-from ..conditional_store import check_document
+from ..conditional_store import document_as
 from ..shards.retention_check import UNKNOWN_MS, RetentionCheck, RetentionGap, may_have_gap
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_reading import latest
@@ -232,7 +232,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
         Raises: StateError if a field has the wrong type; KeyError or ValueError if a child is malformed.
         """
         children = tuple(map(stored_shard_from, entries.get("children", ())))
-        seen = check_document({**entries, "children": ()}, cls, "what was seen of a shard")
+        seen = document_as({**entries, "children": ()}, cls, "what was seen of a shard")
         return msgspec.structs.replace(seen, children=children)
 
 

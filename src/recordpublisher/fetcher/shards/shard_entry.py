@@ -80,7 +80,7 @@ class ShardEntry:
         owned_since_ms: int | None = None,
         taken_over_below: int | None = None,
         idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
-        read_durations: Histogram | None = None,
+        worker_read_durations: Histogram | None = None,
     ) -> None:
         self.shard = shard
         self.owned_since_ms = owned_since_ms
@@ -89,7 +89,7 @@ class ShardEntry:
         self.status = WatermarkStatus()
         self.reservation = ReadReservation()
         self.progress = ReadProgress()
-        self.metrics = ShardMetrics(read_durations=read_durations or Histogram())
+        self.metrics = ShardMetrics(worker_read_durations=worker_read_durations or Histogram())
         self.is_removed = False
         self._listener = listener
 

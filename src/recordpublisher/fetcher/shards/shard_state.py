@@ -10,7 +10,7 @@ import msgspec
 
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 
-from ..conditional_store import Count, Millis, SequenceText, check_document
+from ..conditional_store import Count, Millis, SequenceText, document_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ShardState:
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardState:
         """Return the state that `to_json` has written. Raises: StateError if the entries do not fit."""
-        return check_document(entries, StoredState, "a shard's state").state
+        return document_as(entries, StoredState, "a shard's state").state
 
 
 class StoredStart(msgspec.Struct, omit_defaults=True):
@@ -131,7 +131,7 @@ def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
 
 def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
     """Return the starting position that `start_to_json` has written. Raises: StateError if the entry is malformed."""
-    return start_of(check_document(entry, StoredStarts, "a starting position"))  # type: ignore[arg-type]
+    return start_of(document_as(entry, StoredStarts, "a starting position"))  # type: ignore[arg-type]
 
 
 def stored_start(start: StartingPosition) -> StoredStarts:

@@ -54,7 +54,7 @@ class ShardTable:
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
-        self.read_durations = Histogram()
+        self.worker_read_durations = Histogram()
         """How long the successful GetRecords calls of all shards took (ms), including shards that were removed."""
 
     def set_listener(self, listener: ShardListener) -> None:
@@ -114,7 +114,7 @@ class ShardTable:
             owned_since_ms=owned_since_ms,
             taken_over_below=taken_over_below,
             idle_intervals=self._idle_intervals,
-            read_durations=self.read_durations,
+            worker_read_durations=self.worker_read_durations,
         )
         self._entries[shard.key] = entry
         self._remember(shard)

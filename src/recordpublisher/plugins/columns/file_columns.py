@@ -21,11 +21,11 @@ from recordpublisher.publishers.user_code import describe_error
 from ..deserializers.schemas import (
     Shape,
     columns_text,
-    grow_shape,
     merge_shapes,
     paths_without_column,
     row_type,
     shape_of,
+    with_missing_fields,
     with_types,
     with_valid_names,
 )
@@ -178,7 +178,7 @@ class InferredColumns(FileColumns):
 
     def _grow_shape(self, seen: Mapping[str, Shape]) -> dict[str, Shape]:
         named = with_valid_names(with_types(seen, self._kinds), self.shape, self._reserved)
-        shape: dict[str, Shape] = grow_shape(self.shape, named)
+        shape: dict[str, Shape] = with_missing_fields(self.shape, named)
         return shape
 
     def fitting(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> Iterator[RecordBatch]:

@@ -83,7 +83,7 @@ class Partitions:
 
     @property
     def derived_names(self) -> list[str]:
-        """The names of the partitions that are no column of the rows. Their values are derived from a column."""
+        """The names of the partitions whose values are derived from a column, and that are not a column themselves."""
         return [part.name for part in self.parts if part.is_derived]
 
     def types_by_path(self) -> dict[str, Sequence[str]]:

@@ -184,20 +184,20 @@ def merge_shapes(first: Shape, second: Shape) -> Shape:
     return first if without_unknown_parts(first) is not None else second
 
 
-def grow_shape(there: Shape, seen: Shape) -> Shape:
+def with_missing_fields(there: Shape, seen: Shape) -> Shape:
     """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
     if there is None:
         return without_unknown_parts(seen)
     if isinstance(there, dict) and isinstance(seen, dict):
-        of_names = {name: grow_shape(there.get(name), seen.get(name)) for name in (there | seen)}
+        of_names = {name: with_missing_fields(there.get(name), seen.get(name)) for name in (there | seen)}
         return {name: shape for name, shape in of_names.items() if shape is not None}
     if isinstance(there, list) and isinstance(seen, list):
-        return [grow_shape(there[0], seen[0])]
+        return [with_missing_fields(there[0], seen[0])]
     # If the table has a map where the values have an object, the object's fields are keys of that map.
     if isinstance(there, tuple) and isinstance(seen, dict):
         item = there[1]
         for shape in seen.values():
-            item = grow_shape(item, shape)
+            item = with_missing_fields(item, shape)
         return there[0], item
     return there
 

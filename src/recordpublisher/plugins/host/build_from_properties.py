@@ -29,7 +29,7 @@ from recordpublisher.publishers.properties.job_properties import (
     STATE_URI,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
+from recordpublisher.publishers.properties.properties import Properties, hint_of_misspelt
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.user_code import can_take
@@ -191,7 +191,7 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     try:
         return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)
     except ConfigurationError as error:
-        typo = unknown_key_near(error.key, own) if error.value is None else ""
+        typo = hint_of_misspelt(error.key, own) if error.value is None else ""
         raise dead_letter_sink_error(error, typo) from None
 
 

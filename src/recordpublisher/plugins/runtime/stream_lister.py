@@ -46,7 +46,7 @@ from recordpublisher.publishers.properties.job_properties import (
     STREAMS_FILE,
     STREAMS_FUNCTION,
 )
-from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
+from recordpublisher.publishers.properties.properties import Properties, hint_of_misspelt
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries
 from recordpublisher.publishers.shards import OldestRecord, Shard, arn_of, first_unlisted_range, stream_name
@@ -463,7 +463,7 @@ def streams_argument(properties: Properties) -> StreamsArgument:
     given = [name.strip() for name in (properties.value(STREAMS) or "").split(",")]
     if not any(given):
         valid = f"names or ARNs of streams, separated by commas, or {STREAMS_FILE.key}, or {STREAMS_FUNCTION.key}"
-        raise ConfigurationError(STREAMS.key, None, valid, reason=unknown_key_near(STREAMS.key, properties))
+        raise ConfigurationError(STREAMS.key, None, valid, reason=hint_of_misspelt(STREAMS.key, properties))
     return [name for name in given if name]
 
 

@@ -449,11 +449,11 @@ class StreamTransports:
         self._properties = properties
         # The home of streams that are given by name is the job's region, because a name says neither a region nor an account.
         region, self._source = region_and_source(properties, streams)
-        self._home = Destination(region, None)
+        self._home = RegionAndRole(region, None)
         self._roles = properties.with_prefix(STREAM_ROLE_ARN)
         self._check_roles(streams)
-        self._destinations: dict[str | None, Destination] = {}
-        self._transports: dict[Destination, Transport] = {}
+        self._destinations: dict[str | None, RegionAndRole] = {}
+        self._transports: dict[RegionAndRole, Transport] = {}
         for stream in streams or [""]:
             self.for_stream(arn_of(stream))
 
@@ -486,13 +486,13 @@ class StreamTransports:
             for transport in self._transports.values():
                 closing.push_async_callback(transport.close)
 
-    def _destination_of(self, arn: str) -> Destination:
+    def _destination_of(self, arn: str) -> RegionAndRole:
         region, name, account = region_of_arn(arn), stream_name(arn).lower(), account_of_arn(arn)
         has_own_endpoint = region in self._properties.with_prefix(REGION_ENDPOINT)
         # A single endpoint, such as a test server, serves the streams of all regions.
         if self._properties.is_set(ENDPOINT) and not has_own_endpoint:
             region = self._home.region
-        return Destination(region, self._roles.get(name) or self._roles.get(account))
+        return RegionAndRole(region, self._roles.get(name) or self._roles.get(account))
 
     def _check_roles(self, streams: Iterable[str]) -> None:
         by_name = {stream_name(stream).lower() for stream in streams if arn_of(stream) is None}
@@ -504,14 +504,14 @@ class StreamTransports:
             raise ConfigurationError(key, self._roles[name], reason=reason)
 
 
-class Destination(NamedTuple):
+class RegionAndRole(NamedTuple):
     """Where calls about a stream go: the region, and the role that signs them, or None for the provider's own credentials."""
 
     region: str
     role: str | None
 
 
-def _transport_to(destination: Destination, properties: Properties) -> Transport:
+def _transport_to(destination: RegionAndRole, properties: Properties) -> Transport:
     """Return the transport without the SDK if the properties allow it, else the SDK's transport."""
 
     def with_sdk() -> Transport:

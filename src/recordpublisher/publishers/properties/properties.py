@@ -423,7 +423,7 @@ def why_flink_key_has_no_effect(key: str) -> str | None:
     return next((reason for start, reason in _REASONS.items() if key.lower().startswith(start)), None)
 
 
-def unknown_key_near(key: str, given: Iterable[str]) -> str:
+def hint_of_misspelt(key: str, given: Iterable[str]) -> str:
     """Return a hint if one of the `given` keys is not a property, but is spelt nearly like `key`. Return "" if there is none."""
     unknown = [each for each in given if not _is_declared(each.lower())]
     near = difflib.get_close_matches(key, unknown, n=1, cutoff=0.8)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, check_document
+from recordpublisher.fetcher.conditional_store import ConditionalStore, document_as
 from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
@@ -235,7 +235,7 @@ class FileSink(ArchivingSink):
         return {hidden for each in staged for hidden, _ in self._content(each).files}
 
     def _content(self, staged: Staged) -> "_StagedContent":
-        return check_document(staged.content, _StagedContent, f"an entry in {self._files_there.entries.place}")
+        return document_as(staged.content, _StagedContent, f"an entry in {self._files_there.entries.place}")
 
     def _keep(self, parts: list[WaitingBatch]) -> None:
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)

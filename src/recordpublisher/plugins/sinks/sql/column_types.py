@@ -98,7 +98,7 @@ def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldCol
     return {name: column for name, column in columns.items() if name not in known}
 
 
-def is_narrower(there: types.TypeEngine[Any], wanted: types.TypeEngine[Any]) -> bool:
+def can_be_widened_to(there: types.TypeEngine[Any], wanted: types.TypeEngine[Any]) -> bool:
     """Return whether a column of the wanted type holds every value of the column that is there, and more."""
     if isinstance(there, Integer) and isinstance(wanted, Integer):
         return _bits(there) < _bits(wanted)

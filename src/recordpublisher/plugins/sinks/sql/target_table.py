@@ -35,7 +35,7 @@ from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
-from .column_types import FieldColumns, columns_of_type, columns_of_values, is_narrower, why_rejected
+from .column_types import FieldColumns, can_be_widened_to, columns_of_type, columns_of_values, why_rejected
 from .latest_by_key import LatestByKey
 from .rows import (
     IDENTITY,
@@ -340,7 +340,7 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
             reason = f"table {table.fullname} has no column for field '{name}' of a value: run {statements[name]}"
             raise ConfigurationError(SQL_COLUMNS.key, columns, "EVOLVE, which adds the column", reason=reason)
     narrow = [
-        name for name, of in fields.items() if name in table.columns and is_narrower(table.columns[name].type, of)
+        name for name, of in fields.items() if name in table.columns and can_be_widened_to(table.columns[name].type, of)
     ]
     for name in narrow if connection.dialect.name == "postgresql" else ():
         statement = widen_column(connection, table, name, fields[name])

@@ -20,7 +20,7 @@ from recordpublisher.publishers.shards import Shard
 from ..options.spark_options import METADATA_ROOT, SparkOptions
 from ..outages import OutageWatch
 from .batch_plan import BatchPlan, Decision, Facts, PlanInputs, Step, Wait, Watch, next_step, plan_batch
-from .claims import BatchClaims, ShardRead, StoreVisibilityCheck, load_batch_claims, lost_claims_error
+from .claims import BatchClaims, ShardRead, StoreVisibilityCheck, claims_elsewhere_error, load_batch_claims
 from .kinesis_service import KinesisService
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset, random_id
 from .offset_alignment import AlignmentSettings, is_held
@@ -194,7 +194,7 @@ class BatchPlanner:
         Raises: StateError unless `onMetadataLoss` is REPLAY.
         """
         if not self.options.replays_lost_claims:
-            raise lost_claims_error(self.store, offset)
+            raise claims_elsewhere_error(self.store, offset)
 
     # --- each step ---------------------------------------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
     return claim if claim.is_of({entry.key: entry.state for entry in group}) else None
 
 
-def lost_claims_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
+def claims_elsewhere_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
     """Return the error that ends a query if its store is not the one with which the offset's batch was planned."""
     return StateError(
         f"{store.key} {store.place} has no claims of this query ({offset.query}), which is at batch {offset.batch}; they were deleted, or "
