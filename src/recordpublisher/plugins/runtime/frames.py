@@ -20,7 +20,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.positions import PositionType
-from recordpublisher.publishers.properties.declaration import MAX_MS, iso_time
+from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     ON_BAD_RECORD,
@@ -129,7 +129,9 @@ def read_arrow(
     if isinstance(end, Mapping):
         batches = records_until(batches, merge_snapshots([end]).shards)
     if begin is not None or until_ms is not None:
-        batches = records_within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
+        batches = records_within(
+            batches, -math.inf if begin is None else begin, math.inf if until_ms is None else until_ms
+        )
     # 4. Return a reader, which makes Arrow batches of a good size as they are taken.
     if made is None:
         return _inferred_reader(batches, columns, metadata, may_skip=is_checked)
@@ -398,7 +400,7 @@ def _rows_until(batch: RecordBatch, end: ShardState) -> int:
 
 
 async def records_within(
-    batches: AsyncGenerator[RecordBatch, None], begin_ms: int, end_ms: int
+    batches: AsyncGenerator[RecordBatch, None], begin_ms: float, end_ms: float
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records whose event time is at least `begin_ms` and below `end_ms` (epoch ms)."""
     async with aclosing(batches):
