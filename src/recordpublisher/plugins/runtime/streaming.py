@@ -422,7 +422,8 @@ def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, Non
 
     The loop and the thread end when there are no more items, or when the caller stops the iteration.
     """
-    with SHORT_ERRORS, BackgroundLoop(name) as loop:
+    # The loop keeps the items, so that the garbage collector cannot close them while this function does.
+    with SHORT_ERRORS, BackgroundLoop(name, kept=items) as loop:
         try:
             while (item := loop.run(_next(items))) is not None:
                 yield item
