@@ -281,6 +281,19 @@ async def test_consume_gives_its_records_to_async_for_too(orders):
     assert [record.data async for record in consumed(max_records=3)] == [b"0", b"1", b"2"]
 
 
+async def test_records_after_a_cancelled_wait_are_an_error_and_no_end(monkeypatch):
+    """Python ends a generator whose wait is cancelled, so the next wait would look as if every record had been read."""
+    install(monkeypatch, {"a": [b"first"]})
+    records = consumed()
+    assert (await anext(records)).value == b"first"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await anext(records)
+
+    with pytest.raises(rp.RecordPublisherError, match="a wait for the next record was cancelled"):
+        await anext(records, None)
+
+
 async def test_an_async_iteration_over_records_can_be_left_early(orders):
     async with aclosing(consumed()) as records:
         async for record in records:

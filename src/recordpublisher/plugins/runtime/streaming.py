@@ -200,7 +200,8 @@ def stream(
     """Return an iterator over batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
     `streams`, properties, keyword arguments and functions are the same as for `DataFetcher`. A batch is finished when the next one is
-    requested. The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
+    requested. The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end. A
+    cancelled wait for the next batch, as by `asyncio.timeout`, ends it too.
 
     It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
     exist now), else at the tip (all records that arrive from now on).
@@ -354,7 +355,8 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
     """The records that `consume` reads, for `for` or for `async for`. `close` or `aclose` ends the read early.
 
-    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read, or if `for` runs in a coroutine.
+    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read, if `for` runs in a coroutine, or
+    if the wait for an earlier record was cancelled.
     """
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
@@ -362,6 +364,7 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         self._in_thread = _records_in_thread(self._unread)
         self._in_loop: AsyncGenerator[RecordBatch[V], None] | None = None
         self._of_batch: Iterator[Record[V]] = iter(())
+        self._was_cancelled = False
 
     def __next__(self) -> Record[V]:
         if self._unread:
@@ -378,7 +381,17 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         if self._in_loop is None:
             self._in_loop = _taken(self._unread)
         while (record := next(self._of_batch, None)) is None:
-            self._of_batch = iter(await anext(self._in_loop))
+            if self._was_cancelled:
+                raise RecordPublisherError(
+                    "a wait for the next record was cancelled, for example by asyncio.timeout, which has ended the read. Do other "
+                    "work in a task of its own"
+                )
+            try:
+                self._of_batch = iter(await anext(self._in_loop))
+            except asyncio.CancelledError:
+                # Python has ended the generator, which would look like the end of the records from now on.
+                self._was_cancelled = True
+                raise
         return record
 
     async def aclose(self) -> None:
