@@ -134,6 +134,26 @@ def test_leaving_the_loop_ends_the_job_and_its_thread(orders):
     del record
 
 
+def test_another_thread_ends_a_read_that_waits_for_the_next_record(monkeypatch):
+    install(monkeypatch, {"a": [b"first"]})
+    records, read = consumed(), []
+    waiting = threading.Event()
+
+    def work():
+        for record in records:
+            read.append(record.data)
+            waiting.set()
+
+    reader = threading.Thread(target=work)
+    reader.start()
+    assert waiting.wait(60)
+    records.close()
+    reader.join(60)
+    assert not reader.is_alive()
+    assert read == [b"first"]
+    assert next(records, None) is None
+
+
 def test_a_batch_that_was_not_consumed_completely_does_not_count(orders):
     store = KeptStates()
     records = consumed(state_store=store)

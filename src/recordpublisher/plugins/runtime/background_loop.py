@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from math import inf
 from pathlib import Path
@@ -111,6 +111,11 @@ class BackgroundLoop:
             raise interruption
         result: T = task.result()
         return result
+
+    def cancel(self) -> None:
+        """Cancel the work that runs now. Any thread may call this, and the thread that waits for the work gets a TimeoutError."""
+        for task in list(self._tasks):
+            self.call_soon(task.cancel)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Have the loop call a function soon. Do nothing if the loop does not run."""
@@ -226,6 +231,30 @@ class BackgroundLoop:
         await self._stopping.wait()
 
 
+class EarlyEnd:
+    """Ends a read in a loop of its own that one thread waits for, at the request of another thread."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        self.loop: BackgroundLoop | None = None
+        self.ended = threading.Event()
+
+    def close(self, read: Generator[Any, None, None]) -> None:
+        """Close the generator of a read, and wait until everything is closed.
+
+        Raises: RecordPublisherError if the read itself makes this call, in the thread of its loop.
+        """
+        while True:
+            try:
+                return read.close()
+            except ValueError:  # Another thread is in the generator, and waits for the next item.
+                self.is_requested = True
+            if self.loop is not None:
+                self.loop.refuse_own_thread()
+                self.loop.cancel()
+            self.ended.wait(_SLICE_SECONDS / 10)  # Then again, because the other thread may begin to wait only now.
+
+
 def _wait(event: threading.Event, timeout: float | None = None) -> bool:
     """Wait for an event, `timeout` seconds at most. Return whether it is set.
 
@@ -274,8 +303,8 @@ class _BackgroundTask:
         self.ended = threading.Event()
 
     def start(self) -> None:
-        """Start the coroutine, unless it was started before."""
-        if self._task is not None:
+        """Start the coroutine, unless it was started or cancelled before."""
+        if self._task is not None or self._is_cancelled:
             return
         self._task = asyncio.ensure_future(self._coroutine)
         self._task.add_done_callback(lambda _: self.ended.set())

@@ -42,6 +42,7 @@ from recordpublisher.publishers.start_from_properties import (
 
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, made_type
+from .background_loop import EarlyEnd
 from .stream_lister import StreamsArgument
 from .streaming import as_look, in_background, stream
 
@@ -136,9 +137,9 @@ def read_arrow(
     if made is None:
         return _inferred_reader(batches, columns, metadata, may_skip=is_checked)
     schema = pa.schema([made.schema.field(name) for name in names])
-    return StreamReader(
-        schema, _arrow_batches(grouped_batches(batches), lambda *group: made.batch(*group).select(names))
-    )
+    early_end = EarlyEnd()
+    read = _arrow_batches(grouped_batches(batches), lambda *group: made.batch(*group).select(names), early_end)
+    return StreamReader(schema, read, early_end)
 
 
 def read_polars(
@@ -361,9 +362,9 @@ def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
 
 
 def _arrow_batches(
-    groups: AsyncGenerator[list[RecordBatch], None], to_arrow: Callable[..., pa.RecordBatch]
+    groups: AsyncGenerator[list[RecordBatch], None], to_arrow: Callable[..., pa.RecordBatch], early_end: EarlyEnd
 ) -> Generator[pa.RecordBatch, None, None]:
-    with closing(in_background("rp.read_arrow", groups)) as waiting:
+    with closing(in_background("rp.read_arrow", groups, early_end)) as waiting:
         for group in waiting:
             yield to_arrow(*group)
 
@@ -437,13 +438,15 @@ class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyar
     loses the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
     """
 
-    def __init__(self, schema: pa.Schema, batches: Generator[pa.RecordBatch, None, None]) -> None:
-        self._batches = batches
+    def __init__(
+        self, schema: pa.Schema, batches: Generator[pa.RecordBatch, None, None], early_end: EarlyEnd | None = None
+    ) -> None:
+        self._batches, self._early_end = batches, early_end or EarlyEnd()
         super().__init__(_Messages(schema, batches))
 
     def close(self) -> None:
-        """Stop the read, and wait until everything is closed. Later calls return no batch."""
-        self._batches.close()
+        """Stop the read, and wait until everything is closed. Later calls return no batch. Any thread may call this."""
+        self._early_end.close(self._batches)
 
 
 class _Messages:

@@ -40,7 +40,7 @@ from recordpublisher.publishers.user_code import close_or_leave
 from ..host.build_from_properties import build_source, checked_publisher_class
 from ..host.manager import load_registry
 from .arguments import Assigner, batch_decorator_factory, check_bounded, checked_properties
-from .background_loop import BackgroundLoop
+from .background_loop import BackgroundLoop, EarlyEnd
 from .data_fetcher import DataFetcher
 from .stop_signals import SHORT_ERRORS
 from .stream_lister import StreamLister, StreamsArgument
@@ -361,7 +361,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
         self._unread = [batches]  # The first loop takes the batches, because only its event loop can continue the read.
-        self._in_thread = _records_in_thread(self._unread)
+        self._early_end = EarlyEnd()
+        self._in_thread = _records_in_thread(self._unread, self._early_end)
         self._in_loop: AsyncGenerator[RecordBatch[V], None] | None = None
         self._of_batch: Iterator[Record[V]] = iter(())
         self._was_cancelled = False
@@ -372,8 +373,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         return next(self._in_thread)
 
     def close(self) -> None:
-        """End a read by `for`, and wait until everything is closed."""
-        self._in_thread.close()
+        """End a read by `for`, and wait until everything is closed. Any thread may call this."""
+        self._early_end.close(self._in_thread)
 
     async def __anext__(self) -> Record[V]:
         # The generator of the batches is not wrapped in another one. At its end a loop closes all generators at once, and it is an
@@ -416,8 +417,10 @@ def _refuse_in_coroutine() -> None:
         )
 
 
-def _records_in_thread(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> Generator[Record[V], None, None]:
-    with closing(in_background("rp.consume", _taken(unread))) as read:
+def _records_in_thread(
+    unread: list[AsyncGenerator[RecordBatch[V], None]], early_end: EarlyEnd
+) -> Generator[Record[V], None, None]:
+    with closing(in_background("rp.consume", _taken(unread), early_end)) as read:
         for batch in read:
             yield from batch
 
@@ -430,18 +433,29 @@ def _taken(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> AsyncGenerator
     return unread.pop()
 
 
-def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+def in_background(
+    name: str, items: AsyncGenerator[T, None], early_end: EarlyEnd | None = None
+) -> Generator[T, None, None]:
     """Iterate over the items of an asynchronous generator, which runs in an event loop and a thread of its own.
 
-    The loop and the thread end when there are no more items, or when the caller stops the iteration.
+    The loop and the thread end when there are no more items, when the caller stops the iteration, or when another thread requests
+    `early_end`.
     """
-    # The loop keeps the items, so that the garbage collector cannot close them while this function does.
-    with SHORT_ERRORS, BackgroundLoop(name, kept=items) as loop:
-        try:
-            while (item := loop.run(_next(items))) is not None:
-                yield item
-        finally:
-            loop.close(items.aclose())
+    end = early_end or EarlyEnd()
+    try:
+        # The loop keeps the items, so that the garbage collector cannot close them while this function does.
+        with SHORT_ERRORS, BackgroundLoop(name, kept=items) as loop:
+            end.loop = loop
+            try:
+                while not end.is_requested and (item := loop.run(_next(items))) is not None:
+                    yield item
+            except TimeoutError:
+                if not end.is_requested:
+                    raise
+            finally:
+                loop.close(items.aclose())
+    finally:
+        end.ended.set()
 
 
 async def _next(items: AsyncGenerator[T, None]) -> T | None:
