@@ -52,6 +52,17 @@ async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_worke
     assert client.asked[-1] == ("describe_stream", {"StreamArn": "arn", "ExclusiveStartShardId": "a"})
 
 
+async def test_memory_does_not_grow_with_the_shards_that_have_expired():
+    """The shards of a table are replaced every four hours."""
+    generations = [described(f"shard-{number}") for number in range(50)]
+    service, _ = a_service(describe_stream=generations)
+    for _ in range(50):
+        (newest,) = await service.list_shards("orders")
+
+    assert newest.shard_id == "shard-49"
+    assert len(service._arn_of) == 1
+
+
 async def test_a_shard_end_has_no_iterator_and_the_tip_is_reported_after_some_empty_responses():
     more, end = {"Records": [], "NextShardIterator": "own"}, {"Records": []}
     service, client = a_service(

@@ -9,7 +9,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, duration_words, retry_listener
+from recordpublisher.publishers.retry import Failures, RetryPolicy, call_with_retries, duration_words, retry_listener
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -177,3 +177,42 @@ def test_a_plugin_that_gives_the_message_of_its_error_alone_is_named():
     words = r"^Lines\.discover failed 3 times in a row, for .*; the last error: the archive is away$"
     with pytest.raises(RetriesExhaustedError, match=words):
         run_virtual(call_with_retries(fail, RetryPolicy(2, 10, 10, 1.0), service="Lines.discover"))
+
+
+def test_time_in_which_the_process_was_suspended_during_a_call_is_no_part_of_the_outage():
+    policy = RetryPolicy(0, 300, 5_000, 1.5, max_outage_ms=900_000)
+    calls = []
+
+    async def call():
+        calls.append(asyncio.get_running_loop().time())
+        if len(calls) == 2:
+            await asyncio.sleep(0.5)
+            asyncio.get_running_loop().suspend(3_600)
+            await asyncio.sleep(0)
+        if len(calls) < 4:
+            raise BROKEN
+        return 7
+
+    assert run_virtual(call_with_retries(call, policy)) == 7
+
+
+def test_a_call_that_really_takes_as_long_is_a_part_of_the_outage():
+    policy = RetryPolicy(0, 300, 5_000, 1.5, max_outage_ms=900_000)
+
+    async def call():
+        await asyncio.sleep(600)
+        raise BROKEN
+
+    with pytest.raises(RetriesExhaustedError, match="failed 3 times in a row, for 20 min"):
+        run_virtual(call_with_retries(call, policy))
+
+
+def test_failures_that_are_dropped_leave_no_timer_behind():
+    """A reader of enhanced fan-out that is cancelled drops its failures."""
+
+    async def main():
+        Failures(POLICY).pause_after(BROKEN)
+        await asyncio.sleep(10)
+        return len(asyncio.get_running_loop()._scheduled)
+
+    assert run_virtual(main()) == 0

@@ -129,6 +129,10 @@ class DynamoDbStreams:
             shards = [shard async for page in pages for shard in page]
         except ResourceNotFoundError:
             return [], False
+        if arn == self._arns[table][-1] and not start:
+            # The shards of a large table are replaced several times a day, so expired ones are forgotten. A shard that is not known is
+            # looked for in the newest stream, so this loses nothing even if the listing lacks one.
+            self._arn_of = {key: known for key, known in self._arn_of.items() if key[0] != table or known != arn}
         self._arn_of |= {(table, shard.shard_id): arn for shard in shards}
         return shards, status in ("ENABLED", "ENABLING")
 

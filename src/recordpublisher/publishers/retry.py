@@ -30,6 +30,8 @@ MAX_RISING_TRIES = 100
 """After this many attempts the exponent of the backoff rises no further, so that a long outage cannot overflow a float."""
 _SUSPENDED_SECONDS = 5.0
 """If a pause ends later than planned by more than this, the process was suspended (seconds)."""
+_LOOK_SECONDS = 1.0
+"""Seconds between two looks at the clock during an outage, to find out whether the process was suspended."""
 _RESOLUTION_SECONDS = 0.001
 
 RetryListener = Callable[[Exception, float, float], None]
@@ -134,7 +136,8 @@ class RetryPolicy:
 class Failures:
     """Counts the consecutive failures of one operation, and decides whether it is tried again, and after which pause.
 
-    Times are times of the event loop. `service` is the name of the service in the log.
+    Times are times of the event loop. Time in which this process was suspended, in a pause or in a call, does not count as a part of the
+    outage. `service` is the name of the service in the log.
     """
 
     def __init__(
@@ -147,7 +150,9 @@ class Failures:
         self.began: float | None = None
         self._policy = policy
         self._service = service
-        self._clock = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
+        self._look: asyncio.TimerHandle | None = None
         self._draw = draw
         self._outer = _enclosing.get()
 
@@ -169,6 +174,8 @@ class Failures:
             outer = self._outer
             is_timed = outer is not None and None not in (outer._policy.max_outage_ms, policy.max_outage_ms)
             self.began = outer.began if outer is not None and is_timed and outer.began is not None else now
+            self._look_later()
+        self._leave_out_suspension()
         # 2. End if the retries or the time are used up.
         lasted = now - self.began
         is_used_up = policy.is_used_up(self.count, lasted)
@@ -191,11 +198,8 @@ class Failures:
         return pause
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the next attempt. Time in which this process was suspended does not count as a part of the outage."""
-        until = self._clock() + seconds
+        """Wait until the next attempt."""
         await asyncio.sleep(seconds)
-        if self.began is not None:
-            self.began += suspended_seconds(self._clock() - until)
 
     def on_success(self) -> None:
         """Count failures from zero again."""
@@ -205,7 +209,21 @@ class Failures:
         """Forget the failures. `is_success`: whether the log may say that the service answers again."""
         if self.began is not None:
             OUTAGES.on_end(self, is_success=is_success)
-        self.count, self.began = 0, None
+        if self._look is not None:
+            self._look.cancel()
+        self.count, self.began, self._look = 0, None, None
+
+    def _look_later(self) -> None:
+        # The timer does not keep this object alive, because a reader that is cancelled does not end its failures.
+        self._look = self._loop.call_later(_LOOK_SECONDS, _look_at_clock, weakref.ref(self))
+
+    def _leave_out_suspension(self) -> None:
+        """Move the beginning of the outage by the time in which the process was suspended, which a timer that is late shows."""
+        if self._look is None or self.began is None:
+            return
+        self.began += suspended_seconds(self._clock() - self._look.when())
+        self._look.cancel()
+        self._look_later()
 
     def _exhausted_error(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
         if not self.count:
@@ -215,6 +233,11 @@ class Failures:
         return RetriesExhaustedError(
             f"{what} failed {self.count + 1} times in a row, for {duration_words(lasted)}{limit}; the last error: {text_of(error)}"
         )
+
+
+def _look_at_clock(failures: weakref.ref[Failures]) -> None:
+    if (found := failures()) is not None:
+        found._leave_out_suspension()
 
 
 def suspended_seconds(late: float) -> float:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from recordpublisher.fetcher.monitoring.metrics_exporter import WorkerMetrics
 from recordpublisher.plugins.metrics.cloudwatch import CloudWatchExporter
 from recordpublisher.plugins.metrics.export import FetchersOfProcess, open_exporters
 from recordpublisher.publishers.errors import ConfigurationError
@@ -80,6 +81,40 @@ def test_shards_have_lines_only_if_it_is_asked_for(tmp_path):
     assert [line.get("Shard") for line in every] == [None, "a", "b"] * 2
     assert metrics_of(every[1])["records"] == (2, "Count")
     assert every[1]["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["Job", "Stream", "Shard"]]
+
+
+@pytest.mark.parametrize(
+    ("steps", "records"),
+    [
+        ([{0: {"s/a": 100}}, {0: {}}, {0: {"s/a": 150}}], [100, 150]),
+        ([{0: {"s/a": 100}}, {0: {}, 1: {"s/a": 150}}], [100, 150]),
+        ([{0: {"s/a": 100}}, {}, {0: {"s/a": 150}}], [100, 50]),
+    ],
+    ids=["it comes back", "another process takes it", "its process does not respond for a while"],
+)
+async def test_the_counters_of_a_shard_begin_at_0_where_it_was_taken(tmp_path, steps, records):
+    file = tmp_path / "metrics.log"
+    given = {"flink.metrics.cloudwatch.file": str(file), "flink.metrics.cloudwatch.shards": "true"}
+    exporter = CloudWatchExporter(Properties(given))
+    for step in steps:
+        await exporter.send(
+            [
+                WorkerMetrics(process, {}, {key: {"records": count} for key, count in shards.items()}, [], "")
+                for process, shards in step.items()
+            ]
+        )
+
+    lines = map(json.loads, file.read_text().splitlines())
+    assert [line["records"] for line in lines if "Shard" in line] == records
+
+
+async def test_memory_does_not_grow_with_the_shards_that_have_ended(tmp_path):
+    given = {"flink.metrics.cloudwatch.file": str(tmp_path / "log"), "flink.metrics.cloudwatch.shards": "true"}
+    exporter = CloudWatchExporter(Properties(given))
+    for number in range(100):
+        await exporter.send([WorkerMetrics(0, {}, {f"s/{number}": {"records": 1}}, [], "")])
+
+    assert (len(exporter._counted), len(exporter._process_of)) == (1, 1)
 
 
 def test_lines_go_to_stdout_unless_a_file_is_named(capfdbinary):

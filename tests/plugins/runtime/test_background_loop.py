@@ -1,6 +1,7 @@
 """BackgroundLoop: asynchronous work for callers that are not, and nothing left behind."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -9,6 +10,7 @@ import pytest
 
 from recordpublisher.plugins.runtime import background_loop
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
+from recordpublisher.plugins.runtime.streaming import in_background
 from recordpublisher.publishers.errors import RecordPublisherError
 
 
@@ -209,6 +211,51 @@ def test_work_that_waits_for_its_own_loop_is_told_so():
 
     with BackgroundLoop("test") as loop, pytest.raises(RecordPublisherError, match="cannot wait for itself"):
         loop.run(wait())
+
+
+@pytest.mark.parametrize("place", ["the loop's thread", "its pool"])
+def test_a_read_that_the_garbage_collector_closes_in_a_thread_of_its_loop_is_closed_without_a_wait(place):
+    """A read that was left half-way, in a reference cycle, is collected by whichever thread allocates."""
+    closed, collected = threading.Event(), threading.Event()
+    loops = []
+
+    async def items():
+        loops.append(asyncio.get_running_loop())
+        try:
+            while True:
+                yield 5
+        finally:
+            await asyncio.sleep(0.01)
+            closed.set()
+
+    class Cycle:
+        def __init__(self):
+            self.itself, self.read = self, in_background("left half-way", items())
+
+    def collect():
+        gc.collect()
+        collected.set()
+
+    def leave_half_way():
+        assert next(Cycle().read) == 5
+
+    gc.disable()
+    try:
+        leave_half_way()
+        loop = loops.pop()
+        if place == "its pool":
+            asyncio.run_coroutine_threadsafe(asyncio.to_thread(collect), loop)
+        else:
+            loop.call_soon_threadsafe(collect)
+        del loop
+        assert collected.wait(60)
+        assert closed.wait(60)
+    finally:
+        gc.enable()
+    for thread in threading.enumerate():
+        if thread.name == "left half-way":
+            thread.join(60)
+    assert "left half-way" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_wait_without_a_limit_looks_for_signals_again_and_again():

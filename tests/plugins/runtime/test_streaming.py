@@ -134,6 +134,26 @@ def test_leaving_the_loop_ends_the_job_and_its_thread(orders):
     del record
 
 
+def test_another_thread_ends_a_read_that_waits_for_the_next_record(monkeypatch):
+    install(monkeypatch, {"a": [b"first"]})
+    records, read = consumed(), []
+    waiting = threading.Event()
+
+    def work():
+        for record in records:
+            read.append(record.data)
+            waiting.set()
+
+    reader = threading.Thread(target=work)
+    reader.start()
+    assert waiting.wait(60)
+    records.close()
+    reader.join(60)
+    assert not reader.is_alive()
+    assert read == [b"first"]
+    assert next(records, None) is None
+
+
 def test_a_batch_that_was_not_consumed_completely_does_not_count(orders):
     store = KeptStates()
     records = consumed(state_store=store)
@@ -279,6 +299,19 @@ async def test_an_error_of_the_body_of_a_stream_is_raised(orders):
 
 async def test_consume_gives_its_records_to_async_for_too(orders):
     assert [record.data async for record in consumed(max_records=3)] == [b"0", b"1", b"2"]
+
+
+async def test_records_after_a_cancelled_wait_are_an_error_and_no_end(monkeypatch):
+    """Python ends a generator whose wait is cancelled, so the next wait would look as if every record had been read."""
+    install(monkeypatch, {"a": [b"first"]})
+    records = consumed()
+    assert (await anext(records)).value == b"first"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await anext(records)
+
+    with pytest.raises(rp.RecordPublisherError, match="a wait for the next record was cancelled"):
+        await anext(records, None)
 
 
 async def test_an_async_iteration_over_records_can_be_left_early(orders):

@@ -23,6 +23,7 @@ class Service:
     def __init__(self, folder):
         self.folder = folder
         self.expired, self.signed_by, self.role_key = set(), [], "ROLE1"
+        self.refusals = []  # errors of the next calls: code and message
 
     def provide(self, key):
         """What a `credential_process` gives from now on. It counts how often it was asked."""
@@ -45,6 +46,9 @@ class Service:
         if "X-Amz-Target" not in request.headers:
             return self._assumed() if key not in self.expired else web.Response(status=400, text="<Error/>")
         self.signed_by.append(key)
+        if self.refusals:
+            code, message = self.refusals.pop(0)
+            return web.json_response({"__type": code, "message": message}, status=400)
         if key in self.expired:
             return web.json_response({"__type": "ExpiredTokenException", "message": "expired"}, status=400)
         if request.headers["X-Amz-Target"].endswith("SubscribeToShard"):
@@ -176,3 +180,47 @@ async def test_another_service_is_called_again_too(service):
     await stores.close()
 
     assert service.signed_by == ["KEY1", "KEY1", "KEY2"]
+
+
+TOO_OLD = [
+    (
+        "InvalidSignatureException",
+        "Signature expired: 20261130T000000Z is now earlier than 20261130T000500Z (... - 5 min.)",
+    ),
+    ("RequestExpired", "Request has expired."),
+]
+
+
+@pytest.mark.parametrize("refusal", TOO_OLD, ids=[code for code, _ in TOO_OLD])
+@pytest.mark.parametrize("kind", [SdkTransport, StreamTransports])
+async def test_a_call_during_which_the_machine_slept_is_signed_again(service, kind, refusal):
+    """A request that was signed before the sleep arrives when its signature is too old: `clock.py` counts no such time, so it is sent."""
+    service.write_file("KEY1")
+    async with transport(service, kind) as calls:
+        await calls.call("ListShards", StreamName="s")
+        service.refusals = [refusal]
+        await calls.call("ListShards", StreamName="s")
+        service.refusals = [refusal] * 3
+        with pytest.raises(FatalKinesisError, match="clock"):
+            await calls.call("ListShards", StreamName="s")
+
+    assert len(service.signed_by) == 5
+    assert len(service.refusals) == 1
+
+
+async def test_a_subscription_whose_signature_is_too_old_is_signed_again(service):
+    service.write_file("KEY1")
+    service.refusals = TOO_OLD[:1]
+    async with transport(service) as calls:
+        with pytest.raises(rp.RecordPublisherError, match="signed well"):
+            await calls.subscribe("SubscribeToShard", **EVENTS, StartingPosition={"Type": "LATEST"})
+
+
+async def test_a_wrong_secret_key_is_not_tried_again(service):
+    service.write_file("KEY1")
+    service.refusals = [("InvalidSignatureException", "The request signature we calculated does not match")] * 2
+    async with transport(service) as calls:
+        with pytest.raises(FatalKinesisError, match="the secret key is wrong"):
+            await calls.call("ListShards", StreamName="s")
+
+    assert len(service.signed_by) == 1

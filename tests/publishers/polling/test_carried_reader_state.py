@@ -6,6 +6,7 @@ import pytest
 
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.publishers.polling.publisher import MOST_CARRIED_STATES
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -127,3 +128,22 @@ def test_a_shard_that_was_read_to_its_end_leaves_nothing():
         return factory._carried_states
 
     assert run_virtual(run()) == {}
+
+
+def test_states_that_no_publisher_takes_do_not_fill_the_memory():
+    """In a group, or in Spark, the next publisher of a shard is often made in another process."""
+
+    async def run():
+        factory = PollingRecordPublisherFactory(Properties({}), service=FakeShard(b"1"), clock=VirtualClock())
+        factory._carried_states.update({f"s/{number}": None for number in range(MOST_CARRIED_STATES)})
+        reader = Counting(1)
+        reading = asyncio.create_task((await factory.create(SHARD, START, ShardMetrics())).run(reader))
+        await reader.enough.wait()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        return factory._carried_states
+
+    left = run_virtual(run())
+    assert len(left) == MOST_CARRIED_STATES
+    assert next(iter(left)) == "s/1"
+    assert SHARD.key in left

@@ -27,7 +27,7 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from .export import PeriodicExporter, is_known, shard_rows
+from .export import MetricOrigin, PeriodicExporter, is_known, shard_rows
 
 _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
@@ -46,12 +46,16 @@ class CloudWatchExporter(PeriodicExporter):
         self._job = properties.value(JOB_NAME) or "recordpublisher"
         self._clock = clock or SystemClock()
         self._counted: dict[tuple[str, ...], Any] = {}
+        self._process_of: dict[tuple[str, ...], int] = {}
+        """The process that had each shard in the lines before, by the shard's dimensions."""
 
     async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.
 
         Raises: OSError if they cannot be written. No count is lost then, because the next lines include it.
         """
+        if self._with_shards:
+            self._forget_shards_that_left(workers)
         before = dict(
             self._counted
         )  # Restored if the lines cannot be written, so that the next lines have these counts too.
@@ -62,6 +66,18 @@ class CloudWatchExporter(PeriodicExporter):
             self._counted = before
             raise
 
+    def _forget_shards_that_left(self, workers: list[WorkerMetrics]) -> None:
+        """Forget the counts of shards that their processes no longer have. A process that does not respond still has its shards."""
+        here = {each.process: {self._shard_dimensions(origin) for origin, _ in shard_rows(each)} for each in workers}
+        left = {key for key, process in self._process_of.items() if key not in here.get(process, {key})}
+        if left:
+            self._counted = {key: value for key, value in self._counted.items() if key[:-1] not in left}
+        still = {key: process for key, process in self._process_of.items() if key not in left}
+        self._process_of = still | {key: process for process, keys in here.items() for key in keys}
+
+    def _shard_dimensions(self, origin: MetricOrigin) -> tuple[str, ...]:
+        return self._job, origin.stream, origin.shard
+
     def _lines_of(self, worker: WorkerMetrics) -> Iterable[dict[str, Any]]:
         own = {"Job": self._job, "Process": str(worker.process)}
         if worker.producer:
@@ -70,7 +86,7 @@ class CloudWatchExporter(PeriodicExporter):
         yield self._line(own, [*WORKER_METRICS, *sink], worker.values | {each.name: each.value for each in sink})
         if self._with_shards:
             for origin, values in shard_rows(worker):
-                of_shard = {"Job": self._job, "Stream": origin.stream, "Shard": origin.shard}
+                of_shard = dict(zip(("Job", "Stream", "Shard"), self._shard_dimensions(origin), strict=True))
                 yield self._line(of_shard, SHARD_METRICS, values)
 
     def _line(

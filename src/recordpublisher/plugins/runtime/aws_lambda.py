@@ -28,7 +28,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.properties.job_properties import ON_BAD_RECORD
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard, stream_name
+from recordpublisher.publishers.shards import ConsumerArn, Shard, stream_name
 
 from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import BackgroundLoop
@@ -224,7 +224,11 @@ def _kinesis_record(record: Mapping[str, Any]) -> tuple[Shard, UserRecord]:
     data = binascii.a2b_base64(kinesis["data"], strict_mode=True)
     number, arrival = str(int(kinesis["sequenceNumber"])), float(kinesis["approximateArrivalTimestamp"])
     made = UserRecord(data, number, arrival, kinesis.get("partitionKey"))
-    return Shard(stream_name(record["eventSourceARN"]), shard_id), made
+    source = record["eventSourceARN"]
+    consumer = ConsumerArn.parse(
+        source
+    )  # A mapping may read through a registered consumer, whose ARN is then its source.
+    return Shard(stream_name(source) if consumer is None else consumer.stream, shard_id), made
 
 
 def _change(record: Mapping[str, Any]) -> tuple[Shard, UserRecord]:

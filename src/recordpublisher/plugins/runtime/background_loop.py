@@ -13,8 +13,8 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,8 @@ class BackgroundLoop:
 
     The first interruption (Ctrl-C) cancels the work. Further interruptions within `patience_seconds` wait until everything is closed. An
     interruption after that ends the waiting, for a user whose network hangs.
+
+    - `kept`: an object that stays alive as long as the thread runs.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class BackgroundLoop:
         name: str,
         patience_seconds: float = PATIENCE_SECONDS,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        kept: object = None,
     ) -> None:
+        self._kept = kept
         self._loop_factory = loop_factory
         self._patience_seconds = patience_seconds
         self._interrupted_at: float | None = None
@@ -53,6 +57,9 @@ class BackgroundLoop:
         """The work that has not ended. Each task is added before the loop learns of it."""
         self._ready = threading.Event()
         self._thread = OwnedThread(target=self._run_loop, name=name, daemon=True)
+        self._own_threads: set[threading.Thread] = {self._thread}
+        """The thread of the loop, and those of its pool, for which the loop waits at its end."""
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -105,6 +112,11 @@ class BackgroundLoop:
         result: T = task.result()
         return result
 
+    def cancel(self) -> None:
+        """Cancel the work that runs now. Any thread may call this, and the thread that waits for the work gets a TimeoutError."""
+        for task in list(self._tasks):
+            self.call_soon(task.cancel)
+
     def call_soon(self, function: Callable[[], object]) -> None:
         """Have the loop call a function soon. Do nothing if the loop does not run."""
         if self.is_alive:
@@ -123,8 +135,13 @@ class BackgroundLoop:
     def close(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that closes something. Before that, end the work that an interruption may have left running.
 
-        A further interruption does not cancel the coroutine.
+        A further interruption does not cancel the coroutine. In a thread of its own the loop closes and ends later, without a wait.
         """
+        # The garbage collector may run in any thread, and close a read that was left half-way. A wait in a thread of this loop would
+        # never end, and the process would collect no more garbage.
+        if threading.current_thread() in self._own_threads and self.is_alive:
+            self._loop.call_soon_threadsafe(self._start_closing, coroutine)
+            return
         for left in list(self._tasks):
             self._end(left)
         if not self.is_alive:  # In a forked process the resources belong to the parent, which closes them.
@@ -140,6 +157,10 @@ class BackgroundLoop:
         task.result()
         if interruption is not None:
             raise interruption
+
+    def _start_closing(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._closing = asyncio.ensure_future(coroutine)
+        self._closing.add_done_callback(lambda _: self._stopping.set())
 
     def _begin(self, task: _BackgroundTask) -> None:
         try:
@@ -181,8 +202,13 @@ class BackgroundLoop:
         if not self.is_alive:  # Otherwise a forked process would wake the loop of its parent.
             return
         with contextlib.suppress(RuntimeError):  # The loop was closed at this moment.
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        self._until_ended(self._thread.join)
+            self._loop.call_soon_threadsafe(self._end_loop)
+        if threading.current_thread() not in self._own_threads:
+            self._until_ended(self._thread.join)
+
+    def _end_loop(self) -> None:
+        if self._closing is None:  # Otherwise the loop ends when it has closed.
+            self._stopping.set()
 
     def _run_loop(self) -> None:
         try:
@@ -197,9 +223,36 @@ class BackgroundLoop:
 
     async def _run_until_stopped(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(
+            ThreadPoolExecutor(initializer=lambda: self._own_threads.add(threading.current_thread()))
+        )
         self._stopping = asyncio.Event()
         self._ready.set()
         await self._stopping.wait()
+
+
+class EarlyEnd:
+    """Ends a read in a loop of its own that one thread waits for, at the request of another thread."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        self.loop: BackgroundLoop | None = None
+        self.ended = threading.Event()
+
+    def close(self, read: Generator[Any, None, None]) -> None:
+        """Close the generator of a read, and wait until everything is closed.
+
+        Raises: RecordPublisherError if the read itself makes this call, in the thread of its loop.
+        """
+        while True:
+            try:
+                return read.close()
+            except ValueError:  # Another thread is in the generator, and waits for the next item.
+                self.is_requested = True
+            if self.loop is not None:
+                self.loop.refuse_own_thread()
+                self.loop.cancel()
+            self.ended.wait(_SLICE_SECONDS / 10)  # Then again, because the other thread may begin to wait only now.
 
 
 def _wait(event: threading.Event, timeout: float | None = None) -> bool:
@@ -250,8 +303,8 @@ class _BackgroundTask:
         self.ended = threading.Event()
 
     def start(self) -> None:
-        """Start the coroutine, unless it was started before."""
-        if self._task is not None:
+        """Start the coroutine, unless it was started or cancelled before."""
+        if self._task is not None or self._is_cancelled:
             return
         self._task = asyncio.ensure_future(self._coroutine)
         self._task.add_done_callback(lambda _: self.ended.set())

@@ -20,7 +20,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.positions import PositionType
-from recordpublisher.publishers.properties.declaration import MAX_MS, iso_time
+from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     ON_BAD_RECORD,
@@ -42,6 +42,7 @@ from recordpublisher.publishers.start_from_properties import (
 
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, value_type_made_by
+from .background_loop import EarlyEnd
 from .stream_lister import StreamsArgument
 from .streaming import in_background, stream, without_job_identity
 
@@ -129,14 +130,16 @@ def read_arrow(
     if isinstance(end, Mapping):
         batches = records_until(batches, merge_snapshots([end]).shards)
     if begin is not None or until_ms is not None:
-        batches = records_within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
+        batches = records_within(
+            batches, -math.inf if begin is None else begin, math.inf if until_ms is None else until_ms
+        )
     # 4. Return a reader, which makes Arrow batches of a good size as they are taken.
     if made is None:
         return _inferred_reader(batches, columns, metadata, may_skip=is_checked)
     schema = pa.schema([made.schema.field(name) for name in names])
-    return StreamReader(
-        schema, _arrow_batches(grouped_batches(batches), lambda *group: made.batch(*group).select(names))
-    )
+    early_end = EarlyEnd()
+    read = _arrow_batches(grouped_batches(batches), lambda *group: made.batch(*group).select(names), early_end)
+    return StreamReader(schema, read, early_end)
 
 
 def read_polars(
@@ -359,9 +362,9 @@ def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
 
 
 def _arrow_batches(
-    groups: AsyncGenerator[list[RecordBatch], None], to_arrow: Callable[..., pa.RecordBatch]
+    groups: AsyncGenerator[list[RecordBatch], None], to_arrow: Callable[..., pa.RecordBatch], early_end: EarlyEnd
 ) -> Generator[pa.RecordBatch, None, None]:
-    with closing(in_background("rp.read_arrow", groups)) as waiting:
+    with closing(in_background("rp.read_arrow", groups, early_end)) as waiting:
         for group in waiting:
             yield to_arrow(*group)
 
@@ -398,7 +401,7 @@ def _rows_until(batch: RecordBatch, end: ShardState) -> int:
 
 
 async def records_within(
-    batches: AsyncGenerator[RecordBatch, None], begin_ms: int, end_ms: int
+    batches: AsyncGenerator[RecordBatch, None], begin_ms: float, end_ms: float
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records whose event time is at least `begin_ms` and below `end_ms` (epoch ms)."""
     async with aclosing(batches):
@@ -435,13 +438,15 @@ class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyar
     loses the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
     """
 
-    def __init__(self, schema: pa.Schema, batches: Generator[pa.RecordBatch, None, None]) -> None:
-        self._batches = batches
+    def __init__(
+        self, schema: pa.Schema, batches: Generator[pa.RecordBatch, None, None], early_end: EarlyEnd | None = None
+    ) -> None:
+        self._batches, self._early_end = batches, early_end or EarlyEnd()
         super().__init__(_Messages(schema, batches))
 
     def close(self) -> None:
-        """Stop the read, and wait until everything is closed. Later calls return no batch."""
-        self._batches.close()
+        """Stop the read, and wait until everything is closed. Later calls return no batch. Any thread may call this."""
+        self._early_end.close(self._batches)
 
 
 class _Messages:

@@ -43,7 +43,7 @@ from recordpublisher.publishers.user_code import close_or_leave
 from ..host.build_from_properties import build_source, checked_publisher_class
 from ..host.manager import load_registry
 from .arguments import Assigner, batch_decorator_factory, check_bounded, checked_properties
-from .background_loop import BackgroundLoop
+from .background_loop import BackgroundLoop, EarlyEnd
 from .data_fetcher import DataFetcher
 from .stop_signals import SHORT_ERRORS
 from .stream_lister import StreamLister, StreamsArgument
@@ -203,7 +203,8 @@ def stream(
     """Return an iterator over batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
     `streams`, properties, keyword arguments and functions are the same as for `DataFetcher`. A batch is finished when the next one is
-    requested. The iteration ends at a bound (a duration, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
+    requested. The iteration ends at a bound (a duration, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end. A
+    cancelled wait for the next batch, as by `asyncio.timeout`, ends it too.
 
     It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
     exist now), else at the tip (all records that arrive from now on).
@@ -380,14 +381,17 @@ class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
     """The records that `consume` reads, for `for` or for `async for`. `close` or `aclose` ends the read early.
 
-    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read, or if `for` runs in a coroutine.
+    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read, if `for` runs in a coroutine, or
+    if the wait for an earlier record was cancelled.
     """
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
         self._unread = [batches]  # The first loop takes the batches, because only its event loop can continue the read.
-        self._in_thread = _records_in_thread(self._unread)
+        self._early_end = EarlyEnd()
+        self._in_thread = _records_in_thread(self._unread, self._early_end)
         self._in_loop: AsyncGenerator[RecordBatch[V], None] | None = None
         self._of_batch: Iterator[Record[V]] = iter(())
+        self._was_cancelled = False
 
     def __next__(self) -> Record[V]:
         if self._unread:
@@ -395,8 +399,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         return next(self._in_thread)
 
     def close(self) -> None:
-        """End a read by `for`, and wait until everything is closed."""
-        self._in_thread.close()
+        """End a read by `for`, and wait until everything is closed. Any thread may call this."""
+        self._early_end.close(self._in_thread)
 
     async def __anext__(self) -> Record[V]:
         # The generator of the batches is not wrapped in another one. At its end a loop closes all generators at once, and it is an
@@ -404,7 +408,17 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         if self._in_loop is None:
             self._in_loop = _taken(self._unread)
         while (record := next(self._of_batch, None)) is None:
-            self._of_batch = iter(await anext(self._in_loop))
+            if self._was_cancelled:
+                raise RecordPublisherError(
+                    "a wait for the next record was cancelled, for example by asyncio.timeout, which has ended the read. Do other "
+                    "work in a task of its own"
+                )
+            try:
+                self._of_batch = iter(await anext(self._in_loop))
+            except asyncio.CancelledError:
+                # Python has ended the generator, which would look like the end of the records from now on.
+                self._was_cancelled = True
+                raise
         return record
 
     async def aclose(self) -> None:
@@ -429,8 +443,10 @@ def _refuse_in_coroutine() -> None:
         )
 
 
-def _records_in_thread(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> Generator[Record[V], None, None]:
-    with closing(in_background("rp.consume", _taken(unread))) as read:
+def _records_in_thread(
+    unread: list[AsyncGenerator[RecordBatch[V], None]], early_end: EarlyEnd
+) -> Generator[Record[V], None, None]:
+    with closing(in_background("rp.consume", _taken(unread), early_end)) as read:
         for batch in read:
             yield from batch
 
@@ -443,17 +459,29 @@ def _taken(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> AsyncGenerator
     return unread.pop()
 
 
-def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+def in_background(
+    name: str, items: AsyncGenerator[T, None], early_end: EarlyEnd | None = None
+) -> Generator[T, None, None]:
     """Iterate over the items of an asynchronous generator, which runs in an event loop and a thread of its own.
 
-    The loop and the thread end when there are no more items, or when the caller stops the iteration.
+    The loop and the thread end when there are no more items, when the caller stops the iteration, or when another thread requests
+    `early_end`.
     """
-    with SHORT_ERRORS, BackgroundLoop(name) as loop:
-        try:
-            while (item := loop.run(_next(items))) is not None:
-                yield item
-        finally:
-            loop.close(items.aclose())
+    end = early_end or EarlyEnd()
+    try:
+        # The loop keeps the items, so that the garbage collector cannot close them while this function does.
+        with SHORT_ERRORS, BackgroundLoop(name, kept=items) as loop:
+            end.loop = loop
+            try:
+                while not end.is_requested and (item := loop.run(_next(items))) is not None:
+                    yield item
+            except TimeoutError:
+                if not end.is_requested:
+                    raise
+            finally:
+                loop.close(items.aclose())
+    finally:
+        end.ended.set()
 
 
 async def _next(items: AsyncGenerator[T, None]) -> T | None:

@@ -20,13 +20,19 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError, TransientError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import (
+    INITIAL_POSITION,
+    INITIAL_TIMESTAMP,
+    INITIAL_TIMESTAMP_FORMAT,
+)
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.start_from_properties import check_end_time
 
 from .arrow_rows import ArrowRows, ReusedMemory
-from .options.spark_options import END_OPTION, SparkOptions
-from .options.start_by_shard import START_OPTION
+from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions
+from .options.start_by_shard import START_OPTION, STARTS
 from .outages import OutageWatch
 from .python_worker import errors_as_one_sentence, log_to_stderr, worker_loop
 from .read_range import EndPosition, ReadRange
@@ -94,7 +100,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: RangePartition) -> Iterator[Any]:
         """Yield the rows of one task as Arrow batches."""
         options = self._options
-        job = ("columns", self._schema.json(), *sorted(options.properties.items()))
+        job = ("columns", self._schema.json(), *sorted(_without_positions(options.properties).items()))
         bounds = Bounds(
             max_time=options.window_ms / 1000,
             max_records=options.max_task_records,
@@ -426,8 +432,19 @@ class BeginRead(Protocol):
         """Return a future with the position of each shard at the end. Cancel it to end the read."""
 
 
+_POSITIONS = (INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT, STARTS, ENDING_POSITION)
+
+
+def _without_positions(properties: Properties) -> Properties:
+    """Return the properties on which reader and columns depend.
+
+    An application may read another part of a stream every minute. All these reads share a reader, with its clients and connections.
+    """
+    return properties.merged(dict.fromkeys((each.key for each in _POSITIONS), None))
+
+
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
-    """Return the reader of this process for the options, whose clients stay open from task to task.
+    """Return the reader of this process for the options, whatever their positions. Its clients stay open from task to task.
 
     - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
 
@@ -438,7 +455,7 @@ def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None
     from .efo_consumers import task_properties
     from .source.task_read import with_endless_retries
 
-    properties = with_endless_retries(task_properties(options.properties, {}))
+    properties = with_endless_retries(task_properties(_without_positions(options.properties), {}))
     job = tuple(sorted(properties.items()))
     return worker_loop().cached((PUBLISHER, job), lambda: BoundedReader(properties, PUBLISHER, deserializer=values))
 

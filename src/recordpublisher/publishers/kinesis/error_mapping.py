@@ -78,7 +78,8 @@ def reject_malformed(api: str) -> Iterator[None]:
 
 
 async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
-    """Make a call. If the service refuses its token as expired and the provider has another token now, make the call once more.
+    """Make a call. If the service refuses its token as expired and the provider has another token now, make the call once more. Do so too
+    if the service refuses the time of its signature.
 
     - `renew`: asks the provider again, and returns whether the call would now be signed with other keys.
     """
@@ -86,9 +87,18 @@ async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable
     try:
         return await call()
     except FatalKinesisError as error:
-        if error.code not in ("ExpiredTokenException", "ExpiredToken") or not await renew():
+        is_expired_token = error.code in ("ExpiredTokenException", "ExpiredToken")
+        if not _is_time_refused(error) and not (is_expired_token and await renew()):
             raise
     return await call()
+
+
+def _is_time_refused(error: FatalKinesisError) -> bool:
+    """Return whether the service has refused a call because its signature is too old or in the future."""
+    # The machine may have slept between the signature of a request and its arrival, for example while a connection was opened. A signature
+    # is valid for five minutes. If the clock itself is wrong, the second call fails in the same way.
+    is_about_time = "Signature expired" in str(error) or "Signature not yet current" in str(error)
+    return is_about_time or error.code in ("RequestExpired", "RequestTimeTooSkewed")
 
 
 # --- errors in responses ------------------------------------------------------------------------------------------------------------

@@ -164,6 +164,9 @@ class PollingRecordPublisher(RecordPublisher):
             self._carried_states[self._shard.key] = CarriedReaderState(
                 self._position, *iterator_and_age, self._size, self._next_read_at, self._lost_read_at
             )
+            # The next publisher of a shard may be made in another process, or never. So the states that were left first are forgotten.
+            if len(self._carried_states) > MOST_CARRIED_STATES:
+                del self._carried_states[next(iter(self._carried_states))]
 
     async def _read(self) -> ReadResponse:
         """Return the next response.
@@ -219,6 +222,10 @@ class PollingRecordPublisher(RecordPublisher):
 
 def _position_after(response: ReadResponse) -> SequenceNumber | None:
     return SequenceNumber(response.records[-1].sequence_number) if response.records else None
+
+
+MOST_CARRIED_STATES = 10_000
+"""The most states that publishers leave for the next ones of their shards, about 5 MB."""
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):

@@ -68,6 +68,13 @@ class Context:
         return self.milliseconds
 
 
+def test_a_record_that_came_through_a_registered_consumer_names_its_stream():
+    streams = []
+    record = {**kinesis_record(0, b"0"), "eventSourceARN": f"{ARN}/consumer/mine:1545084650"}
+    rp.lambda_handler(lambda record: streams.append(record.stream))({"Records": [record]}, None)
+    assert streams == ["orders"]
+
+
 def test_each_record_is_handled_and_none_is_reported():
     seen = []
 

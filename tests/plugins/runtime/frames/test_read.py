@@ -401,6 +401,20 @@ def test_a_frame_has_the_records_of_some_event_times(orders, event_times, orders
     assert read.read_all()["order"].to_pylist() == orders_within
 
 
+@pytest.mark.parametrize("event_times", [(None, 4), (0, None), (None, None)])
+def test_an_open_side_of_the_event_times_leaves_out_no_record_of_any_year(orders, event_times):
+    """The first orders are before 1970, the last one is in the last millisecond that a record may have."""
+
+    def time(record):
+        return [-62_135_596_800_000, -2_000, 0, 253_402_300_799_999][min(record.value.order, 3)]
+
+    read = rp.read_arrow(
+        "orders", PROPERTIES, deserializer=Order, timestamp_assigner=time, event_times=event_times, columns=["order"]
+    )
+    left_out = {(None, 4): range(3, 10), (0, None): range(2), (None, None): ()}[event_times]
+    assert read.read_all()["order"].to_pylist() == [order for order in range(10) if order not in left_out]
+
+
 def test_columns_may_be_named_by_a_generator(orders):
     read = rp.read_arrow("orders", PROPERTIES, columns=(name for name in ["shardId", "sequenceNumber"]))
 

@@ -214,3 +214,15 @@ def test_small_windows_read_every_row_once_and_in_order(stream):
     held, outcomes = sequences(stream), []
     assert by_shard(on_endpoint(stream, {}, outcomes, max_bytes=3_000)) == held
     assert len(outcomes) > 8
+
+
+def test_reads_of_other_parts_of_a_stream_share_a_reader():
+    """Otherwise a process that reads the newest minute, every minute, would open clients without end."""
+    given = {"stream": "orders", "region": "eu-west-1", "flink.shard.getrecords.maxrecordcount": "7"}
+    positions = [
+        {},
+        {"startingPosition": "2026-11-26T06:00:00Z", "endingposition": "2026-11-26T06:01:00Z"},
+        {"startingPosition": '{"shardId-000000000000": "5"}', "endingPosition": '{"shardId-000000000000": "9"}'},
+    ]
+    readers = {shared_reader(SparkOptions.parse({**given, **each}, keeps_claims=False)) for each in positions}
+    assert len(readers) == 1

@@ -25,6 +25,7 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StateError,
     StoreUnavailableError,
+    StreamNotFoundError,
     TransientError,
 )
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -70,6 +71,19 @@ def test_a_bad_record_fails_the_task_before_its_claim_so_that_the_query_may_go_o
     store = MemoryClaims(markers={("query", "token")})
     with pytest.raises(DeserializationError, match="it does not fit"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, columns=Misfits()).rows()
+    assert store.get(BATCH, "group-00000", "token") is None
+
+
+def test_a_stream_that_is_deleted_during_the_read_is_named_and_nothing_is_claimed(kinesis):
+    kinesis.add("b", [1])
+    store = MemoryClaims(markers={("query", "token")})
+
+    def deleted(starts, bounds, sink, publisher, **more):
+        result = kinesis.read(starts, bounds, sink, publisher)
+        return BoundedResult(result.reason, {key: each for key, each in result.shards.items() if key != "s/b"})
+
+    with pytest.raises(StreamNotFoundError, match="stream 's' does not exist"):
+        TaskRead(plan(kinesis), store, deleted, kinesis.clock).rows()
     assert store.get(BATCH, "group-00000", "token") is None
 
 

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds,
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
+from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError, StreamNotFoundError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.shards import Shard
@@ -122,7 +122,8 @@ class TaskRead:
         """Return the rows as Arrow batches. They are the same for every attempt, action and restart.
 
         Raises: ConfigurationError if the driver's claim store is not visible here; StateError if a claim belongs to another plan;
-        DataLossError if claimed records are no longer in the stream; OutageError if a service was unreachable for too long.
+        DataLossError if claimed records are no longer in the stream; StreamNotFoundError if the stream was deleted; OutageError if a
+        service was unreachable for too long.
         """
         plan = self.plan
         stored = self._stored(lambda: self.store.get(plan.batch, plan.name, plan.store_token))
@@ -166,6 +167,10 @@ class TaskRead:
         return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
+        # A run drops the shards of a stream that is deleted while it is read.
+        deleted = [entry.shard.stream for entry in self.plan.shards if entry.key not in result.shards]
+        if deleted:
+            raise StreamNotFoundError(deleted[0])
         reads = {entry.key: _read_of(entry, result.shards[entry.key], rows) for entry in self.plan.shards}
         return ReadClaim(reads, began_ms, subscribed)
 
