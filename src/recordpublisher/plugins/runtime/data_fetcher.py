@@ -284,7 +284,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         positions.
         """
         with SHORT_ERRORS:
-            seconds = None if max_time is None else seconds_of("max_time", max_time)
+            seconds = None if max_time is None else seconds_of("max_time", max_time, may_be_long=True)
             bounds = Bounds(seconds, max_records, max_bytes, until_event_time, stop_at_tip)
             self._check_may_run()
             if self._was_stopped_unopened:

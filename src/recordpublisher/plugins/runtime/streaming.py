@@ -218,7 +218,7 @@ def stream(
 
     Raises: ConfigurationError at once; other errors from the iteration.
     """
-    seconds = None if max_time is None else seconds_of("max_time", max_time)
+    seconds = None if max_time is None else seconds_of("max_time", max_time, may_be_long=True)
     bounds = Bounds(seconds, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
     given = checked_properties(properties, settings, stream, deserializer=deserializer)

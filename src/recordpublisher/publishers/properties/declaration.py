@@ -70,8 +70,10 @@ A_DURATION = "seconds, a text such as 15m or 200ms, or a timedelta"
 _NEEDS_UNIT_FROM = 1_000
 
 
-def seconds_of(name: str, given: Duration) -> float:
+def seconds_of(name: str, given: Duration, *, may_be_long: bool = False) -> float:
     """Return a duration that was given as an argument in Python, in seconds.
+
+    `may_be_long`: whether half an hour is usual. Then a number of 1000 or more is accepted.
 
     Raises: ConfigurationError that names the argument, if `given` is not a duration, or if it is a number of 1000 or more, which was
     probably meant in milliseconds.
@@ -83,7 +85,7 @@ def seconds_of(name: str, given: Duration) -> float:
         return found / 1000
     if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
         raise ConfigurationError(name, given, A_DURATION)
-    if _NEEDS_UNIT_FROM <= given < math.inf:
+    if not may_be_long and _NEEDS_UNIT_FROM <= given < math.inf:
         reason = f"a number without a unit is in seconds; write '{given:.15g}s' or '{given:.15g}ms'"
         raise ConfigurationError(name, given, reason=reason)
     return given
@@ -123,8 +125,8 @@ class PropertyGroup:
         self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
     ) -> Property[Any]:
         """Declare any text that is not empty. The value is None if it is not given and there is no default."""
-        # An Avro schema may be a text in JSON, such as "string" with its quotes.
-        parse = _parse_not_empty if "schema" in key else _parse_without_quotes
+        # An Avro schema may be a text in JSON, such as "string" with its quotes, and a format of Java may begin and end with quoted text.
+        parse = _parse_not_empty if "schema" in key or key.endswith(".format") else _parse_without_quotes
         return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
 
     def choice(

@@ -46,7 +46,7 @@ def test_wrong_arguments_are_named_with_what_is_valid(name, value, valid):
     assert (raised.value.key, raised.value.value, raised.value.valid) == (name, value, valid)
 
 
-@pytest.mark.parametrize("name", ["timeout", "max_age", "retry_for", "batch_wait"])
+@pytest.mark.parametrize("name", ["timeout", "retry_for", "batch_wait"])
 def test_a_number_that_was_probably_meant_in_milliseconds_is_refused_with_both_texts(name):
     async def handle(record):
         pass
@@ -54,6 +54,10 @@ def test_a_number_that_was_probably_meant_in_milliseconds_is_refused_with_both_t
     with pytest.raises(rp.ConfigurationError, match="in seconds; write '10000s' or '10000ms'"):
         rp.MapSink(handle, **{name: 10_000})
     assert getattr(rp.MapSink(handle, **{name: "10000s"})._settings, name) == 10_000
+
+
+def test_an_age_of_an_hour_is_a_number_of_seconds():
+    assert rp.MapSink(print, max_age=3600)._settings.max_age == 3600
 
 
 def test_a_timeout_of_a_plain_function_is_refused():

@@ -63,8 +63,8 @@ class MapSink(Sink[V]):
     - `max_bytes`: memory for records that are written and not handled (bytes). The sink takes one batch more, and then reading
       waits.
 
-    Durations are seconds, texts such as `15m`, or a `timedelta`. A number of 1000 or more is refused, because it was probably meant in
-    milliseconds.
+    Durations are seconds, texts such as `15m`, or a `timedelta`. A number of 1000 or more was probably meant in milliseconds, and is
+    refused, except for `max_age`.
 
     All handlers run in `concurrency` tasks, so a handler should not change context variables.
 
@@ -121,7 +121,7 @@ class MapSink(Sink[V]):
             retries=retries,
             retry_for=seconds_of("retry_for", retry_for),
             timeout=None if timeout is None else seconds_of("timeout", timeout),
-            max_age=None if max_age is None else seconds_of("max_age", max_age),
+            max_age=None if max_age is None else seconds_of("max_age", max_age, may_be_long=True),
             on_failure=enum_member("on_failure", on_failure, OnBadRecord),
             max_bytes=max_bytes,
         )
