@@ -399,6 +399,46 @@ async def test_a_table_that_changes_under_the_job_ends_it_with_its_name(uri, mad
         await committed(sink, with_values({"n": 1, "v": 1}))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter v type boolean using true",
+        "add w int not null",
+        "drop v, add v int generated always as (1) stored",
+        "alter v set not null, alter v add generated always as identity",
+    ],
+)
+async def test_rows_that_only_the_changed_table_refuses_are_not_skipped(uri, made, change):  # S7
+    """Each record would be skipped, although the next start reads the columns again and can write it."""
+    query(uri, "create table t (n int, v int)")
+
+    async def skip(record, reason):
+        pytest.fail(f"skipped: {reason}")
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=skip))
+    query(uri, f"alter table t {change}")
+    with pytest.raises(
+        rp.SinkError, match=r"table t was changed while the job runs: column '[vw]' .*Start the job again"
+    ):
+        await committed(sink, with_values({"n": 1, "v": 1}))
+
+
+async def test_a_column_that_another_worker_adds_or_widens_ends_no_job(uri, made):
+    query(uri, "create table t (n int, v int)")
+    reasons = []
+
+    async def skip(record, reason):
+        reasons.append(reason)
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=skip))
+    query(uri, "alter table t add w int, alter v type bigint")
+    await committed(sink, with_values({"n": 2**40, "v": 1}, {"n": 1, "v": 1}))
+    assert len(reasons) == 1
+    assert query(uri, "select n, v from t") == [(1, 1)]
+
+
 async def test_of_many_rejected_rows_some_are_explained_and_all_are_rejected(uri, made, monkeypatch):
     monkeypatch.setattr(target_table, "MOST_EXPLAINED", 2)
     query(uri, "create table t (v int)")
