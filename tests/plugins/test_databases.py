@@ -7,7 +7,7 @@ import threading
 import traceback
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
@@ -226,3 +226,25 @@ def test_the_missing_extra_is_named(module):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "SQLite needs only the extra 'sql'" in done.stderr
     assert "ImportError: PostgreSQL needs the extra 'postgresql': pip install" in done.stderr
+
+
+def test_a_connection_without_a_network_fails_after_a_minute_unless_the_uri_says_otherwise():
+    """It used to hang for 15 minutes, or for two hours while it waited for a response (after a suspension, or behind a NAT)."""
+    given = {}
+    engine = engine_of("postgresql://u@db.example/shop?keepalives_idle=300", "uri")
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect, record, arguments, parameters):
+        given.update(parameters)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        engine.connect()
+
+    assert {name: given[name] for name in given if "keepalives" in name or "timeout" in name} == {
+        "connect_timeout": 10,
+        "keepalives_idle": "300",
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+    }
