@@ -263,3 +263,19 @@ async def test_two_replays_in_one_folder_keep_their_own_letters(tmp_path):
     await first.finish([one], [])
 
     assert (await listed(tmp_path, "jsonl"))[0] == ["2", "4"]
+
+
+async def test_a_replay_goes_on_where_another_one_has_ended_a_file(tmp_path):
+    for name in ("a", "b"):
+        write_jsonl(tmp_path, [a_row(1)])
+        (tmp_path / "1.jsonl").rename(tmp_path / f"{name}.jsonl")
+    first, second = letters_in(tmp_path, "jsonl"), letters_in(tmp_path, "jsonl")
+    of_first, of_second = first.chunks(is_replay=True), second.chunks(is_replay=True)
+    await anext(of_first)
+    for _ in range(2):
+        chunk = await anext(of_second)
+        await second.finish(chunk, [])
+
+    await first.finish(chunk, [])
+
+    assert [chunk async for chunk in of_first] == []

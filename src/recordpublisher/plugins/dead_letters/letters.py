@@ -121,7 +121,10 @@ class FileLetters(StoredLetters):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
             # One file at a time is in memory. The replay rewrites each file under the same name, so no file is visited twice.
-            letters, count, self._write = await asyncio.to_thread(self._read, path)
+            try:
+                letters, count, self._write = await asyncio.to_thread(self._read, path)
+            except FileNotFoundError:  # Another replay has ended the file since it was listed.
+                continue
             self._path, self._left = path, set(range(count))
             for start in range(0, len(letters), CHUNK):
                 yield letters[start : start + CHUNK]
@@ -145,7 +148,7 @@ class FileLetters(StoredLetters):
             sync(rewritten)
             rewritten.replace(self._path)
         else:
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)  # Another replay may have ended the file, too.
         sync(self._path.parent)
 
 
