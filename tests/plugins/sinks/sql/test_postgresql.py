@@ -335,6 +335,9 @@ async def test_an_unreachable_server_is_named_without_the_password(tmp_path, mad
     [
         ("v numeric", {"v": "cheap"}, "column 'v' (numeric) cannot take 'cheap'"),
         ("v timestamptz", {"v": "yesterday"}, "column 'v' (timestamp) cannot take 'yesterday'"),
+        ("v timestamptz", {"v": "1712123010123"}, "column 'v' (timestamp) cannot take '1712123010123'"),
+        ("v date", {"v": "1712123010"}, "column 'v' (date) cannot take '1712123010'"),
+        ("v time", {"v": "1712123010"}, "column 'v' (time) cannot take '1712123010'"),
         ("v int", {"v": 99_999_999_999}, "column 'v' (integer) cannot take 99999999999"),
         ("v int", {"v": "1" * 500}, f"column 'v' (integer) cannot take '{'1' * 99}"),
         ("v int", {"v": 12.7}, "column 'v' (integer) cannot take 12.7"),
