@@ -66,6 +66,28 @@ async def test_a_transaction_that_begins_during_a_close_does_not_wait_for_the_po
         assert (await asyncio.gather(running, closing, following))[2] == 7
 
 
+async def test_a_close_that_is_cancelled_while_work_runs_still_closes_the_connection(database):
+    """It left the session open, with the locks of what it did not end."""
+    await database.transaction(lambda connection: None)
+    is_running, may_end = threading.Event(), threading.Event()
+
+    def work():
+        is_running.set()
+        may_end.wait(60)
+
+    running = asyncio.ensure_future(database.in_thread(work))
+    await asyncio.to_thread(is_running.wait, 60)
+    closing = asyncio.ensure_future(database.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    may_end.set()
+    await running
+
+    await asyncio.to_thread(database._disposal.result, 60)
+    assert database._engine.pool.checkedin() == 0
+
+
 async def test_every_transaction_runs_in_one_thread(database):
     idents = [await database.transaction(lambda connection: threading.get_ident()) for _ in range(3)]
     assert len(set(idents)) == 1

@@ -183,7 +183,8 @@ class Database:
             return
         self._disposal = thread.submit(self._engine.dispose)
         try:
-            await asyncio.wrap_future(self._disposal)
+            # Shielded, because a cancellation would cancel the disposal too, while the thread still has other work.
+            await asyncio.shield(asyncio.wrap_future(self._disposal))
         finally:
             thread.shutdown(wait=False)
 

@@ -1,5 +1,6 @@
 """A replay reads what the dead-letter sink has written, and keeps letters that cannot be read."""
 
+import errno
 import json
 import sqlite3
 from contextlib import closing
@@ -279,3 +280,21 @@ async def test_a_replay_goes_on_where_another_one_has_ended_a_file(tmp_path):
     await first.finish(chunk, [])
 
     assert [chunk async for chunk in of_first] == []
+
+
+async def test_a_replay_on_a_full_disk_leaves_no_half_file(tmp_path):
+    write_jsonl(tmp_path, [a_row(1), a_row(2)])
+    letters = letters_in(tmp_path, "jsonl")
+    chunks = letters.chunks(is_replay=True)
+    (first, _) = await anext(chunks)
+    write = letters._write
+
+    def fill(rewritten, left):
+        write(rewritten, left)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    letters._write = fill
+    with pytest.raises(OSError, match="No space"):
+        await letters.finish([first], [])
+
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["1.jsonl"]

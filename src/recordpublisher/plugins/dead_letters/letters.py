@@ -144,9 +144,12 @@ class FileLetters(StoredLetters):
             # The random name differs from that of every other replay, even of one that runs at the same time.
             rewritten = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"
             make_folder(rewritten.parent)
-            self._write(rewritten, sorted(self._left))
-            sync(rewritten)
-            rewritten.replace(self._path)
+            try:
+                self._write(rewritten, sorted(self._left))
+                sync(rewritten)
+                rewritten.replace(self._path)
+            finally:
+                rewritten.unlink(missing_ok=True)  # It is still there if the disk was full.
         else:
             self._path.unlink(missing_ok=True)  # Another replay may have ended the file, too.
         sync(self._path.parent)
