@@ -231,9 +231,10 @@ async def test_what_another_try_cannot_mend_fails_at_once(uri, made, caplog, cha
     assert "have failed for" not in caplog.text
 
 
-async def test_a_name_that_is_too_long_is_named(uri, made):
-    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.table.*exceeds maximum length"):
-        await made(**{"flink.sink.sql.table": "t" * 64}).open(rp.SinkContext())
+@pytest.mark.parametrize("name", ["t" * 64, "ü" * 32])
+async def test_a_name_that_is_too_long_is_named(uri, made, name):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.table.*more than 63 bytes"):
+        await made(**{"flink.sink.sql.table": name}).open(rp.SinkContext())
 
 
 async def test_a_row_that_breaks_another_unique_index_than_the_key_is_a_bad_record_and_a_repeated_row_is_not(uri, made):

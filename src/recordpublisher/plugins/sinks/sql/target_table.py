@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
-from sqlalchemy.exc import CompileError, DBAPIError, IdentifierError, IntegrityError, StatementError
+from sqlalchemy.exc import CompileError, DBAPIError, IntegrityError, StatementError
 from sqlalchemy.schema import CreateColumn
 
 from recordpublisher.consumer.typed_values import has_fields
@@ -478,11 +478,11 @@ def new_keyed_table(connection: Connection, name: str, fields: FieldColumns, key
 def create_table(connection: Connection, table: Table) -> None:
     """Create a table. Raises: ConfigurationError if its name is too long."""
     name = table.fullname
-    try:
-        table.create(connection)
-    except IdentifierError as error:
+    # SQLAlchemy counts characters instead of bytes, and PostgreSQL would cut the name off.
+    if connection.dialect.name == "postgresql" and len(table.name.encode()) > _LONGEST_NAME:
         valid = "a shorter name, or a table that exists"
-        raise ConfigurationError(SQL_TABLE.key, name, valid, reason=str(error)) from error
+        raise ConfigurationError(SQL_TABLE.key, name, valid, reason=f"it has more than {_LONGEST_NAME} bytes")
+    table.create(connection)
     log.info("created table %s, which was missing", name)
 
 
