@@ -502,6 +502,8 @@ def widen_column(connection: Connection, table: Table, name: str, of: types.Type
 
 def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
     """Return why a table with these columns cannot have another one of this name; an empty text if it can."""
+    if not isinstance(name, str):  # A function of the user may make such objects.
+        return "its name is not a text"
     is_postgresql = dialect.name == "postgresql"
     try:
         length = len(name.encode())
