@@ -500,18 +500,14 @@ def widen_column(connection: Connection, table: Table, name: str, of: types.Type
     return f"ALTER TABLE {preparer.format_table(table)} ALTER COLUMN {preparer.quote(name)} TYPE {kind}"
 
 
-def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
+def why_no_column(dialect: Dialect, name: object, columns: Collection[str]) -> str:
     """Return why a table with these columns cannot have another one of this name; an empty text if it can."""
-    if not isinstance(name, str):  # A function of the user may make such objects.
-        return "its name is not a text"
+    if not isinstance(name, str) or not name:  # A function of the user may make objects whose names are not texts.
+        return "its name is empty" if name == "" else "its name is not a text"
     is_postgresql = dialect.name == "postgresql"
-    try:
-        length = len(name.encode())
-    except UnicodeEncodeError:
-        return "its name has half a surrogate pair"
-    if not name or "\0" in name:
-        return "its name has a NUL" if name else "its name is empty"
-    if is_postgresql and length > _LONGEST_NAME:
+    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        return "its name has a NUL" if "\0" in name else "its name has half a surrogate pair"
+    if is_postgresql and len(name.encode()) > _LONGEST_NAME:
         return f"its name has more than {_LONGEST_NAME} bytes"
     if is_postgresql and name in _SYSTEM_COLUMNS:
         return "PostgreSQL has a system column of this name"
