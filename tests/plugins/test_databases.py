@@ -1,6 +1,7 @@
 """Databases: one thread and one connection, what an error means, and the missing extra."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -86,6 +87,20 @@ async def test_a_close_that_is_cancelled_while_work_runs_still_closes_the_connec
 
     await asyncio.to_thread(database._disposal.result, 60)
     assert database._engine.pool.checkedin() == 0
+
+
+async def test_a_file_that_was_cut_is_named(database, tmp_path):
+    """The error was that of the driver, with the statement."""
+
+    def fill(connection):
+        connection.execute(text("create table t (v text)"))
+        connection.execute(text("insert into t values (:v)"), {"v": "x" * 50_000})
+
+    await database.transaction(fill)
+    os.truncate(tmp_path / "a.db", 8_192)
+
+    with pytest.raises(ConfigurationError, match=r"a\.db': database disk image is malformed"):
+        await database.transaction(lambda connection: connection.scalar(text("select v from t")))
 
 
 async def test_every_transaction_runs_in_one_thread(database):

@@ -77,6 +77,7 @@ _PERMANENT = ("28", "3D", "42501")
 _PERMANENT_OF_SQLITE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH,
