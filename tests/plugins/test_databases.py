@@ -1,13 +1,14 @@
 """Databases: one thread and one connection, what an error means, and the missing extra."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
 import traceback
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
@@ -64,6 +65,42 @@ async def test_a_transaction_that_begins_during_a_close_does_not_wait_for_the_po
 
     async with asyncio.timeout(20):
         assert (await asyncio.gather(running, closing, following))[2] == 7
+
+
+async def test_a_close_that_is_cancelled_while_work_runs_still_closes_the_connection(database):
+    """It left the session open, with the locks of what it did not end."""
+    await database.transaction(lambda connection: None)
+    is_running, may_end = threading.Event(), threading.Event()
+
+    def work():
+        is_running.set()
+        may_end.wait(60)
+
+    running = asyncio.ensure_future(database.in_thread(work))
+    await asyncio.to_thread(is_running.wait, 60)
+    closing = asyncio.ensure_future(database.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    may_end.set()
+    await running
+
+    await asyncio.to_thread(database._disposal.result, 60)
+    assert database._engine.pool.checkedin() == 0
+
+
+async def test_a_file_that_was_cut_is_named(database, tmp_path):
+    """The error was that of the driver, with the statement."""
+
+    def fill(connection):
+        connection.execute(text("create table t (v text)"))
+        connection.execute(text("insert into t values (:v)"), {"v": "x" * 50_000})
+
+    await database.transaction(fill)
+    os.truncate(tmp_path / "a.db", 8_192)
+
+    with pytest.raises(ConfigurationError, match=r"a\.db': database disk image is malformed"):
+        await database.transaction(lambda connection: connection.scalar(text("select v from t")))
 
 
 async def test_every_transaction_runs_in_one_thread(database):
@@ -226,3 +263,25 @@ def test_the_missing_extra_is_named(module):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "SQLite needs only the extra 'sql'" in done.stderr
     assert "ImportError: PostgreSQL needs the extra 'postgresql': pip install" in done.stderr
+
+
+def test_a_connection_without_a_network_fails_after_a_minute_unless_the_uri_says_otherwise():
+    """It used to hang for 15 minutes, or for two hours while it waited for a response (after a suspension, or behind a NAT)."""
+    given = {}
+    engine = engine_of("postgresql://u@db.example/shop?keepalives_idle=300", "uri")
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect, record, arguments, parameters):
+        given.update(parameters)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        engine.connect()
+
+    assert {name: given[name] for name in given if "keepalives" in name or "timeout" in name} == {
+        "connect_timeout": 10,
+        "keepalives_idle": "300",
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+    }

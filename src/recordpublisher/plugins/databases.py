@@ -46,6 +46,17 @@ _POSTGRESQL_ARGUMENTS: dict[str, Any] = {"connect_timeout": 10, "prepare_thresho
 Behind a pooler in transaction mode, the next transaction may run in another session, which lacks the prepared statement, or has another
 client's statement of the same name.
 """
+_DEAD_CONNECTION: dict[str, int] = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Arguments of the connection, unless the URI has them: after a minute without any packet from the server's machine the connection fails.
+
+By Linux's defaults a call waits for 15 minutes if its request is lost, and for two hours if its response is lost, for example after a
+suspension, or because a load balancer has forgotten the connection.
+"""
 _LOCK_SECONDS = 30
 _IDLE_TIMEOUT_MS = 30_000
 """A session that is idle inside a transaction holds locks, so the server ends it after this time.
@@ -66,6 +77,7 @@ _PERMANENT = ("28", "3D", "42501")
 _PERMANENT_OF_SQLITE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH,
@@ -172,7 +184,8 @@ class Database:
             return
         self._disposal = thread.submit(self._engine.dispose)
         try:
-            await asyncio.wrap_future(self._disposal)
+            # Shielded, because a cancellation would cancel the disposal too, while the thread still has other work.
+            await asyncio.shield(asyncio.wrap_future(self._disposal))
         finally:
             thread.shutdown(wait=False)
 
@@ -225,7 +238,10 @@ def _engine(url: URL) -> Engine:
     dialect = url.get_backend_name()
     if dialect not in ("postgresql", "sqlite") or (dialect == "sqlite" and url.database in (None, "", ":memory:")):
         raise ValueError(dialect)  # A database in memory would not survive a restart.
-    arguments = _POSTGRESQL_ARGUMENTS if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
+    arguments: dict[str, Any] = {"timeout": _LOCK_SECONDS}
+    if dialect == "postgresql":
+        limits = {name: value for name, value in _DEAD_CONNECTION.items() if name not in url.query}
+        arguments = _POSTGRESQL_ARGUMENTS | limits
     # Parameters are hidden because rows are the user's data. A message may name the wrong value, but never shows a whole row.
     engine = create_engine(
         url, pool_size=1, max_overflow=0, pool_pre_ping=True, hide_parameters=True, connect_args=arguments

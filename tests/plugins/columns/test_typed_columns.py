@@ -162,6 +162,39 @@ def test_the_columns_are_those_of_the_type_also_without_values():
 
 
 @dataclass
+class Counts:
+    all: int | None = None
+    each: list[int] | None = None
+    by: dict[str, int] | None = None
+    small: Annotated[int | None, msgspec.Meta(extra={"column": "INT"})] = None
+    inside: Refund | None = None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Counts(1.5),
+        Counts(Decimal("1.5")),
+        Counts(each=[1, 1.5]),
+        Counts(by={"a": 1.5}),
+        Counts(small=1.5),
+        Counts(inside=Refund(1.5)),
+        Counts(float("nan")),
+    ],
+)
+def test_a_fraction_in_a_field_of_whole_numbers_is_refused(value):
+    """A class that checks no types may have one, and Arrow would cut it off."""
+    with pytest.raises(ValueError, match=r"has a fraction|NaN"):
+        rows(Counts, Counts(), value)
+
+
+def test_whole_numbers_of_any_class_are_taken():
+    given = [Counts(2.0), Counts(Decimal(3)), Counts(2**63 - 1), Counts(each=[4.0, None]), Counts()]
+
+    assert [row["all"] for row in rows(Counts, *given)] == [2, 3, 2**63 - 1, None, None]
+
+
+@dataclass
 class ADataclass:
     a: int
     b: str | None = None

@@ -1,5 +1,6 @@
 """A replay reads what the dead-letter sink has written, and keeps letters that cannot be read."""
 
+import errno
 import json
 import sqlite3
 from contextlib import closing
@@ -263,3 +264,37 @@ async def test_two_replays_in_one_folder_keep_their_own_letters(tmp_path):
     await first.finish([one], [])
 
     assert (await listed(tmp_path, "jsonl"))[0] == ["2", "4"]
+
+
+async def test_a_replay_goes_on_where_another_one_has_ended_a_file(tmp_path):
+    for name in ("a", "b"):
+        write_jsonl(tmp_path, [a_row(1)])
+        (tmp_path / "1.jsonl").rename(tmp_path / f"{name}.jsonl")
+    first, second = letters_in(tmp_path, "jsonl"), letters_in(tmp_path, "jsonl")
+    of_first, of_second = first.chunks(is_replay=True), second.chunks(is_replay=True)
+    await anext(of_first)
+    for _ in range(2):
+        chunk = await anext(of_second)
+        await second.finish(chunk, [])
+
+    await first.finish(chunk, [])
+
+    assert [chunk async for chunk in of_first] == []
+
+
+async def test_a_replay_on_a_full_disk_leaves_no_half_file(tmp_path):
+    write_jsonl(tmp_path, [a_row(1), a_row(2)])
+    letters = letters_in(tmp_path, "jsonl")
+    chunks = letters.chunks(is_replay=True)
+    (first, _) = await anext(chunks)
+    write = letters._write
+
+    def fill(rewritten, left):
+        write(rewritten, left)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    letters._write = fill
+    with pytest.raises(OSError, match="No space"):
+        await letters.finish([first], [])
+
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["1.jsonl"]

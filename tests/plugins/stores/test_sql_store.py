@@ -6,6 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
 from recordpublisher.plugins.stores.sql_store import SqlStore
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
 
@@ -14,6 +15,12 @@ async def store(tmp_path):
     store = SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", Properties({"flink.job.name": "job"}))
     yield store
     await store.close()
+
+
+def test_a_name_of_a_job_that_is_too_long_for_the_column_is_refused(tmp_path):
+    """PostgreSQL refused each write, and the error was that of its driver."""
+    with pytest.raises(ConfigurationError, match=r"flink.job.name.*at most 200 characters in a database"):
+        SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", Properties({"flink.job.name": "j" * 201}))
 
 
 async def read_everything(store):

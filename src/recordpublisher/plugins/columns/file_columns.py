@@ -156,8 +156,11 @@ class InferredColumns(FileColumns):
         return pa.schema([field for field in self.schema if field.name in self.shape])
 
     def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
-        """Return the shape of the records if they have fields that could be columns but are not columns yet; else None."""
-        seen = _seen(batches)
+        """Return the shape of the records if they have fields that could be columns but are not columns yet; else None.
+
+        Records that are nested too deeply are left out, because they are rejected later.
+        """
+        seen = _seen(batches, leaves_out_deep=True)
         return seen if batches and self._grow_shape(seen) != self.shape else None
 
     def grown_by(self, seen: Mapping[str, Shape] | None, there: pa.Schema) -> InferredColumns:
@@ -256,11 +259,19 @@ def shape_of_type(kind: pa.DataType) -> Shape:
     return _NAMES.get(kind)
 
 
-def _seen(batches: Sequence[RecordBatch]) -> Shape:
+def _seen(batches: Sequence[RecordBatch], *, leaves_out_deep: bool = False) -> Shape:
+    """Return the shape of all records.
+
+    `leaves_out_deep`: whether a record that is nested too deeply is left out. Otherwise it raises ValueError.
+    """
     seen: Shape = {}
     for batch in batches:
         for value in batch.decoded or ():
-            seen = merge_shapes(seen, shape_of(value))
+            try:
+                seen = merge_shapes(seen, shape_of(value))
+            except ValueError:
+                if not leaves_out_deep:
+                    raise
     return seen
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from functools import cache
 from math import isfinite
 from operator import attrgetter
@@ -221,7 +224,7 @@ class TypedColumns:
         if named not in _NAMED or not isinstance(info, takes):
             valid = f"{', '.join(_NAMED)} of a number, or DECIMAL(p, s) of a Decimal"
             raise ConfigurationError("deserializer", self._name, valid, reason=f"{place} names the column type {named}")
-        return _Column(_NAMED[named], _float_of_32_bits if named == "FLOAT" else _as_it_is)
+        return _Column(_NAMED[named], _float_of_32_bits if named == "FLOAT" else _whole_number)
 
     def _struct(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
         # A class that contains itself would need a column of unlimited depth.
@@ -258,6 +261,14 @@ class _Column(NamedTuple):
         """Convert each value that is not None."""
         if self.convert is _as_it_is:
             return list(values)
+        if self.convert is _whole_number:
+            taken = list(values)
+            with suppress(
+                TypeError, OverflowError
+            ):  # This conversion to a C array costs less than a look at each number.
+                array("q", [value for value in taken if value is not None])
+                return taken
+            values = taken
         return [None if value is None else self.convert(value) for value in values]
 
 
@@ -266,6 +277,13 @@ def _pairs(key: _Column, item: _Column, entries: dict[Any, Any]) -> list[tuple[A
 
 
 def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _whole_number(value: Any) -> Any:
+    """Return the value. Raises: ValueError if it has a fraction, which Arrow would cut off, for example because a class checks no types."""
+    if isinstance(value, (float, Decimal)) and value != int(value):
+        raise ValueError(f"{value} has a fraction")
     return value
 
 
@@ -296,6 +314,10 @@ def time_in_utc(value: time) -> time:
     return datetime.combine(date(2000, 1, 2), value).astimezone(UTC).time()
 
 
-_CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {inspect.TimeType: time_in_utc, inspect.UUIDType: str}
+_CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {
+    inspect.IntType: _whole_number,
+    inspect.TimeType: time_in_utc,
+    inspect.UUIDType: str,
+}
 _ANY_DECIMAL = _decimal_column(38, 18)
 """The column of a Decimal without digits of its own: Spark uses the same digits for a Decimal of Python."""

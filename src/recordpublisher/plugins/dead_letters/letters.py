@@ -121,7 +121,10 @@ class FileLetters(StoredLetters):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
             # One file at a time is in memory. The replay rewrites each file under the same name, so no file is visited twice.
-            letters, count, self._write = await asyncio.to_thread(self._read, path)
+            try:
+                letters, count, self._write = await asyncio.to_thread(self._read, path)
+            except FileNotFoundError:  # Another replay has ended the file since it was listed.
+                continue
             self._path, self._left = path, set(range(count))
             for start in range(0, len(letters), CHUNK):
                 yield letters[start : start + CHUNK]
@@ -141,11 +144,14 @@ class FileLetters(StoredLetters):
             # The random name differs from that of every other replay, even of one that runs at the same time.
             rewritten = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"
             make_folder(rewritten.parent)
-            self._write(rewritten, sorted(self._left))
-            sync(rewritten)
-            rewritten.replace(self._path)
+            try:
+                self._write(rewritten, sorted(self._left))
+                sync(rewritten)
+                rewritten.replace(self._path)
+            finally:
+                rewritten.unlink(missing_ok=True)  # It is still there if the disk was full.
         else:
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)  # Another replay may have ended the file, too.
         sync(self._path.parent)
 
 

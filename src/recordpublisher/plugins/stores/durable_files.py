@@ -1,6 +1,7 @@
 """Files that survive a crash: the content is on the disk when a function here returns."""
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -58,6 +59,22 @@ def write_file(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         raise
+
+
+def exists(path: Path) -> bool:
+    """Return whether there is a file or folder. Unlike `os.path.exists`, it does not take a disk that is unavailable for an empty one.
+
+    Raises: OSError if the answer is not known, for example on a network file system that is unavailable.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
+    return True
 
 
 def sync(path: Path) -> None:

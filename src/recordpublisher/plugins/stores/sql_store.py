@@ -17,6 +17,8 @@ from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table,
 T = TypeVar("T")
 TABLE = "recordpublisher_state"
 _ATTEMPTS = 10
+_MOST_CHARACTERS = 200
+"""Longest name of a job and of a value."""
 
 
 class SqlStore(ConditionalStore):
@@ -29,7 +31,7 @@ class SqlStore(ConditionalStore):
     - `database`: a database that a sink shares with this store.
     - `table`: name of the table with the values.
 
-    Raises: ConfigurationError if the URI is not valid, or if the job has no name, which each row must contain.
+    Raises: ConfigurationError if the URI is not valid, or if the job has no name, which each row must contain, or one that is too long.
     """
 
     def __init__(
@@ -40,6 +42,8 @@ class SqlStore(ConditionalStore):
             raise ConfigurationError(
                 JOB_NAME.key, None, JOB_NAME.valid, reason="the table keeps the state of each job under its name"
             )
+        if len(job) > _MOST_CHARACTERS:
+            raise ConfigurationError(JOB_NAME.key, job, f"at most {_MOST_CHARACTERS} characters in a database")
         self.place = f"table {table} of {mask_passwords(uri)}, job '{job}'"
         self._job = job
         self._database = database or Database(uri, key, properties)
@@ -47,8 +51,8 @@ class SqlStore(ConditionalStore):
         self._table = Table(
             table,
             self._metadata,
-            Column("job", String(200), primary_key=True),
-            Column("name", String(200), primary_key=True),
+            Column("job", String(_MOST_CHARACTERS), primary_key=True),
+            Column("name", String(_MOST_CHARACTERS), primary_key=True),
             Column("version", String(32), nullable=False),
             Column("value", LargeBinary, nullable=False),
         )

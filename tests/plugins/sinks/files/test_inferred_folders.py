@@ -45,6 +45,18 @@ async def test_new_fields_are_columns_also_inside_objects_and_duckdb_reads_all_f
     assert job.reasons == []
 
 
+async def test_a_record_that_is_nested_too_deeply_is_rejected_alone(kind, tmp_path):  # S7
+    """It ended the job at each start, whatever the policy for bad records."""
+    deep = 1
+    for _ in range(40):
+        deep = [deep]
+    job = await Job(kind, tmp_path).open()
+    await job.commit({"id": 1}, {"id": 2, "deep": deep}, {"id": 3, "price": 1.5})
+
+    assert rows(kind, tmp_path, "id, price") == [(1, None), (3, 1.5)]
+    assert job.reasons == ["ValueError: the value is nested more than 32 levels deep"]
+
+
 async def test_each_change_of_the_columns_is_told_once(kind, tmp_path, caplog):
     caplog.set_level("INFO", "recordpublisher.columns")
     job = await Job(kind, tmp_path).open()

@@ -1,5 +1,6 @@
 """The file sinks on S3 (moto's server): hidden objects until an entry has committed them, each record in exactly one (S6)."""
 
+import errno
 import json
 import secrets
 from contextlib import asynccontextmanager
@@ -143,6 +144,27 @@ async def test_a_large_file_is_uploaded_in_parts_and_none_is_left(bucket, starte
     await job.checkpoint(STATE)
     assert [len(row["data"]) for row in bucket.rows()] == [12_000_000]
     assert not bucket.client.list_multipart_uploads(Bucket="bucket").get("Uploads")
+
+
+@pytest.mark.parametrize("place", ["missing", "full"])
+async def test_a_local_disk_that_takes_no_files_is_an_error_that_names_both(bucket, started, monkeypatch, place):
+    """It was an OSError, as if the sink had a defect, and not the StateError that ends a worker."""
+    job = await started(rp.JsonlSink(bucket.properties()))
+    await job.sink.write(batch(b"a"))
+    with monkeypatch.context() as patched:
+        if place == "missing":
+            patched.setattr("tempfile.tempdir", "/missing")
+        else:
+            patched.setattr("pathlib.Path.write_bytes", no_space)
+        with pytest.raises(rp.StateError, match=rf"files for {bucket.location} cannot .* local disk first: .*Errno"):
+            await job.checkpoint(STATE)
+
+    await job.checkpoint(STATE)
+    assert [row["data"] for row in bucket.rows()] == ["a"]
+
+
+def no_space(path, content):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 async def test_parquet_is_written_there_too(bucket, started):

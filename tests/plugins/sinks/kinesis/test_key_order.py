@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+from recordpublisher.plugins.sinks.kinesis import shard_queues
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.writable_stream import FakeKinesis, a_sink
@@ -30,7 +31,23 @@ class StaleKinesis(FakeKinesis):
         return self.before if self.listings <= 3 else listed
 
 
-def test_k2_parts_of_one_key_that_a_shard_of_no_listing_took_are_sent_again_as_one_record():
+def test_k4_an_aggregate_that_a_shard_of_no_listing_took_waits_for_the_listing_and_is_put_once():
+    """Readers got a copy of its records for each listing without the shard, two in a second."""
+
+    async def job():
+        fake = StaleKinesis()
+        async with a_sink(fake, {"AggregationEnabled": True}) as sink:
+            for number in range(20):
+                await sink.put(b"%d" % number, f"k{number}")
+            await sink.flush()
+        return sorted(int(data) for _, data in fake.user_records()), fake.listings
+
+    assert run_virtual(job()) == (list(range(20)), 4)
+
+
+def test_k2_parts_of_one_key_that_a_shard_of_no_listing_took_are_sent_again_as_one_record(monkeypatch):
+    monkeypatch.setattr(shard_queues, "UNLISTED_SECONDS", 0.0)  # as for a shard that no listing has for too long
+
     async def job():
         fake = StaleKinesis()
         async with a_sink(fake, {"AggregationEnabled": True, "AggregationMaxCount": 2}, ordering="PER_KEY") as sink:

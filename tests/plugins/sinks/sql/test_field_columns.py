@@ -278,7 +278,7 @@ async def test_evolve_adds_columns_to_a_table_of_your_own(uri):
     assert query(uri, "select n, price from records") == [(1, 1.5)]
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", pytest.param("N", id="differs in case only")])
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", 5, None, pytest.param("N", id="differs in case only")])
 async def test_a_record_with_a_field_that_cannot_have_a_column_is_rejected(tmp_path, name):
     rejected = []
 

@@ -3,9 +3,10 @@
 import asyncio
 import filecmp
 import hashlib
+import itertools
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -14,7 +15,7 @@ import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Leftover
-from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_not_writable
+from recordpublisher.plugins.stores.durable_files import exists, make_folder, sync, why_not_writable
 from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
@@ -121,17 +122,19 @@ class StagedFiles:
         missing: list[StagedFile] = []
         for staged, name in files:
             hidden, target = self._path / staged, self._path / name
+            others = (self._path / name_after_clash(staged + "+" * n, name) for n in itertools.count())
             try:
-                if hidden.exists():
+                if exists(hidden):
                     make_folder(target.parent)
-                    _give_name(hidden, target, self._path / name_after_clash(staged, name))
+                    _give_name(hidden, target, others)
                     continue
-            except FileNotFoundError:  # another process has renamed it
-                pass
+            except FileNotFoundError as error:
+                if exists(hidden):  # Otherwise another process has renamed it.
+                    raise StoreUnavailableError(f"{target.parent} was removed while {hidden} was renamed") from error
             except OSError as error:
                 way = f"; it is committed, and each start publishes it first. If it never can be, move {hidden} away: it has the records"
                 raise folder_error(self._path, error, way) from error
-            if not os.path.exists(target):  # False for a name that is too long, where Path.exists may raise an error
+            if not exists(target):
                 missing.append((staged, name))
         return missing
 
@@ -164,18 +167,18 @@ def name_after_clash(staged: str, name: str) -> str:
     return f"{stem}.{hashlib.sha256(staged.encode()).hexdigest()[:12]}{dot}{suffix}"
 
 
-def _give_name(hidden: Path, target: Path, other: Path) -> None:
-    """Rename a file to `target`. If a file with other content has that name, it stays, and this file gets the name `other`.
+def _give_name(hidden: Path, target: Path, others: Iterator[Path]) -> None:
+    """Rename a file to `target`. If a file with other content has that name, it stays, and this file gets the next of the `others`.
 
     Raises: OSError if the file cannot be renamed.
     """
-    if target.exists() and not (target.samefile(hidden) or filecmp.cmp(hidden, target, shallow=False)):
-        return _give_name(hidden, other, other)
+    if exists(target) and not (target.samefile(hidden) or filecmp.cmp(hidden, target, shallow=False)):
+        return _give_name(hidden, next(others), others)
     try:
         os.link(hidden, target)  # Unlike a rename, a link never replaces a file that another process has just made.
     except FileExistsError:
         if not (target.samefile(hidden) or filecmp.cmp(hidden, target, shallow=False)):
-            return _give_name(hidden, other, other)
+            return _give_name(hidden, next(others), others)
     except FileNotFoundError:
         raise
     except OSError:  # The file system has no links.

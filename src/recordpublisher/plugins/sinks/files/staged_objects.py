@@ -13,7 +13,7 @@ from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
 from recordpublisher.plugins.stores.object_store import side_by_side
 from recordpublisher.plugins.stores.s3_store import SCHEMES
-from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..archived_shards import HIDDEN, SHARDS
@@ -64,19 +64,25 @@ class StagedObjects:
         return None
 
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
-        """Upload the files as hidden objects. Return the hidden path and the name of each one, and their bytes in total."""
+        """Upload the files as hidden objects. Return the hidden path and the name of each one, and their bytes in total.
+
+        Raises: StateError if a file cannot be written to the local disk or uploaded; StoreUnavailableError if a retry may help.
+        """
         sizes: list[int] = []
         staged = [(f"{_STAGED}{life}/{number}-{index}", name) for index, name in enumerate(files)]
-        with tempfile.TemporaryDirectory(prefix="recordpublisher-") as folder:
+        try:
+            with tempfile.TemporaryDirectory(prefix="recordpublisher-") as folder:
 
-            async def upload(index: int, name: str) -> None:
-                file = Path(folder) / str(index)
-                await asyncio.to_thread(files[name], file)
-                await self._client.put_async(staged[index][0], file)
-                sizes.append(file.stat().st_size)
-                file.unlink()
+                async def upload(index: int, name: str) -> None:
+                    file = Path(folder) / str(index)
+                    await asyncio.to_thread(files[name], file)
+                    await self._client.put_async(staged[index][0], file)
+                    sizes.append(file.stat().st_size)
+                    file.unlink()
 
-            await self._each(upload, enumerate(files))
+                await self._each(upload, enumerate(files))
+        except OSError as error:
+            raise StateError(f"files for {self.place} cannot be written to the local disk first: {error}") from error
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:

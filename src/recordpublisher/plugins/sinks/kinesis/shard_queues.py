@@ -47,6 +47,11 @@ Any shard may take a record there, so no result would show that the stream was s
 """
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
 """Pause between two requests for the record distribution, because an account has 20 DescribeStreamSummary calls a second."""
+UNLISTED_SECONDS = 30.0
+"""How long an aggregate waits for a listing that has the shard that took it (seconds): ListShards is eventually consistent.
+
+If the aggregate were put again, readers would get a copy of its records for each listing without the shard.
+"""
 MisroutedRecord = tuple[PendingRecord, str]
 """An acknowledged record and the shard that took it, which is not the expected one."""
 _PART_OVERHEAD = 12
@@ -489,6 +494,8 @@ class TargetShardListing:
         self._being_listed: list[MisroutedRecord] = []
         """The aggregates that wait for the listing that is being made."""
         self._last_misrouted: dict[str, int] = {}
+        self._unlisted_since: dict[str, float] = {}
+        """When a listing first lacked a shard that had taken an aggregate (seconds of the clock)."""
         self._described_at = -math.inf
         self._is_requested = False
         self._wakeup = Notifier()
@@ -545,8 +552,20 @@ class TargetShardListing:
                 self._is_requested |= was_requested
             else:
                 misrouted, self._being_listed = self._being_listed, []
-                return shard_map, misrouted
+                return shard_map, self._without_unlisted(misrouted, shard_map)
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
+
+    def _without_unlisted(self, misrouted: list[MisroutedRecord], shard_map: ShardMap) -> list[MisroutedRecord]:
+        """Return the aggregates whose shard is listed, or has not been listed for too long. The others wait for another listing."""
+        now = self._clock.monotonic()
+        unlisted = {shard_id for _, shard_id in misrouted} - shard_map.ranges.keys() if shard_map.keys_decide else ()
+        self._unlisted_since = {shard_id: self._unlisted_since.get(shard_id, now) for shard_id in unlisted}
+        awaited = {shard_id for shard_id, since in self._unlisted_since.items() if now - since < UNLISTED_SECONDS}
+        if not awaited:
+            return misrouted
+        self._is_requested = True
+        self._misrouted = [each for each in misrouted if each[1] in awaited] + self._misrouted
+        return [each for each in misrouted if each[1] not in awaited]
 
     async def _refresh(self) -> ShardMap:
         listed = await self._list()

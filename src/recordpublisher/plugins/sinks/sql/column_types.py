@@ -270,12 +270,12 @@ def _timestamp(value: Any, has_zone: bool) -> datetime | None:
 
     A text or datetime without an offset is in UTC. A column without a zone gets the time in UTC.
 
-    Raises: TypeError for a value of another type; ValueError for a text that is not ISO-8601.
+    Raises: TypeError for a value of another type; ValueError for a text that is not ISO-8601, such as epoch ms as text.
     """
     if value is None:
         return None
     if isinstance(value, (str, datetime)):
-        given = datetime.fromisoformat(value) if isinstance(value, str) else value
+        given = datetime.fromisoformat(_no_number(value, 8)) if isinstance(value, str) else value
         at = (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         at = datetime.fromtimestamp(value / 1000, tz=UTC)
@@ -288,13 +288,23 @@ def _time_of_day(value: Any, has_zone: bool) -> Any:
     """Return the time of day of an ISO-8601 text, in UTC if it has no offset. A column without a zone gets the time in UTC."""
     if not isinstance(value, str):
         return value
-    given = time.fromisoformat(value)
+    given = time.fromisoformat(_no_number(value, 6))
     at = datetime.combine(date(2000, 1, 2), given, given.tzinfo or UTC).astimezone(UTC).timetz()
     return at if has_zone else at.replace(tzinfo=None)
 
 
 def _date(value: Any) -> Any:
-    return date.fromisoformat(value) if isinstance(value, str) else value
+    return date.fromisoformat(_no_number(value, 8)) if isinstance(value, str) else value
+
+
+def _no_number(value: str, digits: int) -> str:
+    """Return a text if it is not a number of more than `digits` digits. ISO-8601 has these digits of a date or time without separators.
+
+    Raises: ValueError if it is, because Python would read the epoch ms 1712123010123 as a day of the year 1712.
+    """
+    if len(value) > digits and value.isdecimal():
+        raise ValueError(f"{repr_of(value)} is a number, and not ISO-8601")
+    return value
 
 
 def _decimal(value: Any) -> Any:

@@ -91,7 +91,7 @@ class RowBuilder:
         )  # no field of a record has a place in these columns
         metadata = METADATA if self._is_of_fields else RECORD_COLUMNS.keys()
         taken = metadata if is_keyed_by_record(table) else ()
-        columns = [column for column in table.columns if not _is_generated(column)]
+        columns = [column for column in table.columns if not is_generated(column)]
         self._table = table
         self._columns = [column.name for column in columns]
         self._declared = declared or {}
@@ -106,7 +106,7 @@ class RowBuilder:
         self._columns_of_bytes = {
             name for name in self._conversions if isinstance(table.columns[name].type, LargeBinary)
         }
-        self._filled_by_database = {column.name for column in columns if _is_filled_by_database(column)}
+        self._filled_by_database = {column.name for column in columns if is_filled_by_database(column)}
         self._metadata_columns = {
             column.name: _json_values
             if column.name == "value" and isinstance(column.type, types.JSON)
@@ -232,12 +232,13 @@ def record_columns() -> list[Column[Any]]:
     ]
 
 
-def _is_generated(column: Column[Any]) -> bool:
+def is_generated(column: Column[Any]) -> bool:
     """Return whether the database generates the column, and refuses any value for it."""
     return column.computed is not None or (column.identity is not None and bool(column.identity.always))
 
 
-def _is_filled_by_database(column: Column[Any]) -> bool:
+def is_filled_by_database(column: Column[Any]) -> bool:
+    """Return whether the database fills the column of a row that has no value for it."""
     has_counter = column.primary_key and column.autoincrement is True
     return column.server_default is not None or column.identity is not None or has_counter or _is_row_id(column)
 

@@ -38,7 +38,6 @@ It is separate from the state store's table, because that may be in the same dat
 """
 BUFFER_BYTES = 16 * 2**20
 """Default of `flink.sink.buffer.bytes` for this sink."""
-MAX_JOB_NAME = 200
 EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
 """Tables of positions of versions before 26 November 2026: for a fixed number of workers, and for groups of workers."""
 
@@ -59,8 +58,6 @@ class SqlSink(CommittingSink):
         if job is None:
             reason = "the sql sink keeps the job's positions under this name"
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason=reason)
-        if len(job) > MAX_JOB_NAME:
-            raise ConfigurationError(JOB_NAME.key, job, f"at most {MAX_JOB_NAME} characters in a database")
         self._job = job
         self._table_name, self._columns = properties.value(SQL_TABLE), properties.value(SQL_COLUMNS)
         if is_inferred(properties) and not properties.is_set(SQL_COLUMNS):

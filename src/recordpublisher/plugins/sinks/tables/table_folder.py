@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recordpublisher.plugins.stores.durable_files import DurableFile
+from recordpublisher.plugins.stores.durable_files import DurableFile, exists
 from recordpublisher.plugins.stores.object_storage import error_words
 
 STAGED = "_recordpublisher/staged"
@@ -49,7 +49,8 @@ class TableFolder:
     def size(self, name: str) -> int | None:
         """Return the size of a file (bytes), or None if there is no such file."""
         file = self._path / name
-        return file.stat().st_size if file.is_file() else None
+        # Since Python 3.14, `is_file` is False on a disk that is unavailable, and a missing mark would count as a published commit.
+        return file.stat().st_size if exists(file) else None
 
     def read(self, name: str) -> bytes:
         """Return the content of a small file."""
