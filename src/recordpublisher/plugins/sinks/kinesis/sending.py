@@ -181,15 +181,20 @@ class RecordSending:
         return 0.0 if is_over else max(0.0, self._clock.monotonic() - since)
 
     @property
-    def refused_seconds(self) -> float:
-        """How long calls have failed, or had no response, while no shard has taken a record (seconds). Any thread may ask.
+    def refused_since(self) -> float:
+        """Since when calls have failed, or had no response, while no shard has taken a record (seconds of the clock). Any thread may ask.
 
-        It is 0 if a shard takes records, or if the service has responded again and no record was put since then.
+        `NEVER` if none fails and none is open, or if the service has responded again and no record was put since then.
         """
         open_since = [began for _, began in list(self._calls.values())]
         failing_since = None if self._responded_at is not None else self._failing_since
         since = min(open_since, default=NEVER) if failing_since is None else failing_since
-        return max(0.0, self._clock.monotonic() - max(since, self.taken_at))
+        return max(since, self.taken_at)
+
+    @property
+    def refused_seconds(self) -> float:
+        """Seconds since `refused_since`; 0 if that is `NEVER`."""
+        return max(0.0, self._clock.monotonic() - self.refused_since)
 
     async def give_up_all(self, code: str, message: str) -> None:
         """Cancel the open calls, and give up every record that is not acknowledged. Records of these calls may have reached the stream."""
