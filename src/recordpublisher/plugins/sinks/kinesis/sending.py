@@ -177,8 +177,9 @@ class RecordSending:
         Any thread may read it.
         """
         since = self._failing_since
-        is_over = since is None or self._responded_at is not None
-        return 0.0 if is_over else max(0.0, self._clock.monotonic() - since)
+        if since is None or self._responded_at is not None:
+            return 0.0
+        return max(0.0, self._clock.monotonic() - since)
 
     @property
     def refused_since(self) -> float:
