@@ -652,6 +652,31 @@ def test_a_store_that_ends_as_if_it_had_been_cancelled_does_not_hide_the_first_e
     assert "no last checkpoint could be stored after the error" in caplog.text
 
 
+def test_a_store_that_is_away_when_an_error_ends_the_run_is_named_in_the_log(caplog):
+    kept, handler = KeptSnapshots(), Handler(bad=7)
+    source = ScriptedSource(per_read=5, latency=0.1)
+    source.add("a", *TWO_SHARDS["a"])
+
+    async def away(state):
+        await asyncio.sleep(0.2)
+        raise StoreUnavailableError("connection to db7 refused")
+
+    async def job():
+        alone = kept.start()
+        fetcher = make_fetcher(source, map_sink(handler), NO_PERIODIC, alone=alone)
+        await fetcher.open()
+        alone.store, began = away, asyncio.get_running_loop().time()
+        with pytest.raises(SinkError, match="not an order"):
+            await fetcher.run()
+        took = asyncio.get_running_loop().time() - began
+        await fetcher.close()
+        return took
+
+    assert 5 <= run_virtual(job()) < 8
+    (line,) = [text for text in caplog.messages if text.startswith("no last checkpoint could be stored")]
+    assert "connection to db7 refused" in line
+
+
 class BrokenTarget(RecordingSink):
     """A target of dead letters that takes none."""
 

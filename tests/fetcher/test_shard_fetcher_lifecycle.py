@@ -303,6 +303,7 @@ def test_what_was_read_is_written_before_a_run_ends_whose_only_stream_was_delete
 
     assert run_virtual(job()).reason is EndReason.STREAMS_DELETED
     assert len(sink.rows) == 50
+    assert sink.watermarks[-1] == 49, "of the last row, as at the end of every shard"
 
 
 def test_a_dead_letter_that_waits_when_its_stream_is_deleted_is_written():  # S7, S8

@@ -275,7 +275,9 @@ class ShardFetcher:
         self._released_after = error
         seconds, ending = job.settings.drain_ms / 1000, asyncio.ensure_future(self._take_if_sound())
         try:
-            if (await asyncio.wait([ending], timeout=seconds))[0] and not ending.cancelled():
+            # A store that is away raises its own error after `seconds`, which is worth waiting for.
+            ended, _ = await asyncio.wait([ending], timeout=seconds + GRACE_SECONDS)
+            if ended and not ending.cancelled():
                 return ending.result()
             late = f"it took longer than {seconds:.0f} s (flink.job.drain.timeout)"
             # The last checkpoint ended as cancelled, although nothing here has cancelled it. A CancelledError would hide the error that

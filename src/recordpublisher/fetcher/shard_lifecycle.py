@@ -243,6 +243,7 @@ class ShardLifecycle(ShardListener):
             self._end_deleted(stream)
         if not any(entry.has_unwritten_records for entry in self._table):
             log.warning("the run ends, because every stream of the job was deleted")
+            self._emitter.on_all_ended()
             self._completion.complete(EndReason.STREAMS_DELETED)
 
     def _end_deleted(self, stream: str) -> None:

@@ -55,6 +55,8 @@ class Alignment:
         """Shards that may emit and are stragglers (far behind, W12), by next watermark."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
+        self._removed: int | None = None
+        """The highest watermark of the shards that were removed (epoch ms)."""
         self._until_event_time: int | None = None
         """The event-time bound of a bounded run (epoch ms)."""
         self.max_watermark: int | None = None
@@ -111,7 +113,8 @@ class Alignment:
         self._active.forget(key)
         self._next_shards.set(key, None)
         self._stragglers.set(key, None)
-        self._entries.pop(key, None)
+        if (entry := self._entries.pop(key, None)) is not None:
+            self._removed = raised_watermark(self._removed, entry.state.watermark)
 
     def on_emitted(self, entry: ShardEntry) -> None:
         """Note that a shard has emitted. If the shards take turns, the next `update` puts it last."""
@@ -130,13 +133,15 @@ class Alignment:
         return self._tracker.report(status, watermark)
 
     def report_end(self) -> int | None:
-        """Report that every shard was read to its end, and return the global watermark: the highest one of the shards.
+        """Report that no shard has further records, and return the global watermark: the highest one of the shards, even removed ones.
 
         Nothing changes while watermarks still wait for a shard, because children of it may follow.
         """
         if self._active.status()[0] is ShardsStatus.IDLE:
-            known = [each.state.watermark for each in self._entries.values() if each.state.watermark is not None]
-            self._tracker.report(ShardsStatus.ACTIVE, max(known, default=None))
+            highest = self._removed
+            for each in self._entries.values():
+                highest = raised_watermark(highest, each.state.watermark)
+            self._tracker.report(ShardsStatus.ACTIVE, highest)
         return self.report()
 
     def select_next(self) -> tuple[ShardEntry, int] | None:

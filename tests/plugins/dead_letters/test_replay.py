@@ -291,6 +291,17 @@ def test_letters_of_another_sink_cannot_be_read(properties):
         stored_letters_of(properties.merged({"flink.deadletter.sink": "memory"}))
 
 
+@pytest.mark.parametrize("key", ["jsonl.path", "parquet.path", "sql.uri"])
+def test_a_missing_setting_has_the_key_that_the_dead_letter_sink_has(key):
+    given = {
+        "flink.deserializer.error": "DEAD_LETTER",
+        "flink.deadletter.sink": key.partition(".")[0],
+        f"flink.sink.{key}": "there",
+    }
+    with pytest.raises(rp.ConfigurationError, match=rf"'flink\.deadletter\.{key}' is required"):
+        stored_letters_of(rp.Properties(given))
+
+
 def test_a_folder_that_no_letter_has_made_yet_has_none_and_a_mistyped_path_is_an_error(tmp_path):
     def letters_in(path):
         sink = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(path)}

@@ -78,7 +78,7 @@ async def test_a_worker_that_hangs_is_neither(served):
     assert await get(f"{url}/healthz") == await get(f"{url}/readyz") == silence
 
 
-@pytest.mark.parametrize("address", ["9249", "localhost", "localhost:port", "localhost:65536", ":9249"])
+@pytest.mark.parametrize("address", ["9249", "localhost", "localhost:port", "localhost:65536", ":9249", "::1:9249"])
 def test_an_address_without_host_or_port_is_named(address):
     with pytest.raises(ConfigurationError, match=rf"(?s){ADDRESS}.*{address}.*host:port"):
         PrometheusExporter(Properties({ADDRESS: address}))

@@ -2,13 +2,14 @@
 
 import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher import ConfigurationError, FolderStore, StateError, StoreUnavailableError
+from recordpublisher import ConfigurationError, FolderStore, StateError, StoreUnavailableError, VersionedValue
 
 from fakes.stored_job import SHARD, snapshot_at, states_in, store_alone
 
@@ -192,3 +193,62 @@ async def test_a_crash_during_a_write_leaves_the_old_state(tmp_path):
     (tmp_path / ".aside" / "value-first").write_text('{"ha": ')
 
     assert (await states_in(store))[SHARD]["position"] == "7"
+
+
+async def test_the_next_write_removes_values_that_killed_writers_have_left(tmp_path):
+    store = FolderStore(tmp_path)
+    version = await store.put_if_absent("name", b"1")
+    (tmp_path / "name.versions" / "value-before-its-rename").write_bytes(b"2")
+
+    version = await store.compare_and_set("name", b"3", version)
+
+    files = sorted(path.name for path in (tmp_path / "name.versions").iterdir())
+    assert files == [f"current-{version}", f"value-{version}"]
+
+
+async def test_a_write_keeps_the_value_that_its_successor_is_about_to_name(tmp_path, monkeypatch):
+    store, rename = FolderStore(tmp_path), Path.rename
+    version = await store.put_if_absent("name", b"1")
+    successor = tmp_path / "name.versions" / "value-successor"
+
+    def rename_then_next_write_begins(source, target):
+        renamed = rename(source, target)
+        successor.write_bytes(b"3")
+        return renamed
+
+    monkeypatch.setattr(Path, "rename", rename_then_next_write_begins)
+    await store.compare_and_set("name", b"2", version)
+
+    assert successor.exists()
+
+
+async def test_the_next_new_value_removes_temporary_folders_of_killed_processes_and_nothing_else(tmp_path):
+    store = FolderStore(tmp_path)
+    for name in (".0123456789abcdef", ".fedcba9876543210", ".git"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "value-1").write_bytes(b"1")
+    for name in (".0123456789abcdef", ".git"):
+        os.utime(tmp_path / name, (0, 0))
+
+    await store.put_if_absent("a/b", b"1")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".fedcba9876543210", ".git", "a"]
+
+
+async def test_a_first_write_whose_folder_was_removed_while_its_process_was_suspended_writes_it_again(
+    tmp_path, monkeypatch
+):
+    store, touch = FolderStore(tmp_path), Path.touch
+
+    def suspended(path, *more, **options):
+        monkeypatch.setattr(Path, "touch", touch)
+        os.utime(path.parent, (0, 0))
+        FolderStore(tmp_path)._put_if_absent("other", b"2")
+        touch(path, *more, **options)
+
+    monkeypatch.setattr(Path, "touch", suspended)
+    version = await store.put_if_absent("name", b"1")
+
+    assert await store.list("") == await FolderStore(tmp_path).list("")
+    assert (await store.get("name")) == VersionedValue(b"1", version)
+    assert not list(tmp_path.glob(".*"))

@@ -27,7 +27,7 @@ async def leftovers(
             "--older-than",
             min=0,
             metavar="HOURS",
-            help="Only files that are older: a running job has files that no commit names yet. Use 0 if the job is stopped.",
+            help="Only files that are older: running jobs have files that no commit names yet. Use 0 if no job that writes there runs.",
         ),
     ] = DEFAULT_HOURS,
     remove: Annotated[bool, typer.Option("--remove", help="Delete the leftovers; otherwise show them.")] = False,
@@ -40,7 +40,10 @@ async def leftovers(
 ) -> None:
     """List the staged files of a job (parquet, jsonl, delta, iceberg) that no commit names, and its unfinished uploads to S3.
 
-    The job may be running. Its next start deletes most of them, but no uploads, and no files of a job of another name.
+    The job may be running. Its next start deletes most of them, but no uploads, and no files of another job.
+
+    Files that other jobs have staged in the same folder or table are listed too. In Iceberg, a commit of another job is known only if
+    that job has the same `flink.state.uri`. If that job is stopped and its last commit is not published, start it before you use --remove.
 
     If a table (delta, iceberg) refuses rows that the job has committed, each start of the job fails. --take-back makes sure that the table
     has none of these rows, and returns the positions to before the commit: the next start reads the records again.

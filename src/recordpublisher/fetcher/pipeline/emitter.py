@@ -121,7 +121,10 @@ class Emitter:
         self._wake.set()
 
     def on_all_ended(self) -> None:
-        """Let the last watermark of the run be the highest one of the shards, because each was read to its end and no record follows."""
+        """Let the last watermark of the run be the highest one of the shards.
+
+        No record follows, because each shard was read to its end, or every stream was deleted.
+        """
         self._have_all_ended = True
 
     def end_run(self) -> None:

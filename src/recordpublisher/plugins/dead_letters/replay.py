@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, dead_letter_sink_error
 from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
@@ -64,9 +64,21 @@ def _with_payload(letter: DeadLetter, payloads: Mapping[tuple[str, str], bytes])
 def stored_letters_of(properties: Properties) -> StoredLetters:
     """Return the dead letters that the job's dead-letter sink has written.
 
-    Raises: ConfigurationError if dead letters of that kind of sink cannot be read.
+    Raises: ConfigurationError if dead letters of that kind of sink cannot be read, or if a setting of the dead-letter sink is missing.
     """
-    name, of_sink = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
+    name, own = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
+    try:
+        letters = _letters_of_sink(name, own)
+    except ConfigurationError as error:
+        raise dead_letter_sink_error(error) from None
+    if letters is None:
+        raise ConfigurationError(
+            DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis"
+        )
+    return letters
+
+
+def _letters_of_sink(name: str, of_sink: Properties) -> StoredLetters | None:
     if name == "jsonl":
         from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
@@ -87,7 +99,7 @@ def stored_letters_of(properties: Properties) -> StoredLetters:
         from .letters import StreamLetters
 
         return StreamLetters(of_sink)
-    raise ConfigurationError(DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis")
+    return None
 
 
 class JobTarget:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +35,10 @@ _AWAY = {
 """The errors of a network file system that is unavailable."""
 _ATTEMPTS, _PUT_ATTEMPTS = 1000, 100
 _PAUSE_SECONDS = 0.001
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}")
+"""The names of folders in which a first value is written, or from which a deleted one is removed."""
+_ABANDONED_SECONDS = 60
+"""Age at which a temporary folder probably belongs to a killed process (seconds). A write needs much less."""
 
 
 class FolderStore(ConditionalStore):
@@ -41,7 +46,7 @@ class FolderStore(ConditionalStore):
 
     The first value is written into a folder that is then renamed to its name, which fails if the name is taken. A later value is written
     into the folder, and then `current-V` is renamed to `current-W`, which fails if another process was faster. No lock is needed, but the
-    file system, local or network, must have atomic renames.
+    file system, local or network, must have atomic renames. What a killed process has left is removed by later writes.
 
     - `folder`: a path, or a file: URI. The first value creates it.
     - `key`: the property that contains the folder. If it is None, the folder is not checked.
@@ -148,9 +153,10 @@ class FolderStore(ConditionalStore):
     def _put_new(self, path: Path, version: str, value: bytes) -> bool:
         """Write a temporary folder and rename it. Return whether the name was free."""
         make_folder(path.parent)
-        aside = path.parent / f".{version}"
+        aside = self._root / f".{version}"
         try:
             aside.mkdir()
+            self._remove_abandoned(aside)
             write_file(aside / f"{_VALUE}{version}", value)
             (aside / f"{_POINTER}{version}").touch()
             sync(aside)
@@ -169,6 +175,8 @@ class FolderStore(ConditionalStore):
         path, version = self._path(name), new_version()
         written, pointer = path / f"{_VALUE}{version}", path / f"{_POINTER}{version}"
         try:
+            # Other writes that have begun by now expect `expected` or an older version, so this rename makes them fail.
+            obsolete = [file for file in os.listdir(path) if file.startswith(_VALUE)]
             write_file(written, value)
             sync(path)
             (path / f"{_POINTER}{expected}").rename(pointer)
@@ -178,8 +186,20 @@ class FolderStore(ConditionalStore):
                 raise ConflictError(self.place, name, _read(path)) from error
         with contextlib.suppress(FileNotFoundError):  # Another process has deleted the value in the meantime.
             sync(path)
-        (path / f"{_VALUE}{expected}").unlink(missing_ok=True)
+        for file in obsolete:
+            (path / file).unlink(missing_ok=True)
         return version
+
+    def _remove_abandoned(self, own: Path) -> None:
+        """Remove temporary folders that are a minute older than `own`, by the clock of the file system.
+
+        Each is first renamed, so that a process that was only suspended finds its folder missing, and writes it again.
+        """
+        now = own.stat().st_mtime
+        for folder in self._root.glob(".*"):
+            with contextlib.suppress(FileNotFoundError):  # Another process has removed or renamed it.
+                if _TEMPORARY.fullmatch(folder.name) and now - folder.stat().st_mtime > _ABANDONED_SECONDS:
+                    shutil.rmtree(folder.rename(self._root / f".{new_version()}"), ignore_errors=True)
 
     def _names(self, prefix: str, before: str | None = None) -> Sequence[str]:
         found: list[str] = []
@@ -199,7 +219,7 @@ class FolderStore(ConditionalStore):
 
     def _delete(self, name: str) -> None:
         path = self._path(name)
-        aside = path.parent / f".{new_version()}"
+        aside = self._root / f".{new_version()}"
         try:
             path.rename(aside)
         except FileNotFoundError:

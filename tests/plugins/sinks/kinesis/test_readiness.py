@@ -196,3 +196,44 @@ def test_a_sink_is_ready_when_a_shard_that_failed_was_merged():
             return sink.metrics()["failingMs"], sink.reasons_not_ready()
 
     assert run_virtual(job()) == (0, [])
+
+
+async def share_of_ready_seconds(sink, seconds):
+    """Put a record a second while the sink is ready, as a server behind a load balancer does."""
+    ready = 0
+    for _ in range(seconds):
+        if not sink.reasons_not_ready():
+            ready += 1
+            await put_numbers(sink, [0])
+        await asyncio.sleep(1)
+    return ready / seconds
+
+
+def test_a_server_whose_puts_alone_fail_is_seldom_ready_and_becomes_ready_with_the_first_success():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, {"flink.job.max.outage": "30s"}, on_failure=lambda failed: None) as sink:
+            fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+            share = await share_of_ready_seconds(sink, 600)
+            fake.fail = None
+            await asyncio.sleep(60)
+            return share, await share_of_ready_seconds(sink, 60)
+
+    share, after = run_virtual(job())
+    assert share < 0.1
+    assert after == 1
+
+
+def test_a_put_that_fails_long_after_an_outage_does_not_continue_it():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake, {"flink.job.max.outage": "2s"}, on_failure=lambda failed: None) as sink:
+            fake.fail = AWAY
+            await put_numbers(sink, [0])
+            await asyncio.sleep(3600)
+            await put_numbers(sink, [1])
+            await asyncio.sleep(1)
+            return sink.reasons_not_ready(), sink.metrics()["failingMs"]
+
+    reasons, failing_ms = run_virtual(job())
+    assert (reasons, failing_ms < 2000) == ([], True)

@@ -34,7 +34,7 @@ log = logging.getLogger("recordpublisher.metrics")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PORTS_TO_TRY = 20
 """Number of ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
-_VALID = "host:port, for example 127.0.0.1:9249, or 0.0.0.0:9249 for other machines"
+_VALID = "host:port, for example 127.0.0.1:9249 or [::1]:9249, or 0.0.0.0:9249 for other machines"
 Row = tuple[str, dict[str, Any]]
 """The labels of a worker or shard, and its values."""
 _UP = "recordpublisher_worker_up", "gauge", "1 while the event loop of the worker responds"
@@ -128,7 +128,10 @@ def _health_page(reasons: list[str]) -> Page:
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address. Raises: ConfigurationError if it is not host:port."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 <= int(port) < 65_536:
+    has_brackets = host.startswith("[") and host.endswith(
+        "]"
+    )  # Without them, ::1 would not count as a name of this machine.
+    if not host or (":" in host and not has_brackets) or not port.isdecimal() or not 0 <= int(port) < 65_536:
         raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)
     return host, int(port)
 

@@ -182,14 +182,17 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
         The sink is not ready if it is not open, if an error has ended it, or if its calls have failed for ten seconds (or for
         `flink.job.max.outage`, if shorter). After failed calls it is not ready until the service responds again, even if no record is left.
+        If a put fails once more in the ten minutes after that, it is not ready at once.
         """
         reason = self.why_not_put(FAILED_READ_LIMIT_MS / 1000)
         return [] if reason is None else [f"{self.destination()}: {reason}"]
 
     def unfinished(self) -> Unfinished:
-        """Return how many records are not acknowledged."""
+        """Return how many records are not acknowledged. While no put succeeds, this counts as one call that does not return."""
         count = self.metrics()["outstandingRecordsCount"]
-        return Unfinished(count, f"records not acknowledged: {count}", shards=self._writes.by_shard())
+        why = self._writer.why_refused(FAILED_READ_LIMIT_MS / 1000) if count else None
+        reason = f"records not acknowledged: {count}" + (f"; {why}" if why else "")
+        return Unfinished(count, reason, self._writer.refused_since if count else None, shards=self._writes.by_shard())
 
     def exported_metrics(self) -> list[SinkMetric]:
         """Return the figures of `metrics`, each with type, unit and meaning."""

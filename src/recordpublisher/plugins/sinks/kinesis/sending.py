@@ -63,6 +63,8 @@ READY_AFTER_SECONDS = 10.0
 
 Without this pause a server would be ready again after each record given up, because other calls may succeed while puts fail.
 """
+REMEMBERED_SECONDS = 600.0
+"""If a put fails within this time after the service has responded to another call, the outage counts from its beginning (seconds)."""
 PROBE_RETRY = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
 """Retries of the call that asks whether the service responds. They are slow, because an account has 20 such calls a second."""
 NEVER = float("inf")
@@ -130,6 +132,8 @@ class RecordSending:
         self._failing: dict[TargetShardQueue, float] = {}
         self._failing_since: float | None = None
         self._failed_at = -NEVER
+        self._responded_at: float | None = None
+        """When the service responded to another call after failed puts of which no record is left. None once a put has ended since then."""
         self._probing: asyncio.Task[None] | None = None
         self.taken_at = -NEVER
         """When a shard last took a record (seconds of the clock)."""
@@ -174,17 +178,25 @@ class RecordSending:
         Any thread may read it.
         """
         since = self._failing_since
-        return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
+        if since is None or self._responded_at is not None:
+            return 0.0
+        return max(0.0, self._clock.monotonic() - since)
+
+    @property
+    def refused_since(self) -> float:
+        """Since when calls have failed, or had no response, while no shard has taken a record (seconds of the clock). Any thread may ask.
+
+        `NEVER` if none fails and none is open, or if the service has responded again and no record was put since then.
+        """
+        open_since = [began for _, began in list(self._calls.values())]
+        failing_since = None if self._responded_at is not None else self._failing_since
+        since = min(open_since, default=NEVER) if failing_since is None else failing_since
+        return max(since, self.taken_at)
 
     @property
     def refused_seconds(self) -> float:
-        """How long calls have failed, or had no response, while no shard has taken a record (seconds). Any thread may ask.
-
-        It is 0 if a shard takes records, or if the service has responded again and no record was put since then.
-        """
-        open_since = [began for _, began in list(self._calls.values())]
-        since = min(open_since, default=NEVER) if self._failing_since is None else self._failing_since
-        return max(0.0, self._clock.monotonic() - max(since, self.taken_at))
+        """Seconds since `refused_since`; 0 if that is `NEVER`."""
+        return max(0.0, self._clock.monotonic() - self.refused_since)
 
     async def give_up_all(self, code: str, message: str) -> None:
         """Cancel the open calls, and give up every record that is not acknowledged. Records of these calls may have reached the stream."""
@@ -363,12 +375,17 @@ class RecordSending:
         failed = [*waiting, *given_up]
         if outcome.acknowledged:
             self.taken_at = now
-            if self._failing.pop(queue, None) is not None:
+            if self._responded_at is not None:
+                self._forget_failures()
+            elif self._failing.pop(queue, None) is not None:
                 self._note_failing()
         elif outcome.throttles < len(failed):
             lasted = max(record.failing_for for record in failed)
             self.last_failure = next(each.error_message or each.error_code or "no answer" for each in results)
             self._failed_at = now
+            if self._responded_at is not None and now - self._responded_at > REMEMBERED_SECONDS:
+                self._failing.clear()
+            self._responded_at = None
             if queue in self._queues:  # Otherwise the shard was closed, and other shards get its records.
                 self._failing.setdefault(queue, now - lasted)
                 self._note_failing()
@@ -384,19 +401,24 @@ class RecordSending:
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:
-        """Ask the service until it responds, while nothing is put. A server that is not ready may get no requests, and so put nothing."""
-        while self._failing and self._failures.error is None:
+        """Ask the service until it responds, while nothing is put. A server that is not ready may get no requests, and so put nothing.
+
+        Puts may fail although the service responds. So the outage is remembered, and the next failure counts from its beginning: the server
+        is ready until a put shows the contrary, and not for ten seconds again.
+        """
+        while self._failing and self._responded_at is None and self._failures.error is None:
             await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
             if self._clock.monotonic() < self._failed_at + READY_AFTER_SECONDS:
                 continue
             with suppress(RecordPublisherError):
                 await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), PROBE_RETRY)
-                self._forget_failures()
+                if not self._outstanding.records:
+                    self._responded_at = self._clock.monotonic()
 
     def _forget_failures(self) -> None:
-        if not self._outstanding.records:
-            self._failing.clear()
-            self._note_failing()
+        self._failing.clear()
+        self._responded_at = None
+        self._note_failing()
 
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
@@ -561,7 +583,7 @@ class RecordSending:
         if self._failing and not self._outstanding.records:
             if not self._failures.continues:
                 self._forget_failures()
-            elif self._probing is None or self._probing.done():
+            elif self._responded_at is None and (self._probing is None or self._probing.done()):
                 self._probing = self._start(self._probe(), "kinesis-sink-probe")
         if self._failures.error is not None:
             for task in self._tasks:

@@ -104,6 +104,11 @@ class KinesisWriter:
         return self._closed_reason is None
 
     @property
+    def refused_since(self) -> float:
+        """The time since which no put has succeeded (`RecordSending.refused_since`). It does not change during an outage."""
+        return self._sending.refused_since
+
+    @property
     def permission(self) -> SendPermission:
         """The object that decides which records may be sent."""
         return self._sending.permission
@@ -156,8 +161,12 @@ class KinesisWriter:
             return f"it is not open: {self._opening_failure}" if self._opening_failure else "it is not open"
         if self._closed_reason is not None:
             return f"it {self._closed_reason}"
+        return self.why_refused(min(min_seconds, self._max_outage_seconds))
+
+    def why_refused(self, min_seconds: float) -> str | None:
+        """Return for how long and why no put has succeeded, in plain words, or None if that has lasted `min_seconds` at most."""
         failing = self._sending.refused_seconds
-        if failing <= min(min_seconds, self._max_outage_seconds):
+        if failing <= min_seconds:
             return None
         return f"puts have failed for {duration_words(failing)}: {self._sending.last_failure or 'no call has returned'}"
 
@@ -273,7 +282,11 @@ class KinesisWriter:
         """
         epoch, sending = self._end_epoch(), self._sending
         if not self._failures.continues:
-            return await self.wait_until_flushed(epoch)
+            if (
+                sending.refused_seconds < self._drain_seconds
+            ):  # Otherwise the end of the job has waited for that long already.
+                await self.wait_until_flushed(epoch)
+            return
         waited, taken_at = 0.0, sending.taken_at
         while not self.is_flushed(epoch) and waited < self._drain_seconds:
             pause = min(1.0, self._drain_seconds - waited)
