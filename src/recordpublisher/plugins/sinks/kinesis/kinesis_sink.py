@@ -171,7 +171,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         if self._is_of_program:
             self._is_of_program = False
             return
-        await self._writer.close()
+        await self._writer.close(is_of_job=bool(self._context.streams))
 
     def metrics(self) -> dict[str, Any]:
         """Return `outstandingRecordsCount`, `backpressureCycles` and others as plain values; see docs/reference/kinesis-sink-metrics.md."""

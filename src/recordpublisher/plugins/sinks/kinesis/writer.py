@@ -274,7 +274,7 @@ class KinesisWriter:
                         self._raise_if_ended()
         self._failures.raise_if_ended()
 
-    async def flush_or_give_up(self) -> None:
+    async def flush_or_give_up(self, *, is_of_job: bool = False) -> None:
         """Flush before the sink is closed. Outside of a job, give up all records if none was acknowledged for `flink.job.drain.timeout`.
 
         Records that are given up are reported, which would not happen if a supervisor killed the process first. A job gives up none,
@@ -282,9 +282,8 @@ class KinesisWriter:
         """
         epoch, sending = self._end_epoch(), self._sending
         if not self._failures.continues:
-            if (
-                sending.refused_seconds < self._drain_seconds
-            ):  # Otherwise the end of the job has waited for that long already.
+            # A job whose puts fail has waited at its end already, and its next start puts the records again. A program has no next start.
+            if not is_of_job or sending.refused_seconds < self._drain_seconds:
                 await self.wait_until_flushed(epoch)
             return
         waited, taken_at = 0.0, sending.taken_at
@@ -298,8 +297,11 @@ class KinesisWriter:
             failure = f": {sending.last_failure}" if sending.refused_seconds and sending.last_failure else ""
             await sending.give_up_all(CLOSED, reason + failure)
 
-    async def close(self) -> None:
-        """Flush, then release all resources. Later calls do nothing. Raises: the sink's error, unless a caller has received it already."""
+    async def close(self, *, is_of_job: bool = False) -> None:
+        """Flush, then release all resources. Later calls do nothing.
+
+        Raises: the sink's error, unless a caller has received it already.
+        """
         if self.is_open and self._loop is not None and self._loop.is_running():
             self._refuse_other_loop()
         was_open, self._closed_reason = self._closed_reason is None, self._closed_reason or "is closed"
@@ -309,17 +311,17 @@ class KinesisWriter:
             return
         try:
             if self._failures.error is None:
-                await self._flush_at_close()
+                await self._flush_at_close(is_of_job)
         finally:
             await self.abort()
         if not self._failures.was_raised:
             self._failures.raise_if_failed()
 
-    async def _flush_at_close(self) -> None:
+    async def _flush_at_close(self, is_of_job: bool) -> None:
         """Flush. If that takes long, log once what it waits for, because a server that is stopping would otherwise be silent."""
         line = asyncio.get_running_loop().call_later(UNLOGGED_SECONDS, self._log_close)
         try:
-            await self.flush_or_give_up()
+            await self.flush_or_give_up(is_of_job=is_of_job)
         finally:
             line.cancel()
 
