@@ -85,7 +85,7 @@ def test_cpu_per_record(lookahead, capsys):
         )
 
     async def job() -> float:
-        fetcher = make_fetcher(source, sink, given, clock=SystemClock(), decorator_for=decorator, assigner=lambda *_: 0)
+        fetcher = make_fetcher(source, sink, given, clock=SystemClock(), decorator_for=decorator)
         await fetcher.open()
         began = time.process_time()
         result = await fetcher.run_bounded(Bounds(max_time=60))
