@@ -91,5 +91,5 @@ async def test_positions_of_other_streams_only_are_a_warning(streams, is_warned,
 
     warned = [line.getMessage() for line in caplog.records if "are those of another job" in line.getMessage()]
     assert [line.partition(".")[0] for line in warned] == [
-        "the stored positions are of orders, and this job reads tickets"
+        "the stored positions belong to orders, and this job reads tickets"
     ] * is_warned
