@@ -300,7 +300,11 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
     chosen = [columns] if isinstance(columns, str) else list(columns)
     unknown = [name for name in chosen if name not in names]
     if isinstance(columns, str) or unknown:
-        raise ConfigurationError("columns", (unknown or chosen)[0], f"a list of {', '.join(names)}")
+        # Without a type or a schema the fields are inside the payload.
+        reason = (
+            "deserializer= or deserializer_schema= makes columns of the fields" if DATA in names and unknown else ""
+        )
+        raise ConfigurationError("columns", (unknown or chosen)[0], f"a list of {', '.join(names)}", reason=reason)
     return chosen
 
 
