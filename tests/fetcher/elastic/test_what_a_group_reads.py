@@ -304,5 +304,5 @@ def test_a_group_without_workers_that_read_only_other_streams_is_a_warning(strea
     run_virtual(story())
     warned = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
     assert [line.partition(".")[0] for line in warned] == [
-        "the stored positions in memory are of s, and this job reads t"
+        "the stored positions in memory belong to s, and this job reads t"
     ] * is_warned
