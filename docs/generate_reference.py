@@ -267,7 +267,7 @@ compared without case. Move a job [from awslabs](../migrate/from-awslabs.md), [q
 - An option that has no equal here is an error, which says what to use instead.
 - Where the default of another connector differs, ours holds, and a warning names both.
 - An endpoint of AWS also sets the region.
-- To write, name the columns `value` and `key` of Kafka `data` and `partitionKey`.
+- To write, rename the columns `value` and `key` of a Kafka job to `data` and `partitionKey`.
 
 The keys are those of the version in the heading; Databricks' list was seen in a copy."""
 

@@ -52,6 +52,26 @@ def test_a_file_without_a_property_is_no_properties_file(tmp_path):
         PropertyOptions().read(records)
 
 
+@pytest.mark.parametrize("given", ["pq.propertis", "pq.propperties", "jobs/pq.conf"])
+def test_a_misspelt_file_is_not_taken_for_a_stream(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(rp.ConfigurationError, match="No such file"):
+        read_job_or_stream(given, None, PropertyOptions())
+
+
+@pytest.mark.parametrize("given", ["orders", "orders.v1", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"])
+def test_a_name_or_an_arn_is_a_stream(given):
+    assert read_job_or_stream(given, None, PropertyOptions())[0] == [given]
+
+
+def test_the_file_that_was_probably_meant_is_named(tmp_path):
+    (tmp_path / "pq.properties").write_text("flink.streams=orders\n")
+
+    with pytest.raises(rp.ConfigurationError, match=r"No such file or directory; did you mean '.*pq.properties'\?"):
+        PropertyOptions().read(tmp_path / "pq.propertis")
+
+
 PROGRAM = """
 import contextlib
 import recordpublisher as rp

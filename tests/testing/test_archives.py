@@ -78,7 +78,11 @@ def test_a_job_that_failed_resumes_where_its_state_says(tmp_path):
             if any(each.data == b"15" for each in batch):
                 raise OSError("the power failed")
 
-    more = {"flink.state.uri": str(tmp_path / "state"), "flink.state.checkpoint.interval": "10", "flink.job.name": "j"}
+    more = {
+        "flink.state.uri": str(tmp_path / "state"),
+        "flink.state.checkpoint.interval": "10ms",
+        "flink.job.name": "j",
+    }
     parent = [record(str(number), shard_id="a", sequence_number=number) for number in range(1, 11)]
     child = [record(str(number), shard_id="b", sequence_number=number) for number in range(11, 21)]
     shards = [rp.Shard("orders", "a"), rp.Shard("orders", "b", parents=("a",))]

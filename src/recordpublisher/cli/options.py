@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,7 +90,13 @@ def is_python_job(given: str) -> bool:
 
 def is_job(given: str) -> bool:
     """Return whether an argument names a job, by its properties file or its program, and not a stream."""
-    return given.endswith(".properties") or is_python_job(given) or Path(given).is_file()
+    return _names_a_file(given) or is_python_job(given) or Path(given).is_file()
+
+
+def _names_a_file(given: str) -> bool:
+    """Return whether an argument can only be a file's path, perhaps a misspelt one: streams have no slash, and ARNs have a colon."""
+    suffix = Path(given).suffix.lower()
+    return bool(get_close_matches(suffix, [".properties"], cutoff=0.75)) or ("/" in given and ":" not in given)
 
 
 StreamName = Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM", callback=_no_job)]

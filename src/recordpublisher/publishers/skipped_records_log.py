@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from .clock import Clock, SystemClock
-from .log_fields import log_extra
+from .log_fields import counted, log_extra
 from .user_code import exc_info_for_log
 
 INTERVAL_SECONDS = 60.0
@@ -74,11 +74,23 @@ class SkippedRecordsLog:
             self._write(f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
 
 
+def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -> None:
+    """Log how many records a read has skipped, because the lines about bad records name only some of them.
+
+    - `reader`: what has read, for the log line. `skipped`: the number of skipped records of each shard, by `Shard.key`.
+    """
+    if total := sum(skipped.values()):
+        shards = ", ".join(f"{key} {count:,}" for key, count in skipped.items() if count)
+        text = "%s left out %s that could not be used (flink.deserializer.error=SKIP): %s"
+        log.warning(text, reader, counted(total, "record"), shards)
+
+
 def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
     """Return what a person can do about a bad record that ends the job, for a message."""
     # The command shows the record, because it would end the job again at each start. The names of a plugin may need quotes in a shell.
     shown = shlex.join(["recordpublisher", "tail", stream, "--shard", shard_id, "--from", sequence_number, "-n", "1"])
     return (
         f"look at it with `{shown}`, with --properties and the "
-        f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER continues without it (in Python deserializer_error=)"
+        f"job's file if it has one; flink.deserializer.error = SKIP continues without it (in Python deserializer_error=), as does "
+        "DEAD_LETTER in a job with a sink"
     )

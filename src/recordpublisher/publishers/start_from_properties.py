@@ -134,7 +134,7 @@ def age_ms(name: str, given: str) -> int:
     """Return an age in ms. Raises: ConfigurationError that names the setting `name`, if `given` is not a duration."""
     found = parse_with_unit(given.strip(), "ms")
     if found is None:
-        raise ConfigurationError(name, given, "a duration such as 10m, 2h or 1d")
+        raise ConfigurationError(name, given, "one number with one unit, such as 90m, 2h or 1d")
     return found
 
 

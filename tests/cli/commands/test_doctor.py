@@ -20,7 +20,12 @@ def done(tmp_path_factory):
     job.write_text("flink.streams=orders\nflink.sink=kinesis\nflink.sink.kinesis.stream=copy\n")
     query = job.with_name("query.properties")
     query.write_text(f"stream=orders\nmaxTasks=2\nmetadataLocation={job.parent}/claims\n")
+    reach = job.with_name("reach.properties")
+    reach.write_text("flink.stream.initpos=LATEST\n")
     commands = {
+        "stream with a file": f"doctor orders --properties {reach}",
+        "job with another file": f"doctor {job} --properties {reach}",
+        "job with a stream": f"doctor {job} --stream orders",
         "stream": "doctor --stream orders",
         "job": f"doctor {job}",
         "unknown": "doctor --stream order",
@@ -44,6 +49,16 @@ def test_a_stream_is_checked_for_reading_and_writing(done):
     assert (done["stream"].returncode, done["stream"].stderr) == (0, "")
     assert checks(done["stream"])["orders: kinesis:GetRecords"] == "ok"
     assert checks(done["stream"])["orders: kinesis:PutRecords"] == "ok"
+
+
+def test_a_stream_is_checked_with_the_properties_of_a_file(done):
+    assert (done["stream with a file"].returncode, done["stream with a file"].stderr) == (0, "")
+    assert checks(done["stream with a file"])["orders: kinesis:PutRecords"] == "ok"
+
+
+def test_a_file_for_a_stream_is_refused_with_a_job_and_named_if_a_stream_is_given_with_a_job(done):
+    assert "option '--properties' cannot be combined with" in done["job with another file"].stderr
+    assert "for a stream alone, write --properties" in done["job with a stream"].stderr
 
 
 def test_a_job_is_checked_for_what_it_does(done):

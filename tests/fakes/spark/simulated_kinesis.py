@@ -99,6 +99,7 @@ class SimulatedKinesis:
     """What each of the next listings lacks."""
     does_not_tell: bool = False
     failure: Exception | None = None
+    skipped: dict[str, int] = field(default_factory=dict)
     late_looks: int = 0
     """How many looks are still late."""
     late_look: LookResult = LookResult.LATE
@@ -278,6 +279,7 @@ class SimulatedKinesis:
             next_watermark=head,
             behind_ms=0 if at_tip or not self.behind_latest else self.clock.ms - (moved.arrival_ms or ARRIVED),
             children=children,
+            skipped=self.skipped.get(shard.key, 0),
         )
         return ShardOutcome(shard, moved, len(taken), 0, seen)
 

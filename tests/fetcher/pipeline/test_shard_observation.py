@@ -16,7 +16,7 @@ CHILD = Shard("s", "child", ("a", "b"), HashRange(5, 2**128 - 1), stream_arn="ar
     "seen",
     [
         ShardObservation(),
-        ShardObservation(True, (1, 2), True, -5, 7, 0, (CHILD,), "GetRecords failed", 2, 3),
+        ShardObservation(True, (1, 2), True, -5, 7, 0, (CHILD,), "GetRecords failed", 2, 3, 4),
         ShardObservation(next_watermark=0, behind_ms=0),
     ],
 )

@@ -42,6 +42,24 @@ def test_without_values_the_columns_are_those_of_spark_and_an_empty_value():
     assert rows["value"].null_count == 2
 
 
+@dataclass
+class Misspelt:
+    price: float
+    ordr: int | None = None
+    note: str | None = None
+
+
+def test_a_field_that_is_null_in_the_first_thousand_records_is_told_once(caplog):
+    columns = FileColumns(Misspelt)
+    for group in range(30):
+        columns.rows([typed(*(Misspelt(1.0, note="x" if group == 5 else None) for _ in range(100)))], [])
+        assert bool(caplog.records) == (group >= 9)
+
+    assert [each.getMessage() for each in caplog.records] == [
+        "'ordr': null in all of the first 1,000 records. Do the records spell it so?"
+    ]
+
+
 def test_values_without_a_type_are_json_beside_their_payload():
     (rows,) = FileColumns().rows([typed({"n": 1}, None)], [])
 

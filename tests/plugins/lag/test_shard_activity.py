@@ -62,8 +62,15 @@ def test_a_burst_before_the_last_two_seconds_is_not_idle(ago, window):
 
 
 @pytest.mark.parametrize("ago", [4_000, 90_000])
-def test_a_burst_of_more_records_than_a_read_brings_is_not_the_rate_of_later(ago):
-    assert activity(Port([NOW - ago + number // 4 for number in range(3_000)])) == ShardActivity(0.0, 0.0)
+def test_the_newest_record_of_a_burst_of_more_records_than_a_read_brings_is_found(ago):
+    burst = [NOW - ago + number // 4 for number in range(3_000)]
+    port = Port(burst)
+
+    found = activity(port)
+
+    assert (found.tip, found.tip_age_ms) == (str(burst[-1]), NOW - burst[-1])
+    assert 0 < found.records_per_second < 1_000  # Their rate is not the rate of the burst.
+    assert len(port.reads) < 14
 
 
 def test_a_shard_without_records_in_the_interval_has_the_rate_0():
@@ -74,6 +81,6 @@ def test_empty_responses_on_the_way_are_read_past():
     assert activity(Port([NOW - 6_000], empty=4)).tip == str(NOW - 6_000)
 
 
-@pytest.mark.parametrize("port", [Port([NOW - 6_000], empty=5), Port([NOW - 1] * 2_000)])
+@pytest.mark.parametrize("port", [Port([NOW - 6_000], empty=5), Port([NOW - 1] * 2_000), Port([NOW - 6_000] * 2_000)])
 def test_what_cannot_be_seen_is_not_known(port):
     assert activity(port) == ShardActivity()

@@ -52,6 +52,15 @@ async def test_a_read_continues_where_the_last_one_ended(reader):
     assert [record.data for record in first.records + second.records] == [b"%d" % number for number in range(10)]
 
 
+async def test_records_that_could_not_be_used_are_counted_for_each_read():
+    given = {"flink.deserializer.schema": "n BIGINT", "flink.deserializer.error": "SKIP"}  # The records are numbers.
+    made = BoundedReader(rp.Properties({**PROPERTIES, **given, "flink.deserializer": "json"}))
+    for _ in range(2):
+        result = await made.read({PARENT: START}, rp.MemorySink(), Bounds(stop_at_tip=True))
+        assert (result.shards["orders/a"].records, result.shards["orders/a"].seen.skipped) == (0, 10)
+    await made.close()
+
+
 async def test_the_factory_is_open_until_the_reader_is_closed(reader, monkeypatch):
     closes = []
 

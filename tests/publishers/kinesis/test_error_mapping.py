@@ -167,6 +167,7 @@ def test_errors_of_other_origin_are_not_translated(error):
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
+        ("kinesis.us-esat-1.amazonaws.com", "knows no region 'us-esat-1'.*did you mean 'us-east-1'"),
         ("kinesis.eu-wst-1.amazonaws.com", "knows no region 'eu-wst-1'.*did you mean 'eu-west-1'"),
         ("123456789012.data-kinesis.us-eas-1.amazonaws.com", "did you mean 'us-east-1'"),
         ("kinesis.cn-nort-1.amazonaws.com.cn", "did you mean 'cn-north-1'"),

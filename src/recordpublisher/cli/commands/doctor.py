@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.reading_properties import uses_fan_ou
 from recordpublisher.publishers.shards import stream_name
 
 from ..execution import FAILED, run_to_end
-from ..options import PropertyOptions, is_job, is_python_job, search_current_folder, with_properties
+from ..options import PropertiesFile, PropertyOptions, is_job, is_python_job, search_current_folder, with_properties
 from ..output import SafeText, aligned, echo, joined, json_text, styled
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def doctor(
             "--stream", metavar="NAME", help="Without a job: this stream, to read and to write; may be repeated."
         ),
     ] = None,
+    file: PropertiesFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each check.")] = False,
 ) -> None:
     """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
@@ -44,7 +45,7 @@ def doctor(
     job its store, its sink, and the time until unread records are lost; for a query on Spark the place of its claims. Exits with 1 when
     there is a problem.
 
-    Example: recordpublisher doctor --stream orders
+    Example: recordpublisher doctor --stream orders --properties local.properties
 
     Example: recordpublisher doctor job.properties
     """
@@ -60,10 +61,12 @@ def doctor(
         job = None
     if (job is None) != bool(streams):
         if job is not None:
-            raise ConfigurationError.conflict("--stream", job)
+            raise ConfigurationError.conflict("--stream", job, reason=f"for a stream alone, write --properties {job}")
         raise ConfigurationError("JOB", None, "the properties of a job, or --stream")
+    if job is not None and file is not None:
+        raise ConfigurationError.conflict("--properties", job, reason="a job has its own properties")
     search_current_folder()  # `run` does the same, for the functions that the properties name.
-    properties = options.read(job)
+    properties = options.read(job or file)
     if job is not None and is_spark_job(properties):
         findings = run_to_end(spark_job_findings(properties, stream_use_of))
     else:

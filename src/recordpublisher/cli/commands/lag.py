@@ -121,7 +121,7 @@ def lag(
     streams, properties = read_job_or_stream(job_or_stream, file, options)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
-    tells = file is not None or is_job(job_or_stream)
+    tells = is_job(job_or_stream) or properties.is_set(SINK)  # A file without a sink only says how to reach a stream.
     if live is not None:
         from recordpublisher.plugins.dashboard.snapshots import HttpSnapshots
 

@@ -144,8 +144,12 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
 
 # Names of a job's documents in a state store, and the check that positions do not belong to another job (E10).
 
-ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
-"""The setting to change, as messages name it, for a job that must not share the positions of another one."""
+ANOTHER_PLACE_OF_SINK = (
+    f"another place of the sink, such as flink.sink.parquet.path (in a database: or another {JOB_NAME.key})"
+)
+"""The setting to change, as messages name it, for a job whose sink must not share the positions that another job has next to its rows."""
+ANOTHER_PLACE = f"another {STATE_URI.key}, or if the sink keeps the positions, {ANOTHER_PLACE_OF_SINK}"
+"""The settings to change, as messages name them, for a job that must not share the positions of another one."""
 _TAKE_ALONG = (
     "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
     "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"

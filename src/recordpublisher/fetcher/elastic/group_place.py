@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.log_fields import mask_passwords
 
-from ..checkpoints.snapshot import ANOTHER_PLACE, PARTS_PREFIX
+from ..checkpoints.snapshot import ANOTHER_PLACE_OF_SINK, PARTS_PREFIX
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings
@@ -70,5 +70,5 @@ async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
         if part is not None and part.document.positions:
             raise StateError(
                 f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}. To continue the "
-                f"job of that worker, start with its flink.state.uri. For a new job use {ANOTHER_PLACE}"
+                f"job of that worker, start with its flink.state.uri. For a new job use {ANOTHER_PLACE_OF_SINK}"
             )

@@ -343,5 +343,6 @@ def shard_outcome(
             failure=None if failure is None else str(failure),
             taken_over=entry.metrics.subscriptions_taken_over,
             refused=entry.metrics.subscriptions_refused,
+            skipped=entry.metrics.skipped_records,
         ),
     )

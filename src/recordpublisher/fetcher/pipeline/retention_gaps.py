@@ -203,6 +203,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     - `failure`: the error of the last call, if the read ended while the call was retried.
     - `taken_over`, `refused`: number of subscriptions that another caller took over, and of calls that were refused because the registered
       consumer is in use (F10).
+    - `skipped`: number of records that could not be used and were left out.
     """
 
     at_tip: bool = False
@@ -215,6 +216,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     failure: str | None = None
     taken_over: int = 0
     refused: int = 0
+    skipped: int = 0
 
     def had_response(self, records: int) -> bool:
         """Return whether the service has answered any request of this read, which returned `records` records."""

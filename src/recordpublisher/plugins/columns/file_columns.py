@@ -31,7 +31,7 @@ from ..deserializers.schemas import (
 )
 from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
 from .record_fields import DATA
-from .typed_columns import frame_columns
+from .typed_columns import NullFields, frame_columns
 
 _VALUE = pa.field("value", pa.string())
 _METADATA = pa.schema([field for field in RECORD_SCHEMA if field.name != DATA])
@@ -65,6 +65,7 @@ class FileColumns:
         self._has_text = not fields
         self._columns = frame_columns(None if self._has_text else value_type)
         self.metadata = self._columns.metadata
+        self._null_fields = NullFields(field.name for field in fields or ())
         check_names(self._columns.schema)
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
@@ -101,6 +102,7 @@ class FileColumns:
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         rows = self._columns.batch(*batches)
+        self._null_fields.look_at(rows)
         if self._has_text:  # A value without fields has no columns of its own, so it is stored as JSON.
             texts = pa.concat_arrays([_texts(batch) for batch in batches])
             rows = pa.RecordBatch.from_arrays([*rows.columns, texts], schema=self.schema)
@@ -144,6 +146,7 @@ class InferredColumns(FileColumns):
             self._decode = Json(of)
         else:
             self._check_rows, self.metadata, self.schema = check_rows, _METADATA, _METADATA
+        self._null_fields = NullFields(())  # The data has named these fields, so none is misspelt.
 
     @property
     def kept(self) -> pa.Schema:

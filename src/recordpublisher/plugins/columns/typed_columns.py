@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -33,6 +34,9 @@ from recordpublisher.publishers.records import RecordBatch
 from .record_columns import INSTANT, RECORD_SCHEMA, arrow_columns, datetime_column
 from .record_fields import DATA
 
+log = logging.getLogger("recordpublisher.columns")
+_FEW_ROWS, _ENOUGH_ROWS = 100, 1_000
+"""At the end of a read with fewer records a null field says little. After the larger number a job need not wait for its end."""
 VALUE = "value"
 """The column of values without fields, such as numbers and lists."""
 _VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
@@ -137,6 +141,34 @@ class FrameColumns:
                 typed.arrays([value])
             except ValueError as error:
                 raise DeserializationError(batch.stream, batch.shard_id, number, str(error)) from error
+
+
+class NullFields:
+    """Logs once which fields were null in all of the first records, as a misspelt field is. It looks at columns, not at single records.
+
+    - `names`: the fields. After the log line, or once each field had a value, it does nothing.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = [*names]
+        self._rows = 0
+
+    def look_at(self, rows: pa.RecordBatch) -> None:
+        """Look at the columns of further records. Log if there were enough of them."""
+        if self._names:
+            self._rows += len(rows)
+            self._names = [name for name in self._names if rows.column(name).null_count == len(rows)]
+            if self._rows >= _ENOUGH_ROWS:
+                self.tell()
+
+    def tell(self) -> None:
+        """Log the fields that were null so far, unless there were only a few records."""
+        if self._names and self._rows >= _FEW_ROWS:
+            names = ", ".join(map(repr, self._names))
+            log.warning(
+                "%s: null in all of the first %s records. Do the records spell it so?", names, f"{self._rows:,}"
+            )
+            self._names = []
 
 
 class ChecksColumns(Protocol):

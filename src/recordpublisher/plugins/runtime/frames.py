@@ -59,7 +59,7 @@ from recordpublisher.plugins.columns.record_fields import DATA
 
 from ..columns.file_columns import FileColumns, no_columns
 from ..columns.record_columns import RECORD_SCHEMA
-from ..columns.typed_columns import CheckedValues, FrameColumns, frame_columns
+from ..columns.typed_columns import CheckedValues, FrameColumns, NullFields, frame_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -138,7 +138,8 @@ def read_arrow(
         return _inferred_reader(batches, columns, metadata, may_skip=is_checked)
     schema = pa.schema([made.schema.field(name) for name in names])
     early_end = EarlyEnd()
-    read = _arrow_batches(grouped_batches(batches), lambda *group: made.batch(*group).select(names), early_end)
+    fields = [] if DATA in made.schema.names else [name for name in names if name not in made.metadata.names]
+    read = _arrow_batches(grouped_batches(batches), made, names, NullFields(fields), early_end)
     return StreamReader(schema, read, early_end)
 
 
@@ -300,7 +301,11 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
     chosen = [columns] if isinstance(columns, str) else list(columns)
     unknown = [name for name in chosen if name not in names]
     if isinstance(columns, str) or unknown:
-        raise ConfigurationError("columns", (unknown or chosen)[0], f"a list of {', '.join(names)}")
+        # Without a type or a schema the fields are inside the payload.
+        reason = (
+            "deserializer= or deserializer_schema= makes columns of the fields" if DATA in names and unknown else ""
+        )
+        raise ConfigurationError("columns", (unknown or chosen)[0], f"a list of {', '.join(names)}", reason=reason)
     return chosen
 
 
@@ -362,11 +367,18 @@ def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
 
 
 def _arrow_batches(
-    groups: AsyncGenerator[list[RecordBatch], None], to_arrow: Callable[..., pa.RecordBatch], early_end: EarlyEnd
+    groups: AsyncGenerator[list[RecordBatch], None],
+    made: FrameColumns | FileColumns,
+    names: list[str],
+    null_fields: NullFields,
+    early_end: EarlyEnd,
 ) -> Generator[pa.RecordBatch, None, None]:
     with closing(in_background("rp.read_arrow", groups, early_end)) as waiting:
         for group in waiting:
-            yield to_arrow(*group)
+            rows = made.batch(*group)
+            null_fields.look_at(rows)
+            yield rows.select(names)
+    null_fields.tell()
 
 
 # --- which records, and how many in a batch ---------------------------------------------------------------------------------------

@@ -343,6 +343,8 @@ def stream_names(streams: GivenStreams) -> dict[str, str]:
         raise ConfigurationError("streams", streams or None, _VALID)
     if wrong := next((each for each in given if not _LINE.fullmatch(each.strip())), None):
         valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment needs a line of its own"
+        if "," in wrong:
+            valid = f"a list, such as {[each.strip() for each in wrong.split(',')]}"
         raise ConfigurationError("streams", wrong, valid)
     names = {stream_name(each.strip()): each.strip() for each in given}
     if len(names) != len(given):

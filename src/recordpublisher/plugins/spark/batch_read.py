@@ -28,6 +28,7 @@ from recordpublisher.publishers.properties.reading_properties import (
 )
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records_log import log_left_out
 from recordpublisher.publishers.start_from_properties import check_end_time
 
 from .arrow_rows import ArrowRows, ReusedMemory
@@ -361,6 +362,7 @@ class RangeRead:
     def _left_after(self, left: Sequence[_Progress], window: _Window) -> list[_Progress]:
         """Wait for the end of a window, and return the parts that were not read to their ends."""
         outcomes = window.reading.result().shards
+        log_left_out(LOG, "a batch read", {key: outcome.seen.skipped for key, outcome in outcomes.items()})
         return [each for each in left if not self._is_done(each, window, outcomes)]
 
     def _is_done(self, each: _Progress, window: _Window, outcomes: Mapping[str, ShardOutcome]) -> bool:

@@ -41,6 +41,12 @@ PROGRESS_METRICS = (
     ProgressMetric("tasks", "tasks", "tasks of the batch"),
     ProgressMetric("records", "records_total", "records so far", kind="counter"),
     ProgressMetric("bytes", "bytes_total", "bytes so far, before de-aggregation", kind="counter"),
+    ProgressMetric(
+        "skippedRecords",
+        "skipped_records_total",
+        "records so far that could not be used and were left out",
+        kind="counter",
+    ),
     ProgressMetric("lastBatchRecords", "last_batch_records", "records of the last batch that ended"),
     ProgressMetric("lastBatchBytes", "last_batch_bytes", "bytes of the last batch that ended"),
     ProgressMetric("recordsPerSecond", "records_per_second", "records of that batch by the time since it was planned"),

@@ -270,7 +270,9 @@ def _unknown_region(message: str) -> str:
     region, known = found[1], _known_regions()
     if region in known:
         return ""
-    nearest = difflib.get_close_matches(region, known, n=1)
+    # Two letters that changed places are a likelier mistake than another region's name.
+    transposed = [each for each in known if sorted(each) == sorted(region)]
+    nearest = transposed or difflib.get_close_matches(region, known, n=1)
     meant = f"; did you mean '{nearest[0]}'?" if nearest else ""
     return f"the AWS SDK knows no region '{region}' (from {REGION.key}, AWS_REGION, a profile or an ARN){meant}"
 

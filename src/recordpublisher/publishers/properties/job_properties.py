@@ -94,6 +94,7 @@ CHECKPOINT_INTERVAL = DISCOVERY_AND_STATE.integer(
     minimum=1,
     also=(-1,),
     unit="ms",
+    bare_from=100,
 )
 
 MEMORY = PropertyGroup("Memory")

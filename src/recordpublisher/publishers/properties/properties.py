@@ -6,6 +6,7 @@ import difflib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -291,9 +292,19 @@ def read_properties_file(path: Path) -> dict[str, str]:
         return parse_properties(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
+        meant = _nearest_file(path) if isinstance(error, FileNotFoundError) else ""
         raise ConfigurationError(
-            "file", str(path), "a readable Java properties file in UTF-8", reason=f"{reason}"
+            "file", str(path), "a readable Java properties file in UTF-8", reason=f"{reason}{meant}"
         ) from error
+
+
+def _nearest_file(path: Path) -> str:
+    """Return a hint at the file next to a missing one that has nearly its name, or ""."""
+    with suppress(OSError):
+        names = [each.name for each in path.parent.iterdir() if each.is_file()]
+        if near := difflib.get_close_matches(path.name, names, n=1, cutoff=0.8):
+            return f"; did you mean '{path.with_name(near[0])}'?"
+    return ""
 
 
 def parse_properties(content: str) -> dict[str, str]:

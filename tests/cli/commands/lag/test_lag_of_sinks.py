@@ -69,6 +69,15 @@ async def test_a_job_that_stores_no_positions_is_told_in_a_sentence(tmp_path):
     assert "RECORDS/S" in done.stdout
 
 
+async def test_a_file_that_only_says_how_to_reach_a_stream_is_no_job_without_positions(tmp_path):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        file = tmp_path / "local.properties"
+        file.write_text("".join(f"{key} = {value}\n" for key, value in endpoint.properties().items()))
+        done = await asyncio.to_thread(command, "lag", "orders", "--properties", str(file))
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("name", SINKS)
 async def test_reading_creates_nothing(name, tmp_path):
     positions = JobStateReader(None, build_sink(load_registry(), rp.Properties(job_of(name, tmp_path))))

@@ -339,6 +339,27 @@ def test_an_unknown_column_is_refused_at_once(orders, columns):
         rp.read_arrow("orders", PROPERTIES, deserializer=Order, columns=columns)
 
 
+@pytest.mark.parametrize(("records", "is_told"), [(99, False), (100, True)])
+def test_a_field_that_no_record_has_is_told_at_the_end(records, is_told, monkeypatch, caplog):
+    install(monkeypatch, {"a": [b'{"order": %d}' % number for number in range(records)]})
+    read = rp.read_arrow("orders", PROPERTIES, deserializer_schema="order BIGINT, ordr BIGINT").read_all()
+
+    assert read["ordr"].null_count == records
+    assert ("'ordr': null in all" in caplog.text) == is_told
+
+
+def test_a_field_that_is_asked_for_without_a_type_or_schema_names_both():
+    with pytest.raises(
+        rp.ConfigurationError, match="deserializer= or deserializer_schema= makes columns of the fields"
+    ):
+        rp.read_arrow("orders", PROPERTIES, columns=["order"])
+
+
+def test_several_streams_in_one_text_are_refused_with_the_list_that_was_meant():
+    with pytest.raises(rp.ConfigurationError, match=r"Valid: a list, such as \['events', 'orders'\]"):
+        rp.read_arrow("events,orders", PROPERTIES)
+
+
 @pytest.mark.parametrize(("deserializer", "names"), [(Order, ["order", "item"]), (None, ["data"])])
 def test_a_frame_without_metadata(orders, deserializer, names):
     read = rp.read_arrow("orders", PROPERTIES, deserializer=deserializer, metadata=False).read_all()

@@ -14,7 +14,7 @@ from fakes.memory_streams import PROPERTIES, install
 from fakes.scripted_source import ScriptedSource, make_fetcher
 from fakes.stored_job import states_in
 
-GIVEN = {**PROPERTIES, "flink.job.name": "job", "flink.state.checkpoint.interval": "20"}
+GIVEN = {**PROPERTIES, "flink.job.name": "job", "flink.state.checkpoint.interval": "20ms"}
 
 
 RECORDS = {"a": [b"a0", b"a1", b"a2"], "b": [b"b0", b"b1", b"b2"]}

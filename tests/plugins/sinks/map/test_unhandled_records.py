@@ -207,7 +207,7 @@ async def test_a_job_that_ends_at_a_poison_record_handles_the_records_before_it_
     given = {
         **PROPERTIES,
         "flink.job.name": "job",
-        "flink.state.checkpoint.interval": "20",
+        "flink.state.checkpoint.interval": "20ms",
         "flink.state.uri": tmp_path,
     }
     for _ in range(3):  # a supervisor starts the job again

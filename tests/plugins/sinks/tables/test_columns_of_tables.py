@@ -102,6 +102,14 @@ async def test_a_table_is_created_with_the_columns_of_the_payload(kind):
     await sink.close()
 
 
+async def test_columns_of_the_table_that_the_records_do_not_have_are_named_at_the_start(kind, caplog):
+    await written(kind, 1, LaterOrder(1, amount=3))
+    assert "do not have" not in caplog.text
+    await written(kind, 2, Order(1.5, "CH"))
+
+    assert "has the column 'amount' that the records of this job do not have" in caplog.text
+
+
 async def test_a_table_is_created_with_the_fields_of_the_type(kind):
     await written(kind, 1, Order(1.5, "CH"))
     (row,) = kind.rows()

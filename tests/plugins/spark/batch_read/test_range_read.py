@@ -41,6 +41,12 @@ def test_windows_are_read_until_the_tip(kinesis):
     assert len(kinesis.reads) == 3
 
 
+def test_records_that_were_left_out_are_logged_for_each_window(kinesis, caplog):
+    kinesis.skipped = {"s/a": 7}
+    sequences(task(kinesis, EndPosition(ARRIVED + 100)))
+    assert "a batch read left out 7 records that could not be used" in caplog.text
+
+
 @pytest.mark.parametrize("end", [EndPosition(ARRIVED + 3), EndPosition(ARRIVED + 100, 4)])
 def test_a_read_ends_before_the_first_record_at_its_end_whatever_arrives(kinesis, end):
     assert sequences(task(kinesis, end)) == ["1", "2", "3"]

@@ -46,6 +46,16 @@ def test_the_last_batch_before_a_pause_is_shown_with_its_own_rate(kinesis, tmp_p
     assert job.planner.figures()["recordsPerSecond"] == shown["recordsPerSecond"] == 20.0
 
 
+def test_records_that_were_left_out_are_counted_over_all_batches(kinesis, tmp_path):
+    kinesis.skipped = {"s/a": 5, "s/b": 2}
+    job = query(kinesis, tmp_path)
+    job.run(2)
+    kinesis.shards["s/a"].times.append(60)
+    kinesis.skipped = {"s/a": 1}
+    job.run(2)
+    assert job.planner.figures()["skippedRecords"] == 8
+
+
 def test_lag_is_that_of_the_worst_the_best_and_the_average_shard(kinesis, tmp_path):
     kinesis.empty_seconds["s/a"] = 20  # far behind, with nothing but empty responses
     job = query(kinesis, tmp_path)

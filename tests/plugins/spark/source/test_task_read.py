@@ -63,6 +63,18 @@ def test_the_claim_is_stored_before_the_first_row_is_returned(kinesis):
     assert sum(batch.num_rows for batch in rows) == 3
 
 
+def test_a_task_logs_how_many_records_of_which_shards_it_left_out(kinesis, caplog):
+    kinesis.add("b", [4])
+    kinesis.skipped = {"s/a": 1_200}
+    sequences(TaskRead(plan(kinesis), MemoryClaims(markers={("query", "token")}), kinesis.read, kinesis.clock))
+
+    (line,) = [each for each in caplog.records if "left out" in each.message]
+    assert line.levelname == "WARNING"
+    assert line.message == (
+        "group-00000 of batch 1 left out 1,200 records that could not be used (flink.deserializer.error=SKIP): s/a 1,200"
+    )
+
+
 def test_a_bad_record_fails_the_task_before_its_claim_so_that_the_query_may_go_on_with_another_policy(kinesis):
     class Misfits(RowColumns):
         def batch(self, batches, joined):

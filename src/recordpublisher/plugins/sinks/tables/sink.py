@@ -168,7 +168,23 @@ class TableSink(ArchivingSink):
         self._options.check(complete.schema if has_all else self._partitions.columns_of_files(complete.schema))
         prepare = partial(self._table.prepare, complete.schema, self._partitions, may_change=may_change)
         self._schema, self._types = columns.schema, await self._with_table(prepare)
+        if may_change and self._inferred is None:
+            await self._warn_of_columns_left_null(complete)
         return columns
+
+    async def _warn_of_columns_left_null(self, columns: FileColumns) -> None:
+        """Log the columns of the table that the records do not have.
+
+        Such columns are allowed, because others may add them to the table. But the schema may lack a field, whose values are then lost.
+        """
+        ours = {*columns.schema.names, *self._partitions.names}
+        if left := [name for name in (await self._with_table(self._table.columns)).names if name not in ours]:
+            log.warning(
+                "%s has %s that the records of this job do not have; in its rows they are null. If the records have such a field, add it "
+                "to flink.deserializer.schema or to the type",
+                self._place,
+                f"the column{'s' if len(left) > 1 else ''} {', '.join(map(repr, left))}",
+            )
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
         if not self._takes_fields or context.value_type is not InferColumns:

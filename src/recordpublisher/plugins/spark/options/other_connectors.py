@@ -365,14 +365,13 @@ def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Pr
     values.
     """
     given = _with_prefixes(Properties(options))
+    _refuse_all(given)
     own = given
     spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
     for key in given:
-        option = _BY_KEY.get("kafka.*" if key.lower().startswith("kafka.") else key.lower())
+        option = _option_of(key)
         if option is None or key.lower() in _own_spellings(option):
             continue
-        if option.refused:
-            raise ConfigurationError(key if option.key.endswith("*") else option.key, reason=option.refused)
         for ours, value in _translated(option, given[key].strip(), given).items():
             declared = _declared(ours)
             _check_same(given, option.key, declared, value)
@@ -384,6 +383,19 @@ def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Pr
     own = _with_implied(own, [_BY_KEY[key.lower()] for key in given if key.lower() in _BY_KEY])
     _warn_of_defaults(Properties(options), own, has_default)
     return own
+
+
+def _option_of(key: str) -> PeerOption | None:
+    return _BY_KEY.get("kafka.*" if key.lower().startswith("kafka.") else key.lower())
+
+
+def _refuse_all(given: Properties) -> None:
+    """Refuse the options without an equivalent in one error, because each start of Spark takes long. Raises: ConfigurationError."""
+    found = [(key, option) for key in given if (option := _option_of(key)) is not None and option.refused]
+    names = [key if option.key.endswith("*") else option.key for key, option in found]
+    if names:
+        further = (f"; also '{name}': {option.refused}" for name, (_, option) in zip(names[1:], found[1:], strict=True))
+        raise ConfigurationError(names[0], reason=found[0][1].refused + "".join(further))
 
 
 def _with_prefixes(given: Properties) -> Properties:

@@ -231,6 +231,7 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
         emit_limit=emit_limit,
         records=previous.records + sum(read.records for read in reads.values()),
         bytes=previous.bytes + sum(read.bytes for read in reads.values()),
+        skipped=previous.skipped + sum(read.seen.skipped for read in reads.values()),
         shards={key: replace(entry, task=task_of.get(key)) for key, entry in shards.items()},
         waits=0,
     )

@@ -387,6 +387,7 @@ class QueryProgress:
             "bytesPerSecond": round(self.bytes / self.seconds, 1),
             "records": offset.records,
             "bytes": offset.bytes,
+            "skippedRecords": offset.skipped,
             "millisBehindLatest": max(behind, default=None),
             "minMillisBehindLatest": min(behind, default=None),
             "avgMillisBehindLatest": round(sum(behind) / len(behind)) if behind else None,

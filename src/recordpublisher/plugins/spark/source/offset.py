@@ -136,6 +136,7 @@ class BatchOffset:
     - `limit`: the most records of the batch.
     - `global_watermark`, `emit_limit`: epoch ms. Without a limit (None) alignment is off. With `EMIT_NOTHING` the batch emits nothing.
     - `records`, `bytes`: emitted by all earlier batches, including shards that are no longer in the offset.
+    - `skipped`: records that these batches could not use and left out.
     - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later starts there too (S5).
     - `store_token`: the token in the claim store when the batch was planned. A store without it has lost the batch's claims.
     - `waits`: how many batches without tasks followed, in an AvailableNow run that waited for a service.
@@ -152,6 +153,7 @@ class BatchOffset:
     emit_limit: int | None = None
     records: int = 0
     bytes: int = 0
+    skipped: int = 0
     initial_start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     store_token: str = ""
     waits: int = 0
@@ -199,6 +201,7 @@ class BatchOffset:
             "emitLimit": self.emit_limit,
             "records": self.records,
             "bytes": self.bytes or None,
+            "skipped": self.skipped or None,
             "start": start_to_json(self.initial_start),
             "storeToken": self.store_token,
             "waits": self.waits or None,
@@ -235,6 +238,7 @@ class BatchOffset:
             emit_limit=plain.get("emitLimit"),
             records=plain.get("records", 0),
             bytes=plain.get("bytes", 0),
+            skipped=plain.get("skipped", 0),
             initial_start=start_from_json(plain["start"]),
             store_token=plain["storeToken"],
             waits=plain.get("waits", 0),

@@ -17,6 +17,7 @@ from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedErr
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records_log import log_left_out
 
 from ..arrow_rows import ArrowRows, ReusedMemory
 from ..efo_consumers import task_properties
@@ -149,6 +150,8 @@ class TaskRead:
             publisher, bounds = plan.replay_publisher, replace(bounds, stop_at_tip=True)
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, bounds, rows, publisher)
+        skipped = {key: outcome.seen.skipped for key, outcome in result.shards.items()}
+        log_left_out(LOG, f"{plan.name} of batch {plan.batch.batch}", skipped)
         # The columns are built first, so that a bad record fails the task before its claim is stored.
         rows.build()
         # The claim says that there was a subscription even if another attempt has made it: the next batch must wait 5 s after it (F9).

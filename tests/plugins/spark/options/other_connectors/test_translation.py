@@ -50,6 +50,13 @@ def test_every_option_is_a_declared_property_of_ours_or_is_refused_with_a_reason
     assert bool(option.ours) != bool(option.refused)
 
 
+def test_all_refused_options_are_named_at_once():
+    with pytest.raises(
+        ConfigurationError, match=r"'assign'.*use 'streams'; also 'minPartitions': a shard is read by one task"
+    ):
+        options_with_our_keys({"stream": "orders", "assign": "{}", "minPartitions": "7"}, ())
+
+
 @pytest.mark.parametrize("option", [option for _, option in OPTIONS if option.refused], ids=lambda each: each.key)
 def test_a_refused_option_is_an_error_with_its_reason(option):
     with pytest.raises(ConfigurationError) as raised:
