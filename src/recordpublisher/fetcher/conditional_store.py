@@ -24,6 +24,7 @@ from ..publishers.retry import Failures, RetryPolicy
 from ..publishers.user_code import PluginCall
 
 T = TypeVar("T")
+S = TypeVar("S", bound="ConditionalStore | None")
 
 
 class ConditionalStore(AsyncPort, ABC):
@@ -98,7 +99,7 @@ class NamedStore(ConditionalStore):
     """Wraps a store of another package: errors name the store, a call that hangs is reported, and results of a wrong type are refused."""
 
     def __init__(self, store: ConditionalStore) -> None:
-        self._store = store
+        self._store = check_place(store)
         self.place = store.place
 
     async def get(self, name: str) -> VersionedValue | None:
@@ -155,7 +156,34 @@ class NamedStore(ConditionalStore):
         if wanted and not isinstance(found, wanted):
             types = " or ".join("None" if each is type(None) else each.__name__ for each in wanted)
             raise PluginError(f"{call.name} returned {repr_of(found)}: it must return {types}")
+        if method in _RETURN_VALUES:
+            for each in found.values() if isinstance(found, dict) else [] if found is None else [found]:
+                _check_value(call.name, each)
         return found
+
+
+_RETURN_VALUES = {"get", "get_all", "list"}
+
+
+def _check_value(name: str, found: Any) -> None:
+    """Check a value that a store of another package has returned. Raises: PluginError if it, or one of its fields, has a wrong type."""
+    if not isinstance(found, VersionedValue):
+        raise PluginError(f"{name} returned the value {repr_of(found)}: each value must be a VersionedValue")
+    if not isinstance(found.value, bytes):
+        raise PluginError(f"{name} returned a VersionedValue whose value is {repr_of(found.value)}: it must be bytes")
+    if not isinstance(found.version, str):
+        raise PluginError(
+            f"{name} returned a VersionedValue whose version is {repr_of(found.version)}: it must be a str"
+        )
+
+
+def check_place(store: S) -> S:
+    """Return a store, or None, unchanged. Raises: PluginError if the store has no `place`."""
+    if store is not None and not isinstance(getattr(store, "place", None), str):
+        raise PluginError(
+            f"`{type(store).__name__}.__init__` has set no `self.place`: set it to the location without a password, as a str"
+        )
+    return store
 
 
 def named_store(store: ConditionalStore | None) -> ConditionalStore | None:
