@@ -21,7 +21,7 @@ from ..publishers.async_port import AsyncPort
 from ..publishers.errors import PluginError, RetriesExhaustedError, StateError, StoreUnavailableError
 from ..publishers.log_fields import repr_of
 from ..publishers.retry import Failures, RetryPolicy
-from ..publishers.user_code import PluginCall
+from ..publishers.user_code import PluginCall, close_or_leave
 
 T = TypeVar("T")
 S = TypeVar("S", bound="ConditionalStore | None")
@@ -98,8 +98,9 @@ class ConditionalStore(AsyncPort, ABC):
 class NamedStore(ConditionalStore):
     """Wraps a store of another package: errors name the store, a call that hangs is reported, and results of a wrong type are refused."""
 
-    def __init__(self, store: ConditionalStore) -> None:
+    def __init__(self, store: ConditionalStore, close_seconds: float) -> None:
         self._store = check_place(store)
+        self._close_seconds = close_seconds
         self.place = store.place
 
     async def get(self, name: str) -> VersionedValue | None:
@@ -146,8 +147,8 @@ class NamedStore(ConditionalStore):
         await self._call("end_sessions", role)
 
     async def close(self) -> None:
-        """Release the store's resources."""
-        await self._call("close")
+        """Release the store's resources. If that does not end in time, continue without it."""
+        await close_or_leave(self._store, self._close_seconds)
 
     async def _call(self, method: str, *given: Any, wanted: tuple[type, ...] = (), **options: Any) -> Any:
         call = PluginCall(self._store, method)
@@ -186,10 +187,13 @@ def check_place(store: S) -> S:
     return store
 
 
-def named_store(store: ConditionalStore | None) -> ConditionalStore | None:
-    """Return a store of another package wrapped in `NamedStore`, and a store of this package unchanged."""
+def named_store(store: ConditionalStore | None, close_seconds: float = 20.0) -> ConditionalStore | None:
+    """Return a store of another package wrapped in `NamedStore`, and a store of this package unchanged.
+
+    `close_seconds`: how long its `close` may take (seconds).
+    """
     is_ours = store is None or type(store).__module__.partition(".")[0] == "recordpublisher"
-    return store if store is None or is_ours else NamedStore(store)
+    return store if store is None or is_ours else NamedStore(store, close_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import repr_of
@@ -13,6 +13,8 @@ from recordpublisher.publishers.user_code import PluginCall
 
 from ..conditional_store import ConditionalStore
 from ..sink import CommitNumber, CommittingSink, Leftover, Staged
+
+T = TypeVar("T")
 
 
 class CommittingCalls:
@@ -36,8 +38,9 @@ class CommittingCalls:
     def target(self) -> str:
         """Return the name of the destination."""
         with PluginCall(self.sink, "target", note=self._note("target"), is_watched=False):
-            found: Any = self.sink.target()
-        return self._checked("target", found, isinstance(found, str), "a str")
+            found = self.sink.target()
+        self._check("target", found, isinstance(found, str), "a str")
+        return found
 
     async def begin(self, life: str) -> None:
         """Begin a life."""
@@ -45,10 +48,9 @@ class CommittingCalls:
 
     async def stage(self, number: CommitNumber) -> Staged | None:
         """Make the rows written since the last call durable."""
-        found = await self._call("stage", number)
-        self._checked(
-            "stage", found, found is None or isinstance(found, Staged), "a Staged, or None if there are no rows"
-        )
+        found: Staged | None = await self._call("stage", number)
+        is_right = found is None or isinstance(found, Staged)
+        self._check("stage", found, is_right, "a Staged, or None if there are no rows")
         if found is None:
             return None
         name = self._name("stage")
@@ -68,9 +70,10 @@ class CommittingCalls:
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
         """Write the entry, and return its new version."""
-        found = await self._call("commit", store, name, value, expected, staged)
+        found: str = await self._call("commit", store, name, value, expected, staged)
         wanted = "the new version of the entry as a str, as `write_value` does"
-        return self._checked("commit", found, isinstance(found, str), wanted)
+        self._check("commit", found, isinstance(found, str), wanted)
+        return found
 
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Make staged items visible."""
@@ -94,8 +97,9 @@ class CommittingCalls:
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Delete what the destination remembers of ended lives."""
-        found = await self._call("forget_ended_lives", is_forgotten)
-        return self._checked("forget_ended_lives", found, isinstance(found, bool), "True or False")
+        found: bool = await self._call("forget_ended_lives", is_forgotten)
+        self._check("forget_ended_lives", found, isinstance(found, bool), "True or False")
+        return found
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
         """Return what any life has staged."""
@@ -116,17 +120,18 @@ class CommittingCalls:
     async def _call_for_nothing(self, method: str, *given: Any) -> None:
         found = await self._call(method, *given)
         if isinstance(found, types.CoroutineType):
-            self._checked(method, found, False, "its result: write `await`")
+            self._check(method, found, False, "None")
 
-    async def _call_for_items(self, method: str, kind: type, *given: Any) -> Any:
-        found = await self._call(method, *given)
+    async def _call_for_items(self, method: str, kind: type[T], *given: Any) -> Sequence[T]:
+        found: Sequence[T] = await self._call(method, *given)
         is_list = isinstance(found, Sequence) and not isinstance(found, (str, bytes))
         is_right = is_list and all(isinstance(each, kind) for each in found)
-        return self._checked(method, found, is_right, f"a list of {kind.__name__}, and [] for none")
+        self._check(method, found, is_right, f"a list of {kind.__name__}, and [] for none")
+        return found
 
-    def _checked(self, method: str, found: Any, is_right: bool, wanted: str) -> Any:
+    def _check(self, method: str, found: Any, is_right: bool, wanted: str) -> None:
         if is_right:
-            return found
+            return
         if isinstance(found, types.CoroutineType):
             found.close()  # Closed, because Python would also warn of a coroutine that never ran.
             name = found.cr_code.co_qualname

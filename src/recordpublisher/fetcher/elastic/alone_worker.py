@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from .committed_positions import AloneSinkLives
 
 log = logging.getLogger("recordpublisher.start")
+SEAL_SECONDS = 5.0
+"""How long the last write of a worker's record may take when the worker ends (seconds)."""
 CONFIRMED_SECONDS = 20.0
 """Seconds without proof that this worker still owns the shards, after which it reads its record from the store between two checkpoints.
 
@@ -197,8 +199,10 @@ class AloneWorker:
         replaces this worker all the same.
         """
         if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
-            with contextlib.suppress(RecordPublisherError):
-                await self._write_record(is_sealed=True)
+            # Limited, because otherwise a store that does not answer would keep the process from ending.
+            with contextlib.suppress(RecordPublisherError, TimeoutError):
+                async with asyncio.timeout(SEAL_SECONDS):
+                    await self._write_record(is_sealed=True)
         await self._group.store.close()
         if (entries := entry_store_of(self._sink)) is not None and entries is not self._group.store:
             await entries.close()
