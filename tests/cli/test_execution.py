@@ -188,3 +188,15 @@ def test_a_command_that_a_signal_interrupts_does_not_report_success():
     with pytest.raises(typer.Exit) as ended:
         change(file=None)
     assert ended.value.exit_code == 143
+
+
+def test_an_os_error_of_a_plugin_has_its_line():
+    def fail():
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError) as caught:
+        fail()
+    caught.value.add_note("`Lines.discover` for orders failed")
+    line = one_line(caught.value)
+    assert line.startswith("TimeoutError: `Lines.discover` for orders failed; at ")
+    assert "test_execution.py:" in line

@@ -160,3 +160,20 @@ def test_an_order_of_the_plugin_is_asked_only_about_the_first_batches():
 
 def test_records_that_an_order_cannot_tell_apart_are_left_alone():
     check(("x y z",), order_of=unordered)
+
+
+def test_a_number_that_is_given_twice_is_refused_even_without_an_order():
+    with pytest.raises(PluginError, match="in the wrong order: x comes after x in a batch"):
+        check(("w x x", "x"), order_of=unordered)
+
+
+@pytest.mark.parametrize("batches", [[("1 2",)], [("1",), ("2",)]])
+def test_an_order_that_is_none_names_the_method_of_the_factory(batches):
+    class Factory:
+        def order_of(self, sequence):
+            return None
+
+    with pytest.raises(
+        PluginError, match=r"^`Factory.order_of` returned None for '\d': return a key that can be compared"
+    ):
+        check(*batches, order_of=Factory().order_of)

@@ -118,3 +118,14 @@ def test_a_deserializer_that_nobody_would_await_is_refused():
         CallableDeserializer(later)
     with pytest.raises(TypeError, match="returned a coroutine"):
         CallableDeserializer(lambda record: later(record)).values(batch(b"1"))  # noqa: PLW0108 - a plain function
+
+
+@pytest.mark.parametrize("action", OnBadRecord)
+def test_a_record_for_which_memory_was_missing_is_not_dropped(action):
+    def decorate(part):
+        raise ValueError("wrapped") from MemoryError()
+
+    metrics = ShardMetrics()
+    with pytest.raises(DeserializationError, match="wrapped"):
+        PoisonPolicy(action, metrics).apply(batch(b"1", b"2"), decorate)
+    assert metrics.skipped_records == 0

@@ -20,6 +20,7 @@ BATCH = rp.RecordBatch(
     ("change", "words"),
     [
         ({"raw_bytes": -1}, "`raw_bytes` of orders/a that is negative"),
+        ({"millis_behind_latest": -5}, "`millis_behind_latest` of orders/a that is negative"),
         ({"raw_count": -1}, "`raw_count` of orders/a that is negative"),
         ({"read_position": rp.SequenceNumber("5", "1")}, r"`read_position\.sub_sequence` of orders/a that is '1'"),
         ({"records": [rp.UserRecord(b"1", "", 1.7e9, "k")]}, "a record with an empty `sequence_number` of orders/a"),

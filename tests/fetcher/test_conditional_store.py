@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from recordpublisher.fetcher.conditional_store import named_store, wait_for_store
+from recordpublisher.fetcher.conditional_store import VersionedValue, named_store, wait_for_store
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.errors import PluginError, StateError, StoreUnavailableError, TransientError
 from recordpublisher.publishers.properties.properties import Properties
@@ -100,6 +100,27 @@ class Faulty(MemoryStore):
         return self.fault
 
     put_if_absent = get
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (VersionedValue(b"", 1), "whose version is 1: it must be a str"),
+        (VersionedValue("", "1"), "whose value is '': it must be bytes"),
+    ],
+)
+async def test_a_field_of_a_wrong_type_names_the_method_of_a_store_of_another_package(found, words):
+    with pytest.raises(PluginError, match=rf"^`Faulty\.get` returned a VersionedValue {words}$"):
+        await named_store(Faulty(found)).get("name")
+
+
+def test_a_store_whose_close_hangs_is_left_behind(caplog):
+    class Hangs(MemoryStore):
+        async def close(self):
+            await asyncio.sleep(1e9)
+
+    run_virtual(named_store(Hangs(), close_seconds=4).close())
+    assert caplog.messages[-1].startswith("`Hangs.close` has not ended after 4 s (flink.job.drain.timeout)")
 
 
 async def test_a_result_of_a_wrong_type_names_the_method_of_a_store_of_another_package():

@@ -247,3 +247,23 @@ async def test_a_close_that_fails_after_it_was_given_up_leaves_no_message_of_asy
 
     assert [record.name for record in caplog.records if record.levelname == "ERROR"] == ["recordpublisher.run"]
     assert "FailsAtItsEnd.close" in caplog.text
+
+
+class Stops(RecordPublisherFactory):
+    lists_shards = True
+
+    def __init__(self):
+        pass
+
+    async def create(self, shard, starting_position, metrics):
+        raise NotImplementedError
+
+    async def discover(self, stream, after):
+        raise StopIteration
+
+
+async def test_a_stop_iteration_is_named_although_python_replaces_it():
+    with pytest.raises(RuntimeError) as caught:
+        await shards_listed_by(Stops(), "orders", None)
+    frames = caught.value.__traceback__.tb_next
+    assert caught.value.with_traceback(frames).__notes__ == ["`Stops.discover` for orders failed"]

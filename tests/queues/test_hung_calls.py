@@ -103,6 +103,28 @@ def test_a_receive_that_hangs_is_named_with_its_line(caplog):
     assert line.endswith("(receive)")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("data", "x", "`data` .* 'x', of the type str: it must be bytes"),
+        ("sequence_number", 5, "`sequence_number` .* 5, of the type int"),
+    ],
+)
+def test_a_record_with_a_field_of_a_wrong_type_names_the_method_of_the_source(field, value, words):
+    class Wrong(FakeSource):
+        async def receive(self, metrics):
+            given = {"data": b"x", "sequence_number": "1", "arrival": 1.7e9, "partition_key": None} | {field: value}
+            return [rp.UserRecord(**given)]
+
+    async def run():
+        job = queue_job(FakeQueue(), HungSink(), source=Wrong(FakeQueue(), 1))
+        await job.open()
+        await job.run()
+
+    with pytest.raises(rp.PluginError, match=f"`Wrong.receive` gave a record with {words}"):
+        run_virtual(run())
+
+
 def test_a_receive_that_waits_20_s_for_records_is_not_logged(caplog):
     class Polls(FakeSource):
         async def receive(self, metrics):

@@ -3,8 +3,12 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+
+from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.user_code import notice_unawaited_calls
 from recordpublisher.queues.in_flight import MAX_REMEMBERED, InFlight
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -155,3 +159,34 @@ def test_after_the_machine_has_slept_for_longer_than_the_visibility_nothing_is_h
         return before, in_flight.are_held(["a"])
 
     assert run_virtual(held()) == (True, False)
+
+
+@pytest.mark.filterwarnings("always:coroutine")
+def test_an_acknowledgement_that_was_not_awaited_ends_the_job():
+    notice_unawaited_calls()
+
+    class Forgets:
+        visibility_seconds = 30.0
+
+        async def acknowledge(self, records):
+            self.release(records)
+
+        async def release(self, records):
+            pass
+
+    async def story():
+        in_flight = InFlight(Forgets(), VirtualClock(), drops_duplicates=False)
+        in_flight.take([Received(b"x", "a", receipt=1)], ShardMetrics())
+        in_flight.finish(["a"])
+        tasks = []
+
+        def start(coroutine):
+            tasks.append(asyncio.ensure_future(coroutine))
+            return tasks[-1]
+
+        async with in_flight.settling(start):
+            pass
+        await tasks[0]
+
+    with pytest.raises(PluginError, match=r"`Forgets.acknowledge` has not awaited a call.*write `await`"):
+        run_virtual(story())

@@ -41,7 +41,7 @@ class LinesFactory(rp.RecordPublisherFactory):
 def _place_of(start: rp.StartingPosition, file: Path) -> tuple[int, int]:
     """Return how many lines, and how many bytes, come before a start. Lines arrive when their file is changed.
 
-    LATEST never arrives here, because a job turns it into a time.
+    A job turns LATEST into a time. Where LATEST itself arrives, as in tests, it comes after every line.
     """
     arrived_later = start.timestamp_ms is not None and file.stat().st_mtime * 1000 >= start.timestamp_ms
     count = None  # all lines of the file

@@ -21,7 +21,7 @@ from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
 from recordpublisher.publishers.log_fields import notes_of, text_of
 from recordpublisher.publishers.properties.properties import Properties, is_unknown
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
-from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
+from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors, is_raised_in_user_code, raised_line
 
 from ..plugins.runtime.stop_signals import WorkerFailedError
 from ..publishers.properties.reading_properties import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
@@ -114,8 +114,11 @@ def one_line(error: BaseException) -> str:
     The line of an error from elsewhere begins with the error's class or its file, unless it says which extra to install.
     """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
+    # A command shows no traceback of an OSError, so the line of the plugin's code is given here. Its note shows that it is of a plugin.
+    is_of_plugin = isinstance(error, OSError) and is_raised_in_user_code(error, or_installed=bool(notes_of(error)))
+    place = f"at {raised_line(error)}" if is_of_plugin else ""
     text = text_of(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
-    text = _shortened(" ".join("; ".join(filter(None, [text, *notes_of(error)])).split()))
+    text = _shortened(" ".join("; ".join(filter(None, [text, *notes_of(error), place])).split()))
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
     return text if of_file else f"{type(error).__name__}: {text}"

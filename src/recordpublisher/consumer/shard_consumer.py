@@ -13,7 +13,7 @@ from operator import lt
 from typing import Any, Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
-from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, PluginError
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, PluginError, causes_of
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
@@ -426,7 +426,7 @@ class PoisonPolicy:
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch. Leave out each record that cannot be decorated.
 
-        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL.
+        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL, or if there was no memory for it.
         """
         try:
             return decorate(batch)
@@ -451,7 +451,9 @@ class PoisonPolicy:
             except Exception as error:
                 reason = describe_error(error)
                 name = f"record {record.sequence_number} of {batch.shard.key}"
-                if self._action is OnBadRecord.FAIL:
+                # A lack of memory says nothing about the record, so the record must not be dropped for it.
+                lacks_memory = any(isinstance(each, MemoryError) for each in causes_of(error))
+                if self._action is OnBadRecord.FAIL or lacks_memory:
                     message = f"{name} cannot be deserialised: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
                     remedy = how_to_continue(batch.stream, batch.shard_id, record.sequence_number)
@@ -566,8 +568,10 @@ class AdvancingPositions:
             wrong = next(
                 (index for index, (place, following) in enumerate(pairwise(places)) if not place < following), None
             )
-        except Exception:  # `_is_behind` logs that the numbers have no order.
-            return
+        except PluginError:
+            raise
+        except Exception:  # `_is_behind` logs that the numbers have no order, but no number may be given twice.
+            wrong = next((index for index, (one, following) in enumerate(pairwise(found)) if one == following), None)
         if wrong is not None:
             raise PluginError(
                 f"{self._publisher} gave records of {batch.shard.key} in the wrong order: {found[wrong + 1]} comes after {found[wrong]} in "
@@ -579,6 +583,8 @@ class AdvancingPositions:
         """Return whether a position is before the last one. If `order_of` cannot tell, return False and warn once."""
         try:
             return bool(self._place(found) < self._place(last))
+        except PluginError:
+            raise
         except Exception as error:
             if self._publisher not in _UNORDERED_PUBLISHERS:
                 _UNORDERED_PUBLISHERS.add(self._publisher)
@@ -593,8 +599,12 @@ class AdvancingPositions:
             return False
 
     def _place(self, position: SequenceNumber) -> tuple[Any, float]:
-        part = position.sub_sequence
-        return self._order_of(position.sequence), float("inf") if part == WHOLE_RECORD else part
+        part, order = position.sub_sequence, self._order_of(position.sequence)
+        if order is None:
+            owner = getattr(self._order_of, "__self__", None)
+            name = "order_of" if owner is None else f"{type(owner).__name__}.order_of"
+            raise PluginError(f"`{name}` returned None for '{position.sequence}': return a key that can be compared")
+        return order, float("inf") if part == WHOLE_RECORD else part
 
     def _goes_back(self, batch: RecordBatch, given: str, last: SequenceNumber) -> PluginError:
         return PluginError(
@@ -639,8 +649,8 @@ def _check_fields(publisher: str, batch: RecordBatch) -> None:
         _check(publisher, batch, "a batch with `read_position.sequence`", sequence, (str,))
         part = batch.read_position.sub_sequence
         _check(publisher, batch, "a batch with `read_position.sub_sequence`", part, (int,))
-    for field in ("raw_count", "raw_bytes"):
-        if getattr(batch, field) < 0:
+    for field in ("raw_count", "raw_bytes", "millis_behind_latest"):
+        if (getattr(batch, field) or 0) < 0:
             raise PluginError(f"{publisher} gave a batch with `{field}` of {batch.shard.key} that is negative")
     for child in batch.child_shards:
         _check(publisher, batch, "a batch with `child_shards`", child, (Shard,))

@@ -21,9 +21,10 @@ from ..publishers.async_port import AsyncPort
 from ..publishers.errors import PluginError, RetriesExhaustedError, StateError, StoreUnavailableError
 from ..publishers.log_fields import repr_of
 from ..publishers.retry import Failures, RetryPolicy
-from ..publishers.user_code import PluginCall
+from ..publishers.user_code import PluginCall, close_or_leave
 
 T = TypeVar("T")
+S = TypeVar("S", bound="ConditionalStore | None")
 
 
 class ConditionalStore(AsyncPort, ABC):
@@ -97,8 +98,9 @@ class ConditionalStore(AsyncPort, ABC):
 class NamedStore(ConditionalStore):
     """Wraps a store of another package: errors name the store, a call that hangs is reported, and results of a wrong type are refused."""
 
-    def __init__(self, store: ConditionalStore) -> None:
-        self._store = store
+    def __init__(self, store: ConditionalStore, close_seconds: float) -> None:
+        self._store = check_place(store)
+        self._close_seconds = close_seconds
         self.place = store.place
 
     async def get(self, name: str) -> VersionedValue | None:
@@ -145,8 +147,8 @@ class NamedStore(ConditionalStore):
         await self._call("end_sessions", role)
 
     async def close(self) -> None:
-        """Release the store's resources."""
-        await self._call("close")
+        """Release the store's resources. If that does not end in time, continue without it."""
+        await close_or_leave(self._store, self._close_seconds)
 
     async def _call(self, method: str, *given: Any, wanted: tuple[type, ...] = (), **options: Any) -> Any:
         call = PluginCall(self._store, method)
@@ -155,13 +157,43 @@ class NamedStore(ConditionalStore):
         if wanted and not isinstance(found, wanted):
             types = " or ".join("None" if each is type(None) else each.__name__ for each in wanted)
             raise PluginError(f"{call.name} returned {repr_of(found)}: it must return {types}")
+        if method in _RETURN_VALUES:
+            for each in found.values() if isinstance(found, dict) else [] if found is None else [found]:
+                _check_value(call.name, each)
         return found
 
 
-def named_store(store: ConditionalStore | None) -> ConditionalStore | None:
-    """Return a store of another package wrapped in `NamedStore`, and a store of this package unchanged."""
+_RETURN_VALUES = {"get", "get_all", "list"}
+
+
+def _check_value(name: str, found: Any) -> None:
+    """Check a value that a store of another package has returned. Raises: PluginError if it, or one of its fields, has a wrong type."""
+    if not isinstance(found, VersionedValue):
+        raise PluginError(f"{name} returned the value {repr_of(found)}: each value must be a VersionedValue")
+    if not isinstance(found.value, bytes):
+        raise PluginError(f"{name} returned a VersionedValue whose value is {repr_of(found.value)}: it must be bytes")
+    if not isinstance(found.version, str):
+        raise PluginError(
+            f"{name} returned a VersionedValue whose version is {repr_of(found.version)}: it must be a str"
+        )
+
+
+def check_place(store: S) -> S:
+    """Return a store, or None, unchanged. Raises: PluginError if the store has no `place`."""
+    if store is not None and not isinstance(getattr(store, "place", None), str):
+        raise PluginError(
+            f"`{type(store).__name__}.__init__` has set no `self.place`: set it to the location without a password, as a str"
+        )
+    return store
+
+
+def named_store(store: ConditionalStore | None, close_seconds: float = 20.0) -> ConditionalStore | None:
+    """Return a store of another package wrapped in `NamedStore`, and a store of this package unchanged.
+
+    `close_seconds`: how long its `close` may take (seconds).
+    """
     is_ours = store is None or type(store).__module__.partition(".")[0] == "recordpublisher"
-    return store if store is None or is_ours else NamedStore(store)
+    return store if store is None or is_ours else NamedStore(store, close_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from typing import Any, ClassVar, Generic, NamedTuple
 
 from ..publishers.async_port import AsyncPort
 from ..publishers.base import Checks
-from ..publishers.errors import SinkError
-from ..publishers.log_fields import counted
+from ..publishers.errors import PluginError, SinkError
+from ..publishers.log_fields import counted, repr_of
 from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.records import RecordBatch, V
 from ..publishers.shards import Shard
 from ..publishers.skipped_records_log import how_to_continue
-from .conditional_store import ConditionalStore, write_value
+from ..publishers.user_code import PluginCall
+from .conditional_store import ConditionalStore, check_place, write_value
 from .metric_types import SinkMetric
 
 State = Mapping[str, Any]
@@ -527,8 +528,18 @@ class CommittingSink(Sink[V]):
 
 
 def entry_store_of(sink: Sink | None) -> ConditionalStore | None:
-    """Return the store in which a sink keeps positions (entries) next to its rows, or None if it keeps none there."""
-    return sink.entries() if isinstance(sink, CommittingSink) else None
+    """Return the store in which a sink keeps positions (entries) next to its rows, or None if it keeps none there.
+
+    Raises: PluginError if the sink returns something else; the sink's own error, with a note that names the method.
+    """
+    if not isinstance(sink, CommittingSink):
+        return None
+    name = type(sink).__name__
+    with PluginCall(sink, "entries", note=f"the sink {name} failed in `entries`", is_watched=False):
+        found: Any = sink.entries()
+    if found is not None and not isinstance(found, ConditionalStore):
+        raise PluginError(f"`{name}.entries` returned {repr_of(found)}: return a ConditionalStore, or None")
+    return check_place(found)
 
 
 def stores_positions(sink: type[Sink]) -> bool:

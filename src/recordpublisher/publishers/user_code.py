@@ -256,6 +256,10 @@ def exc_info_for_log(error: BaseException) -> BaseException | None:
 
 def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) -> bool:
     """Return whether code of the user has raised the error or passed it on. Code of installed packages counts only if `or_installed`."""
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
+        error = (
+            error.__cause__
+        )  # Python replaces an error of these classes that leaves a coroutine, without the coroutine's frame.
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     foreign = (file for file in files if _is_foreign(file) and not file.startswith("<frozen"))
     return any(or_installed or "site-packages" not in file for file in foreign)
@@ -619,6 +623,28 @@ def _is_closed(error: BaseException) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return trace is None or opcode.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] != "RAISE_VARARGS"
+
+
+@contextmanager
+def logging_if_blocked(what: str) -> Iterator[None]:
+    """Log where the `with` block is if it has not ended after `SLOW_SECONDS`: it imports or calls code before an event loop runs.
+
+    `what`: the code, as the beginning of the sentence.
+    """
+    thread = threading.get_ident()
+
+    def look() -> None:
+        line = running_line(sys._current_frames().get(thread))
+        log.warning("%s has not returned for %.0f s: it is at %s", what, SLOW_SECONDS, line)
+
+    timer = threading.Timer(SLOW_SECONDS, look)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join(1)  # The thread ends at once, so that a program finds no thread of ours.
 
 
 def _is_being_cancelled() -> bool:

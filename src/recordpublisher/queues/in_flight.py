@@ -53,7 +53,7 @@ class InFlight:
         seconds = source.visibility_seconds
         if not isinstance(seconds, int | float) or not 0 < seconds < inf:
             raise PluginError(
-                f"{type(source).__name__}.visibility_seconds is {seconds!r}: it must be a number of seconds"
+                f"{type(source).__name__}.visibility_seconds is {seconds!r}: it must be a number of seconds above 0"
             )
         self._source = source
         self._clock = clock
@@ -270,7 +270,8 @@ class InFlight:
             # After this time the call is useless, because the records are visible again. A `prolong` that hangs leaves time for another
             # one.
             async with asyncio.timeout(self._visibility / (4 if name == "prolong" else 1)):
-                with PluginCall(self._source, name, note="", is_watched=False):
+                # Watched, so that a forgotten `await` ends the job. A call that hangs ends before it would be logged, by the time-out.
+                with PluginCall(self._source, name, note="", slow_after=2 * self._visibility):
                     failed = await getattr(self._source, name)([each.record for each in deliveries])
                 failed = self._checked_numbers(name, failed)
         except Exception as error:

@@ -20,7 +20,7 @@ from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals
-from ..consumer.shard_consumer import BatchDecorator
+from ..consumer.shard_consumer import BatchDecorator, check_types
 from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
@@ -182,6 +182,8 @@ class Receivers:
         found: Any = records
         if not isinstance(found, Sequence) or not all(isinstance(each, UserRecord) for each in records):
             raise PluginError(f"{name} returned {repr_of(found)}: return a list of UserRecord, and [] for none")
+        if records:
+            check_types(f"`{name}`", RecordBatch(receiver.shard, records), keyless=True)
         return records
 
     async def _call(self, metrics: ShardMetrics) -> Sequence[UserRecord]:

@@ -31,7 +31,7 @@ def test_a_fault_that_several_checks_meet_is_one_problem():
     ],
 )
 async def test_checks_of_a_plugin_that_return_something_else_are_a_problem(checks, finding):
-    assert await examine_all("sink", checks) == [finding]
+    assert await examine_all("sink", lambda: checks) == [finding]
 
 
 def test_a_check_that_does_not_return_is_a_problem_with_its_line():
@@ -44,3 +44,11 @@ def test_a_check_that_does_not_return_is_a_problem_with_its_line():
     assert re.fullmatch(
         r"the check has not returned for 30 s: it waits at \S+test_findings\.py:\d+ \(hang\)", finding.words
     )
+
+
+async def test_checks_that_cannot_be_made_are_a_finding():
+    def checks():
+        raise KeyError("folder")
+
+    (found,) = await examine_all("sink", checks)
+    assert (found.name, found.verdict, found.words) == ("sink", Verdict.PROBLEM, "KeyError: 'folder'; `checks` failed")

@@ -66,6 +66,22 @@ def test_a_stop_seals_the_record_unless_the_store_is_away(is_cut):
     assert run_virtual(story()) == (not is_cut, pytest.approx(drain_seconds if is_cut else 0, abs=1))
 
 
+def test_a_store_that_hangs_does_not_keep_a_process_from_ending():
+    async def story():
+        process = await written_alone(ElasticProcesses(shards=1))
+        await process.stop()
+
+        async def hang(*given):
+            await asyncio.sleep(1e9)
+
+        process.store.compare_and_set = hang
+        began = now()
+        await process.fetcher.close()
+        return now() - began
+
+    assert run_virtual(story()) == pytest.approx(5, abs=0.1)
+
+
 def test_a_later_start_replaces_one_that_runs_at_once():
     async def story():
         group = ElasticProcesses(shards=3)

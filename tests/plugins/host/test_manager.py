@@ -377,3 +377,39 @@ def test_a_place_that_imports_skip_does_not_end_the_search(monkeypatch, place):
     monkeypatch.setattr(sys, "path", [*sys.path, place])
 
     assert status_of(load_registry(), "recordpublisher").state == "loaded"
+
+
+def test_a_name_that_one_plugin_registers_twice_is_not_blamed_on_two(install):
+    install("twice", FACTORY.format(name="LINES") + '        registry.add("lines", Factory)\n')
+    with pytest.raises(
+        PluginError, match=r"'lines' is registered twice by twice .*, as 'LINES' and 'lines', which are one name"
+    ):
+        load_registry().publishers.get("LINES", KEY)
+
+
+def test_a_misspelt_name_is_told_the_nearest(install):
+    with pytest.raises(ConfigurationError, match="did you mean 'POLLING'"):
+        load_registry().publishers.get("poling", KEY)
+
+
+def test_a_hook_that_blocks_is_logged_with_its_line(install, caplog, monkeypatch):
+    monkeypatch.setattr("recordpublisher.publishers.user_code.SLOW_SECONDS", 0.02)
+    install("sleepy", "    import time\n    time.sleep(0.2)\n" + FACTORY.format(name="SLEEPY"))
+    load_registry()
+    (line,) = {line for line in caplog.messages if "has not returned" in line}
+    assert line.startswith("the import or a hook of sleepy ")
+    assert "sleepy.py:2" in line
+
+
+def test_a_class_whose_making_blocks_is_logged_with_its_line(install, caplog, monkeypatch):
+    monkeypatch.setattr("recordpublisher.publishers.user_code.SLOW_SECONDS", 0.02)
+    install("sleepy", FACTORY.format(name="SLEEPY").replace(": ...", ": __import__('time').sleep(0.2)", 1))
+    load_registry().publishers.make("SLEEPY", KEY, Properties())
+    (line,) = [line for line in caplog.messages if "has not returned" in line]
+    assert line.startswith("`Factory.__init__` has not returned for 0 s: it is at ")
+    assert "sleepy.py:5 (__init__)" in line
+
+
+def test_a_misspelt_hook_is_told_the_nearest(install):
+    install("misspelt", FACTORY.format(name="LINES").replace("_publishers(", "_publisher("))
+    assert "did you mean recordpublisher_register_publishers?" in status_of(load_registry(), "misspelt").reason

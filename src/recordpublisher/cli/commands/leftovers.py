@@ -50,6 +50,7 @@ async def leftovers(
 
     Example: recordpublisher leftovers job.properties --remove
     """
+    from recordpublisher.fetcher.checkpoints.committing_calls import CommittingCalls
     from recordpublisher.plugins.positions.leftovers import JobLeftovers
 
     job, now = JobLeftovers(properties), time.time()
@@ -77,7 +78,7 @@ async def leftovers(
             echo(table(("NAME", "", "BYTES", "AGE"), rows))
         if remove:
             for sink, of_sink in found:
-                await sink.remove(of_sink)
+                await CommittingCalls(sink).remove(of_sink)
         total = f"{counted(len(left), 'leftover')}, {sum(each.size for each in left)} bytes"
         echo(f"{total}, removed." if remove else f"{total}. --remove deletes them." if left else f"{total}.")
         for each in unpublished:

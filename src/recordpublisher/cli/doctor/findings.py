@@ -11,7 +11,7 @@ from typing import Any
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import repr_of
-from recordpublisher.publishers.user_code import GRACE_SECONDS, end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import GRACE_SECONDS, add_note, end_or_leave, waiting_line
 
 from ..execution import one_line
 
@@ -78,8 +78,16 @@ async def _within_time(found: Awaitable[Any]) -> Any:
             await end_or_leave([asking], GRACE_SECONDS)
 
 
-async def examine_all(prefix: str, checks: Checks) -> list[Finding]:
-    """Run the checks of a publisher or a sink one after the other, and return their findings."""
+async def examine_all(prefix: str, checks_of: Callable[[], Checks]) -> list[Finding]:
+    """Run the checks of a publisher or a sink one after the other, and return their findings.
+
+    `checks_of`: returns the checks. If it raises, that is the only finding.
+    """
+    try:
+        checks = checks_of()
+    except Exception as error:
+        add_note(error, "`checks` failed")
+        return [failed_finding(prefix, error)]
     given: Any = checks
     if not isinstance(given, Mapping):
         return [

@@ -16,6 +16,7 @@ from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.worker_record import HOST, WorkerRecord
+from recordpublisher.fetcher.pipeline.sink_errors import destination_of
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.plugins.host.build_from_properties import (
@@ -31,7 +32,7 @@ from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_p
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.arguments import chosen_deserializer, value_type_made_by
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
-from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, shards_listed_by
+from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource, shards_listed_by
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
@@ -88,7 +89,7 @@ class JobChecks:
             found = await examine(name, partial(make, sinks))
             findings += [found] if sinks or found.verdict is Verdict.PROBLEM else []
             for sink in sinks:
-                findings += await examine_all(name, sink.checks())
+                findings += await examine_all(name, sink.checks)
                 findings += await self._value_findings(sink, name)
         return findings
 
@@ -195,6 +196,7 @@ class JobChecks:
 
     def _keep(self, sink: Sink, made: list[Sink], name: str | None) -> str:
         self._close_later(sink)
+        destination_of(sink)  # A job calls it at its start, and ends there if it fails.
         made.append(sink)
         return f"{name}, configured"
 
@@ -348,15 +350,21 @@ class SourceWithChecks:
     async def findings(self, stream: str) -> list[Finding]:
         """Return the findings of the source's own checks and, unless the source is a wrapper, whether it lists shards."""
         table, factory = stream_name(stream), self._source
-        checks = factory.checks(stream if self._is_wrapper else table)
-        found = await examine_all(stream, checks)
+        checks: Checks | None = None
+
+        def checks_of() -> Checks:
+            nonlocal checks
+            checks = factory.checks(stream if self._is_wrapper else table)
+            return checks
+
+        found = await examine_all(stream, checks_of)
         if isinstance(factory, RecordPublisherFactory) and not self._is_wrapper:
 
             async def shards() -> str:
                 return f"{self.name} lists {len(await shards_listed_by(factory, table, None) or ())}"
 
             found.append(await examine(f"{stream}: shards", shards))
-        if not checks:
+        if checks is not None and not checks:
             reading = f"{self.name} has no checks, and reads records only when the job runs"
             found.append(Finding(f"{stream}: records", Verdict.NOT_CHECKED, reading))
         return found

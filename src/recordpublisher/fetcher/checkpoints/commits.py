@@ -15,6 +15,7 @@ from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError
 
 from ..conditional_store import ConditionalStore, ConflictError
 from ..sink import CommitNumber, CommittingSink, Staged
+from .committing_calls import CommittingCalls
 
 
 class Commits:
@@ -47,7 +48,7 @@ class Commits:
         positions: Any = None,
         counts: CommitCounts | None = None,
     ) -> None:
-        self._sink = sink
+        self._sink = CommittingCalls(sink)
         self._store = store
         self._name = name
         self._writer = writer
@@ -224,7 +225,7 @@ class _Write(msgspec.Struct, frozen=True):
 
 async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> None:
     """Warn if this job has no positions in `place` yet, but the sink has rows of other writers, whose positions must be elsewhere."""
-    if writers := await sink.writers():
+    if writers := await CommittingCalls(sink).writers():
         log.warning(
             "no positions are stored in %s yet, but %s has rows of %s, so their positions are in another place. "
             "This job may write the same records again. To continue at those positions, start with their "

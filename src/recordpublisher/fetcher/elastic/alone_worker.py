@@ -27,6 +27,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
 from ..checkpoints.commits import CommitCounts, warn_of_rows_of_other_positions
+from ..checkpoints.committing_calls import CommittingCalls
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
 from ..conditional_store import ConflictError, StoredDocument, pause_after_conflict
 from ..leases.group_store import MAX_ATTEMPTS, GroupStore, read_alone_part, states_of
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from .committed_positions import AloneSinkLives
 
 log = logging.getLogger("recordpublisher.start")
+SEAL_SECONDS = 5.0
+"""How long the last write of a worker's record may take when the worker ends (seconds)."""
 CONFIRMED_SECONDS = 20.0
 """Seconds without proof that this worker still owns the shards, after which it reads its record from the store between two checkpoints.
 
@@ -119,7 +122,7 @@ class AloneWorker:
             # start seals next.
             await self._group.store.end_sessions("alone")
             if table.alone is not None and isinstance(self._sink, CommittingSink):
-                await self._sink.end_life(table.alone.worker)
+                await CommittingCalls(self._sink).end_life(table.alone.worker)
             states = await self._sealed_states(table)
             if states is None:  # the table was replaced in the meantime
                 await pause_after_conflict(attempt)
@@ -196,8 +199,10 @@ class AloneWorker:
         replaces this worker all the same.
         """
         if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
-            with contextlib.suppress(RecordPublisherError):
-                await self._write_record(is_sealed=True)
+            # Limited, because otherwise a store that does not answer would keep the process from ending.
+            with contextlib.suppress(RecordPublisherError, TimeoutError):
+                async with asyncio.timeout(SEAL_SECONDS):
+                    await self._write_record(is_sealed=True)
         await self._group.store.close()
         if (entries := entry_store_of(self._sink)) is not None and entries is not self._group.store:
             await entries.close()
@@ -247,7 +252,7 @@ class AloneWorker:
         """
         if not isinstance(self._sink, CommittingSink):
             return
-        target, entries = self._sink.target(), entry_store_of(self._sink)
+        target, entries = CommittingCalls(self._sink).target(), entry_store_of(self._sink)
         for owner in sorted(table.owners if table.alone is None else {table.alone.worker}):
             part = await read_alone_part(self._documents, None if entries is None else GroupStore(entries), owner)
             if part is not None and part.target not in ("", target):

@@ -9,6 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
 from ..checkpoints.commits import CommitCounts, Commits
+from ..checkpoints.committing_calls import CommittingCalls
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore, part_name, read_positions
 from ..leases.position_documents import PositionPart, Positions, is_stored, positions_to_json
@@ -16,7 +17,7 @@ from ..leases.position_store import PositionStore
 from ..leases.sealing import seal_part
 from ..leases.worker_record import WorkerRecord
 from ..pipeline.emitter import Emitter
-from ..sink import CommittingSink, Staged
+from ..sink import CommittingSink, Staged, entry_store_of
 
 
 class CommittedPositions(PositionStore):
@@ -45,9 +46,9 @@ class CommittedPositions(PositionStore):
         duration: float,
         is_alone: bool = False,
     ) -> None:
-        entries = lives.sink.entries()
+        entries = entry_store_of(lives.sink)
         self._lives = lives
-        self._sink = lives.sink
+        self._sink = CommittingCalls(lives.sink)
         self._group = group
         self._entries = None if entries is None else GroupStore(entries)
         self._worker = worker
@@ -56,7 +57,7 @@ class CommittedPositions(PositionStore):
         self._is_alone = is_alone
         self._place = (entries or store).place
         self._commits = Commits(
-            self._sink, entries or store, part_name(worker, 0), f"{job}/{worker}", counts=lives.counts
+            lives.sink, entries or store, part_name(worker, 0), f"{job}/{worker}", counts=lives.counts
         )
         self._stored: Positions | None = None
         self._has_joined = False
@@ -214,7 +215,7 @@ class SinkLives:
         Rows that the previous worker has not committed are dropped.
         """
         async with self._emitter.between_writes():
-            await self.sink.begin(life)
+            await CommittingCalls(self.sink).begin(life)
             self._life = life
 
     @property

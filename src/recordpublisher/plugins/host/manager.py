@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -19,7 +20,7 @@ import pluggy
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.user_code import exits_as_errors
+from recordpublisher.publishers.user_code import exits_as_errors, logging_if_blocked
 
 from . import built_ins, hookspecs
 from .registry import NameClaim, NameOwner, NameTable, PluginStatus, Registry, described_with_line, hidden_by_folder
@@ -78,7 +79,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
     """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`."""
     owner = candidate.owner
     try:
-        with exits_as_errors():
+        with exits_as_errors(), logging_if_blocked(f"the import or a hook of {owner} (plugin '{owner.plugin}')"):
             claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
         reason = f"{described_with_line(error)}{hidden_by_folder(error)}"
@@ -139,7 +140,11 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
     """
     hooks = manager.get_hookcallers(plugin) or []
     unknown = [caller.name for caller in hooks if not caller.has_spec()]
-    found = f"its hooks are not known: {', '.join(unknown)}" if unknown else _hook_that_adds_nothing(plugin, hooks)
+    near = [each for name in unknown for each in get_close_matches(name, sorted(_KNOWN_HOOKS), n=1)]
+    meant = f"; did you mean {', '.join(near)}?" if near else ""
+    found = (
+        f"its hooks are not known: {', '.join(unknown)}{meant}" if unknown else _hook_that_adds_nothing(plugin, hooks)
+    )
     if not found and not hooks:
         found = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
     if found:

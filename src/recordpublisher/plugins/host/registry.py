@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -18,7 +19,13 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.log_fields import repr_of
-from recordpublisher.publishers.user_code import describe_error, exits_as_errors, is_raised_in_user_code, raised_line
+from recordpublisher.publishers.user_code import (
+    describe_error,
+    exits_as_errors,
+    is_raised_in_user_code,
+    logging_if_blocked,
+    raised_line,
+)
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -78,6 +85,12 @@ class NameTable(Generic[T]):
         """Register a name. If another plugin has registered it, `get` refuses the name, because it is not known which class was meant."""
         known = self._claims.setdefault(claim.name.lower(), claim)
         if known is not claim:
+            if known.owner == claim.owner:
+                self._clashes[claim.name.lower()] = (
+                    f"the {self.kind} '{claim.name}' is registered twice by {claim.owner} (plugin '{claim.owner.plugin}'), as "
+                    f"'{known.name}' and '{claim.name}', which are one name: a name is compared without upper and lower case"
+                )
+                return
             self._clashes[claim.name.lower()] = (
                 f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
                 f"{claim.owner} (plugin '{claim.owner.plugin}'); uninstall one, or block it with RECORDPUBLISHER_BLOCK_PLUGINS"
@@ -110,7 +123,10 @@ class NameTable(Generic[T]):
             raise PluginError(clash)
         claim = self._claims.get(name.strip().lower())
         if claim is None:
-            raise ConfigurationError(key, name, ", ".join(self.names()), reason=self.why_absent())
+            near = get_close_matches(name.strip().lower(), sorted(self._claims), n=1)
+            meant = f"did you mean '{self._claims[near[0]].name}'?" if near else ""
+            reason = "; ".join(filter(None, [self.why_absent(), meant]))
+            raise ConfigurationError(key, name, ", ".join(self.names()), reason=reason)
         return self._check_class(claim, _import_class(claim, self.kind))
 
     def make(self, name: str, key: str, *arguments: Any) -> T:
@@ -124,7 +140,8 @@ class NameTable(Generic[T]):
         if claim.owner.plugin == "builtins":  # An unexpected error of our own class needs its traceback.
             return cast("T", made(*arguments))
         try:
-            with exits_as_errors(is_import=False):
+            words = f"`{getattr(made, '__name__', name)}.__init__`"
+            with exits_as_errors(is_import=False), logging_if_blocked(words):
                 return cast("T", made(*arguments))
         except RecordPublisherError:
             raise

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from recordpublisher.fetcher.checkpoints.committing_calls import CommittingCalls
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import GroupStore
@@ -104,11 +105,12 @@ class JobLeftovers:
             await store.close()
 
     async def _find(self, sink: CommittingSink, before: float) -> list[Leftover]:
-        listed = await sink.leftovers(())
+        calls = CommittingCalls(sink)
+        listed = await calls.leftovers(())
         # Files may have been committed or published since the first listing. The second one leaves them out.
-        in_stores = [await _named_in(store, sink.target()) for store in self._stores[sink]]
+        in_stores = [await _named_in(store, calls.target()) for store in self._stores[sink]]
         named = [each for names in in_stores for staged in names.values() for each in staged]
-        still = set(await sink.leftovers(named))
+        still = set(await calls.leftovers(named))
         return [left for left in listed if left.written < before and left in still]
 
 
@@ -125,7 +127,7 @@ async def take_back_commits(found: UnpublishedCommits) -> None:
     # publish them then.
     lives = {each.number.writer.rpartition("/")[2] for each in taken}
     if lives:
-        await found.sink.discard(lives.__contains__, ())
+        await CommittingCalls(found.sink).discard(lives.__contains__, ())
 
 
 async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
@@ -139,7 +141,7 @@ async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
     if (stored := await group.read_part(worker, int(number))) is None:
         raise StateError(f"{place} no longer exists, so its positions were not set back: list the leftovers again")
     part = stored.document
-    taken = await found.sink.take_back(part.staged)
+    taken = await CommittingCalls(found.sink).take_back(part.staged)
     if taken:
         kept = _of_others(part.staged, taken)
         positions = part.before_commit(taken[0].number, place)
@@ -154,10 +156,11 @@ def _of_others(staged: Sequence[Staged], taken: Sequence[Staged]) -> tuple[Stage
 
 
 async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list[UnpublishedCommits]:
+    calls = CommittingCalls(sink)
     return [
         UnpublishedCommits(sink, store, name, found)
-        for name, staged in (await _named_in(store, sink.target())).items()
-        if (found := await sink.unpublished(staged))
+        for name, staged in (await _named_in(store, calls.target())).items()
+        if (found := await calls.unpublished(staged))
     ]
 
 

@@ -127,7 +127,7 @@ def build_job(
     settings = FetcherSettings.of(given)
     sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
-    store = named_store(state_store or build_store(registry, given))
+    store = named_store(state_store or build_store(registry, given), settings.drain_ms / 1000)
     group = None
     if given.value(JOB_WORKERS) == "GROUP":
         # Imported here because most jobs run alone and need no groups.
