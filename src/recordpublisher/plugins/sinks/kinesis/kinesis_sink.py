@@ -42,7 +42,10 @@ class KinesisSink(OnlyAsyncWith, Sink):
     """Puts records into a stream, and waits while too many are not acknowledged.
 
     Use it on its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a
-    job it copies records with their keys, each at least once.
+    job it copies records with their keys.
+
+    Each record is put at least once. If the response of a put is lost, its records are put again, and may be in the stream twice with two
+    sequence numbers. Give each message an id of its own if a reader must act once.
 
     - `stream`: a name or an ARN. Without it the property `flink.sink.kinesis.stream` names the stream.
     - `properties`, `settings`: properties as a mapping, as keyword arguments (`region="eu-west-1"`, see `Settings`), or both.

@@ -37,6 +37,7 @@ class Producer:
     - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. In an outage they give up
       the rest after `flink.job.drain.timeout`. A process that a signal ends without an exit (SIGKILL; SIGTERM without a handler) loses
       the records that are not acknowledged.
+    - A record may be in the stream twice, with two sequence numbers, if the response of its put was lost (see `KinesisSink`).
     - After `os.fork` the child has a thread, connections and an empty queue of its own. Records accepted before are put by the parent.
 
     Raises: ConfigurationError if a setting is invalid.
