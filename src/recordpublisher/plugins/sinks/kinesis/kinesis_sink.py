@@ -84,6 +84,8 @@ class KinesisSink(OnlyAsyncWith, Sink):
             port or _client(given, name), name, of_sink, clock or SystemClock(), on_failure
         )
         self.why_not_put, self.flush_or_give_up = writer.why_not_put, writer.flush_or_give_up
+        self.has_lost_stream, self.take_untold_error = writer.has_lost_stream, writer.take_untold_error
+        self.counters = writer.counters
         self._states = WrittenStates(self._writer.is_flushed)
         self._writes = UnfinishedWrites(self._writer.outstanding_of)
         self._keeps_failed = not of_sink.fails_on_error and on_failure is None

@@ -151,6 +151,11 @@ class KinesisSinkCounters:
         self._send_time_ms = 0
         self._send_times = Histogram()
 
+    def continue_from(self, earlier: KinesisSinkCounters) -> None:
+        """Count on where the counters of an earlier sink are, so that no counter of a producer falls."""
+        self._counts, self._send_times = earlier._counts, earlier._send_times
+        self._send_time_ms = earlier._send_time_ms
+
     def add(self, name: str, count: int = 1) -> None:
         """Add `count` to a counter."""
         self._counts[name] += count
