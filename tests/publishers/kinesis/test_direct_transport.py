@@ -252,6 +252,23 @@ async def test_an_error_response_without_a_known_body_is_classified_by_its_statu
     assert error == await outcome_of(through_the_sdk(), raw(body, status))
 
 
+@pytest.mark.parametrize("status", [301, 403, 404, 405, 501])
+@pytest.mark.parametrize("body", [b"<!DOCTYPE HTML>\n<p>not here", b'{"detail":"Not Found"}', b"no"])
+async def test_an_error_of_another_web_server_is_fatal_and_names_the_endpoint(body, status):
+    error = await outcome_of(stub_and_client(), raw(body, status))
+    assert error[:2] == (FatalKinesisError, str(status))
+    assert "this endpoint does not answer like Kinesis: check aws.endpoint (AWS_ENDPOINT_URL)" in error[2]
+    assert "<" not in error[2]
+    assert error == await outcome_of(through_the_sdk(), raw(body, status))
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_a_page_of_a_load_balancer_in_an_outage_is_retried(status):
+    for started in (stub_and_client(), through_the_sdk()):
+        error = await outcome_of(started, raw(b"<!DOCTYPE HTML>\n<p>unavailable", status))
+        assert error[:2] == (TransientError, str(status))
+
+
 async def test_the_service_gets_the_same_request():
     async with stub_and_warm_client() as (stub, client):
         stub.script("GetRecords", {"Records": []})

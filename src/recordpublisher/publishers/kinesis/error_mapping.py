@@ -126,6 +126,10 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
     If the code is unknown, the HTTP status decides.
     """
     kind = ERRORS_BY_CODE.get(code) or _kind_of(code, http_status)
+    if kind is FatalKinesisError and code in ("", str(http_status)):
+        # Every error of the service has a code, so another server has answered, with its own text or page.
+        text = "an HTML page" if message.lstrip().startswith("<") else message[:_LONGEST_MESSAGE] or "no message"
+        return kind(api, code or f"HTTP {http_status}", f"{text}; {NOT_KINESIS}")
     hint = _OF_THE_FUTURE if "currentTimestampInMillis" in message else hint_for(code, kind)
     return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{hint}")
 
@@ -133,6 +137,9 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:
     if code in THROTTLED or http_status == 429:
         return ThrottledError
+    # A web server that is not Kinesis answers 501 to a POST. A load balancer never does so for a service that is unreachable.
+    if code == "501":
+        return FatalKinesisError
     # A load balancer sends 408 before it closes an idle connection, so the call can be repeated.
     if code in TRANSIENT or http_status >= 500 or http_status == 408:
         return TransientError
@@ -197,6 +204,9 @@ HINTS = {
 _OF_THE_FUTURE = (
     f"; the start is in the future: set {INITIAL_POSITION.key} to a time that has passed; stored positions are moved by "
     "`recordpublisher positions reset`"
+)
+NOT_KINESIS = (
+    f"this endpoint does not answer like Kinesis: check {ENDPOINT.key} (AWS_ENDPOINT_URL), and proxies in between"
 )
 DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the code"
 
