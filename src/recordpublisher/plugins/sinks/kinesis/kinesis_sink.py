@@ -28,7 +28,7 @@ from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import canonical_hash_key, stream_name
+from recordpublisher.publishers.shards import arn_of, canonical_hash_key, is_valid_name, stream_name
 
 from .records import FailedRecord, PendingRecord, size_of
 from .sink_settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
@@ -310,6 +310,8 @@ def stream_and_properties(
     name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
     if not name:
         raise ConfigurationError(SINK_STREAM.key, name, _VALID_STREAM)
+    if not (arn_of(name) or is_valid_name(name)):
+        raise ConfigurationError("stream" if isinstance(stream, str) else SINK_STREAM.key, name, _VALID_STREAM)
     return name, checked
 
 

@@ -130,7 +130,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     "kinesisRecords": (COUNTER, "records", "Kinesis records acknowledged: fewer than user records with aggregation"),
     "requests": (COUNTER, "calls", "PutRecords calls that ended, failed ones included"),
     "failedRequests": (COUNTER, "calls", "calls that failed as a whole and are retried"),
-    "retries": (COUNTER, "records", "Kinesis records sent again"),
+    "resentRecords": (COUNTER, "records", "Kinesis records sent again"),
     "throttles": (COUNTER, "records", "Kinesis records throttled by a shard"),
     "misroutedRecords": (
         COUNTER,

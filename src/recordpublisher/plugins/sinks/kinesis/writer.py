@@ -13,7 +13,13 @@ from recordpublisher.publishers.errors import SinkError, StreamNotFoundError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.retry import UNLOGGED_SECONDS, RetryListener, duration_words, retry_listener
+from recordpublisher.publishers.retry import (
+    UNLOGGED_SECONDS,
+    RetryListener,
+    duration_words,
+    retry_listener,
+    words_of_rest,
+)
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
@@ -335,7 +341,7 @@ class KinesisWriter:
         why = ""
         if failing:
             left, drain = max(0.0, most - self._sending.retried_seconds), self._drain_seconds
-            limit = f"the oldest records are retried for {duration_words(left)} more ({MAX_OUTAGE.key})"
+            limit = f"the oldest records are retried for {words_of_rest(left)} more ({MAX_OUTAGE.key})"
             if self._failures.continues and drain < left:
                 limit = f"the close gives them up after {duration_words(drain)} without success ({DRAIN_TIMEOUT.key})"
             why = f". Calls have failed for {duration_words(failing)}, and {limit}: {self._sending.last_failure}"
