@@ -323,7 +323,8 @@ def _codes() -> str:
     by_words: dict[str, list[str]] = {}
     for code, words in error_mapping.HINTS.items():
         by_words.setdefault(words.replace(TOLD_ABOVE, ""), []).append(f"`{code}`")
-    return "\n".join(f"| {', '.join(codes)} | {words} |" for words, codes in by_words.items())
+    lines = [f"| {', '.join(codes)} | {words} |" for words, codes in by_words.items()]
+    return "\n".join([*lines, f"| a status alone, for example `404` or `501` | {error_mapping.NOT_KINESIS} |"])
 
 
 def _classification() -> str:
@@ -334,7 +335,7 @@ def _classification() -> str:
     )
     retry = errors.Remedy.RETRY
     network = "the network: time-outs, resets, lost connections, truncated or malformed responses"
-    own = "errors of the service itself, and every status from 500"
+    own = "errors of the service itself, and every status from 500, except 501 without a code"
     rows = [
         ("throttling", error_mapping.THROTTLED, "`ThrottledError`", retry),
         (f"{network}; {own}", error_mapping.TRANSIENT, "`TransientError`", retry),

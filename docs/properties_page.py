@@ -16,7 +16,7 @@ Some defaults that you should know:
 
 | property | default | what follows |
 |---|---|---|
-| `flink.stream.initpos` | LATEST | Records from before the first start are not read. Runs with an end begin at the oldest record. |
+| `flink.stream.initpos` | LATEST | Only `consume` and `stream` with `stop_at_tip`, and `run` with an end, read older records. |
 | `flink.state.uri` | not set | With the sinks `callback`, `map` and `kinesis` each start begins at `flink.stream.initpos` again. |
 | `flink.deserializer.error` | FAIL | A bad record ends the job, and every start after it. |
 | `flink.shard.idle.interval` | -1 | A shard without records holds back the watermark, and with alignment all other shards. |

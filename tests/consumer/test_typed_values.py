@@ -329,3 +329,8 @@ def test_a_bad_record_is_one_line_of_the_log_unless_user_code_has_refused_it(cap
 
     (line,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert (line.exc_info is not None) == has_traceback
+
+
+def test_a_deserializer_that_is_not_one_is_named_with_its_stream():
+    with pytest.raises(ConfigurationError, match=r"'deserializer\['a'\]'"):
+        deserializer_of({"a": 1})

@@ -130,8 +130,8 @@ class CallableDeserializer:
     Raises: ConfigurationError if the function is async or a generator.
     """
 
-    def __init__(self, function: Callable[[Record], Any]) -> None:
-        check_user_function("deserializer", function, VALID_DESERIALIZER, is_plain=True)
+    def __init__(self, function: Callable[[Record], Any], setting: str = "deserializer") -> None:
+        check_user_function(setting, function, VALID_DESERIALIZER, is_plain=True)
         self._function = function
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
@@ -262,20 +262,22 @@ or a mapping with one of these for each stream.
 """
 
 
-def deserializer_of(given: Any) -> Deserializer:
+def deserializer_of(given: Any, setting: str = "deserializer") -> Deserializer:
     """Return the deserializer for the argument `deserializer`.
 
     The argument is a type that JSON is decoded into, an object with a method `values`, a function, or a mapping with one of these for each
     stream.
 
-    Raises: ConfigurationError if it is none of these.
+    Raises: ConfigurationError, which names `setting` and the stream of the mapping, if it is none of these.
     """
     if is_type(given):
         return Json(given)
     if isinstance(given, Mapping) and given:
-        return StreamDeserializer({stream: deserializer_of(each) for stream, each in given.items()})
+        return StreamDeserializer(
+            {stream: deserializer_of(each, f"{setting}[{stream!r}]") for stream, each in given.items()}
+        )
     has_values = callable(getattr(given, "values", None)) and not isinstance(given, Mapping)
-    return given if has_values else CallableDeserializer(given)
+    return given if has_values else CallableDeserializer(given, setting)
 
 
 # `json_field_decoder` decodes one top-level field of JSON objects, and skips all other fields.

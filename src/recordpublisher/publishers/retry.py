@@ -255,6 +255,11 @@ DAY_SECONDS = 86_400.0
 """If a call is retried for longer than this, as in a task of Spark, the log does not say for how long (seconds)."""
 
 
+def words_of_rest(seconds: float) -> str:
+    """Return, for a message, for how much longer something is retried. It is never `0 s`, because the retry has not ended."""
+    return duration_words(seconds) if seconds >= 1 else "less than 1 s"
+
+
 class OutageLog:
     """Logs the outages of this process. Keeps the calls that fail now, by event loop and service.
 
@@ -295,7 +300,7 @@ class OutageLog:
             service,
             duration_words(has_failed),
             calls,
-            f", for {duration_words(max(left, 0.0))} more" if left < DAY_SECONDS else "",
+            f", for {words_of_rest(left)} more" if left < DAY_SECONDS else "",
             f" ({decided_by})" if decided_by else "",
             error,
         )

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.cli.commands.dead_letters import _kind_of_reason
+from recordpublisher.cli.commands.dead_letters import _kind_of_reason, _reason_alone
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import command, several_commands
@@ -151,6 +151,12 @@ def test_letters_are_listed_as_json_with_their_payloads(results):
 )
 def test_reasons_that_differ_in_values_alone_are_one_kind(reason, kind):
     assert _kind_of_reason(SimpleNamespace(reason=reason)) == kind
+
+
+def test_the_reason_in_the_table_does_not_repeat_the_columns_before_it():
+    letter = SimpleNamespace(reason="record 9 of orders/shardId-0 cannot be deserialised: no JSON", number="9")
+    letter.shard = SimpleNamespace(key="orders/shardId-0")
+    assert _reason_alone(letter) == "cannot be deserialised: no JSON"
 
 
 def test_a_letter_is_shown_with_its_payload(results):

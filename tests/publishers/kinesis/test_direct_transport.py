@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import botocore.auth
 import pytest
+from aiohttp import web
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
@@ -150,6 +151,13 @@ FAST = [stub_and_client, stub_and_warm_client]
 """Without the SDK, and with its routes and credentials."""
 
 
+def web_page(text, content_type):
+    async def response(request):
+        return web.Response(text=text, content_type=content_type)
+
+    return response
+
+
 async def outcome_of(started, response):
     """The response of a call, or the type, code and message of its error."""
     async with started as (stub, client):
@@ -250,6 +258,49 @@ async def test_an_error_response_without_a_known_body_is_classified_by_its_statu
     error = await outcome_of(stub_and_client(), raw(body, status))
     assert error[:2] == (kind, str(status))
     assert error == await outcome_of(through_the_sdk(), raw(body, status))
+
+
+@pytest.mark.parametrize("status", [301, 403, 404, 405, 501])
+@pytest.mark.parametrize("body", [b"<!DOCTYPE HTML>\n<p>not here", b'{"detail":"Not Found"}', b"no"])
+async def test_an_error_of_another_web_server_is_fatal_and_names_the_endpoint(body, status):
+    error = await outcome_of(stub_and_client(), raw(body, status))
+    assert error[:2] == (FatalKinesisError, str(status))
+    assert "this endpoint does not answer like Kinesis: check aws.endpoint (AWS_ENDPOINT_URL)" in error[2]
+    assert "<" not in error[2]
+    assert error == await outcome_of(through_the_sdk(), raw(body, status))
+
+
+PAGES = [web_page("<p>hello", "text/html"), web_page('{"status":"ok"}', "application/json")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("started", [stub_and_client, through_the_sdk])
+async def test_an_endpoint_that_answers_200_but_never_like_kinesis_is_fatal_after_a_few_responses(started, page):
+    async with started() as (stub, client):
+        stub.script("DescribeStreamSummary", page, page, page)
+        for _ in range(2):
+            with pytest.raises(TransientError):
+                await client.stream_summary("orders")
+        with pytest.raises(FatalKinesisError, match=r"this endpoint does not answer like Kinesis: check aws\.endpoint"):
+            await client.stream_summary("orders")
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("started", [stub_and_client, through_the_sdk])
+async def test_pages_of_a_proxy_are_retried_once_kinesis_has_answered(started, page):
+    async with started() as (stub, client):
+        stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": SUMMARY}, *[page] * 5)
+        await client.stream_summary("orders")
+        for _ in range(5):
+            with pytest.raises(TransientError):
+                await client.stream_summary("orders")
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_a_page_of_a_load_balancer_in_an_outage_is_retried(status):
+    for started in (stub_and_client(), through_the_sdk()):
+        error = await outcome_of(started, raw(b"<!DOCTYPE HTML>\n<p>unavailable", status))
+        assert error[:2] == (TransientError, str(status))
 
 
 async def test_the_service_gets_the_same_request():

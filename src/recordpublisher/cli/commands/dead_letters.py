@@ -78,9 +78,9 @@ def list_letters(
                 for letter in chunk:
                     kind = _kind_of_reason(letter)
                     reasons[kind] += 1
-                    first.setdefault(kind, (letter.reason or kind)[:MOST_REASON_CHARACTERS])
+                    first.setdefault(kind, (_reason_alone(letter) or kind)[:MOST_REASON_CHARACTERS])
                 for letter in chunk if every else chunk[: limit - len(rows)]:
-                    rows.append((letter.shard.key, letter.number, _arrival(letter), letter.reason or "-"))
+                    rows.append((letter.shard.key, letter.number, _arrival(letter), _reason_alone(letter) or "-"))
                     if as_json:  # Printed at once, because not all payloads may fit into memory.
                         echo(json_text(_fields(letter)))
             return letters.unreadable
@@ -98,6 +98,11 @@ def list_letters(
     lines += [f"and {counted(more, 'other reason')}"] if more > 0 else []
     for line in lines:
         print_note(line)
+
+
+def _reason_alone(letter: DeadLetter) -> str:
+    """Return the reason without the record's name, which the columns before it show."""
+    return (letter.reason or "").removeprefix(f"record {letter.number} of {letter.shard.key} ")
 
 
 def _kind_of_reason(letter: DeadLetter) -> str:

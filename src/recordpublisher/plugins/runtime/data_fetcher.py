@@ -280,8 +280,10 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
         - `max_time`: seconds below 1000, a text such as `1h`, or a timedelta.
 
-        A further call continues where the last run ended. Raises: the errors of `run`; StateError if an error has ended a run that stores
-        positions.
+        The first run begins at `flink.stream.initpos`, by default LATEST: set TRIM_HORIZON to read the records that are in the stream
+        already. A further call continues where the last run ended.
+
+        Raises: the errors of `run`; StateError if an error has ended a run that stores positions.
         """
         with SHORT_ERRORS:
             seconds = None if max_time is None else seconds_of("max_time", max_time, may_be_long=True)

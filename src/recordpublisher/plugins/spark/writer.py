@@ -340,7 +340,7 @@ class TaskWrite:
             records=counts["numRecordsOut"],
             bytes=counts["numBytesOut"],
             kinesis_records=counts["kinesisRecords"],
-            retries=counts["retries"],
+            retries=counts["resentRecords"],
             throttles=counts["throttles"],
             given_up=counts["numRecordsOutErrors"] + invalid,
             waits=counts["backpressureCycles"],

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from ..clock import Clock, SystemClock, observed_timeout
+from ..decoding_errors import UNDECODABLE
 from ..errors import ConfigurationError, KinesisError
 from ..log_fields import MASK
 from ..properties.properties import Properties
@@ -29,7 +30,7 @@ from ..properties.reading_properties import CREDENTIALS_PROVIDER, REQUEST_TIMEOU
 from .access import AccessWithoutSdk, access_without_sdk
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
 from .endpoints import HOST_KINDS, QUEUE_CALLS, host_header, queue_url
-from .error_mapping import error_for_code, retry_with_new_token, translate_errors
+from .error_mapping import EndpointCheck, error_for_code, refuse_foreign, retry_with_new_token
 from .http1 import CONNECT_SECONDS, Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .plain_credentials import Keys
@@ -59,6 +60,7 @@ class DirectTransport:
         self._with_sdk = with_sdk
         self._sdk: Transport | None = None
         self._start_limiter = CallStartLimiter()
+        self._endpoint = EndpointCheck()
         self._routes: dict[tuple[str, str | None], SignedPost | None] = {}
         ca_bundle = environment_ca_bundle(access.endpoint or "https:")
         self._http = Http1Pools(partial(client_tls, ca_bundle), min(CONNECT_SECONDS, self._seconds))
@@ -107,7 +109,7 @@ class DirectTransport:
 
     async def _call_once(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any] | None:
         await self._start_limiter.wait_for_slot()
-        with translate_errors(api):
+        with self._endpoint.translate_errors(api):
             async with observed_timeout(self._clock, self._seconds):
                 return await self._calls[api].call(parameters, body)
 
@@ -175,7 +177,14 @@ class FastPathCalls:
         if head.status >= 300:
             raise error_in_response(self._api, head.status, content)
         decode: Decode = RESPONSE_DECODERS.get(f"{self._api}Output", decode_object)
-        return {**decode(content), "ResponseMetadata": {"HTTPHeaders": head.headers}}
+        try:
+            decoded = decode(content)
+        except UNDECODABLE:
+            refuse_foreign(head.headers, content.decode(errors="replace"))
+            raise
+        if decode is decode_object and decoded and not any(name[:1].isupper() for name in decoded):
+            refuse_foreign(head.headers, content.decode(errors="replace"))
+        return {**decoded, "ResponseMetadata": {"HTTPHeaders": head.headers}}
 
     def _reader(self, head: ResponseHead) -> BodyReader:
         return IncrementalReadDecoder() if self._api == "GetRecords" and head.status < 300 else BufferedBody()

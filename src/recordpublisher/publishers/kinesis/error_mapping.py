@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -62,6 +62,49 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
         return error_of_transport(api, error)
     # If the SDK was not imported, the error cannot come from it, and it need not be loaded here.
     return None if "botocore" not in sys.modules else _translate_sdk_error(api, error)
+
+
+MOST_FOREIGN_RESPONSES = 3
+"""After this many responses of another server, and none of Kinesis, the endpoint is not Kinesis. One may come from a proxy."""
+
+
+class EndpointCheck:
+    """Translates the errors of one endpoint's calls, and finds out that the endpoint is another web server, such as the user's own.
+
+    An endpoint that has answered like Kinesis once is Kinesis: later responses of a proxy are retried.
+    """
+
+    def __init__(self) -> None:
+        self._is_kinesis = False
+        self._foreign = 0
+
+    @contextmanager
+    def translate_errors(self, api: str) -> Iterator[None]:
+        """Do the same as the function `translate_errors`. Raises: FatalKinesisError if the endpoint is not Kinesis."""
+        try:
+            with translate_errors(api):
+                yield
+        except TransientError as error:
+            if isinstance(error.__cause__, ForeignResponseError) and not self._is_kinesis:
+                self._foreign += 1
+                if self._foreign >= MOST_FOREIGN_RESPONSES:
+                    raise FatalKinesisError(api, "NotKinesis", f"{error.__cause__}; {NOT_KINESIS}") from error
+            raise
+        self._is_kinesis = True
+
+
+def refuse_foreign(headers: Mapping[str, str], body: str) -> None:
+    """Check a response of status 200 that has no field of the API. Raises: ForeignResponseError if its headers are those of a
+    page or of another API.
+
+    - `headers`: the response's headers, with lower-case names.
+    - `body`: the response's body, for the message.
+    """
+    # Other servers that emulate Kinesis may lack these headers, so the headers alone decide nothing.
+    if "x-amzn-requestid" in headers or not headers.get("content-type", "").startswith(("text/", "application/json")):
+        return
+    text = "an HTML page" if body.lstrip().startswith("<") else repr(body[:80])
+    raise ForeignResponseError(f"the response is {text}")
 
 
 @contextmanager
@@ -126,6 +169,10 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
     If the code is unknown, the HTTP status decides.
     """
     kind = ERRORS_BY_CODE.get(code) or _kind_of(code, http_status)
+    if kind is FatalKinesisError and code in ("", str(http_status)):
+        # Every error of the service has a code, so another server has answered, with its own text or page.
+        text = "an HTML page" if message.lstrip().startswith("<") else message[:_LONGEST_MESSAGE] or "no message"
+        return kind(api, code or f"HTTP {http_status}", f"{text}; {NOT_KINESIS}")
     hint = _OF_THE_FUTURE if "currentTimestampInMillis" in message else hint_for(code, kind)
     return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{hint}")
 
@@ -133,6 +180,9 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:
     if code in THROTTLED or http_status == 429:
         return ThrottledError
+    # A web server that is not Kinesis answers 501 to a POST. A load balancer never does so for a service that is unreachable.
+    if code == "501":
+        return FatalKinesisError
     # A load balancer sends 408 before it closes an idle connection, so the call can be repeated.
     if code in TRANSIENT or http_status >= 500 or http_status == 408:
         return TransientError
@@ -198,6 +248,9 @@ _OF_THE_FUTURE = (
     f"; the start is in the future: set {INITIAL_POSITION.key} to a time that has passed; stored positions are moved by "
     "`recordpublisher positions reset`"
 )
+NOT_KINESIS = (
+    f"this endpoint does not answer like Kinesis: check {ENDPOINT.key} (AWS_ENDPOINT_URL), and proxies in between"
+)
 DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the code"
 
 
@@ -212,11 +265,15 @@ class MalformedResponseError(Exception):
     """A response is not HTTP/1.1, or has an encoding that was not requested."""
 
 
+class ForeignResponseError(Exception):
+    """A response of status 200 is not one of Kinesis: a proxy or another web server has sent it."""
+
+
 class StreamLostError(Exception):
     """An HTTP/2 stream, or its connection, ended before the response was complete."""
 
 
-BROKEN_RESPONSE = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
+BROKEN_RESPONSE = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError, ForeignResponseError)
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 MAX_RESPONSE_BYTES = 32 * 2**20
 """The most bytes of one response, or of one event of a subscription. 10 MiB of records (service limit) are 14 MiB in JSON, and keys come

@@ -66,7 +66,7 @@ def test_c2_an_unknown_key_of_a_sink_on_its_own_is_an_error():
 
 
 @pytest.mark.parametrize("made", [KinesisSink, Producer])
-@pytest.mark.parametrize("stream", [["out"], None, 5])
+@pytest.mark.parametrize("stream", [["out"], None, 5, "http://127.0.0.1:4567/orders", "an order"])
 def test_c2_what_is_not_a_stream_is_named(made, stream):
     with pytest.raises(ConfigurationError, match=r"setting 'stream' .* Valid: the name or ARN of a stream"):
         made(stream, {"aws.region": "eu-west-1"})

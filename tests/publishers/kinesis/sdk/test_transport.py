@@ -14,6 +14,8 @@ from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from servers.scripted_kinesis import PROPERTIES
 
+RESPONSE = {"Records": [], "FailedRecordCount": 0}
+
 
 class Sdk:
     """A client of the SDK whose response arrives when the test sets it."""
@@ -42,7 +44,7 @@ async def a_call(suspended=0.0, responds=True):
     loop.suspend(suspended)
     if responds:
         loop.call_soon(
-            sdk.response.set_result, "response"
+            sdk.response.set_result, RESPONSE
         )  # sockets are read in the iteration of the loop in which timers are due
     ended = (await asyncio.gather(calling, return_exceptions=True))[0]
     await connections.close()
@@ -56,7 +58,7 @@ async def calls_across_a_close():
     @asynccontextmanager
     async def created():
         sdk = Sdk()
-        sdk.response.set_result("response")
+        sdk.response.set_result(RESPONSE)
         is_open.add(sdk)
         try:
             yield sdk
@@ -90,7 +92,7 @@ def test_a_call_has_a_deadline():
 
 def test_a_response_that_arrived_during_a_suspension_is_read():
     """Otherwise a write that succeeded would be sent again."""
-    assert run_virtual(a_call(suspended=600)) == ("response", 601)
+    assert run_virtual(a_call(suspended=600)) == (RESPONSE, 601)
 
 
 def test_after_a_suspension_a_call_without_a_response_times_out_soon():

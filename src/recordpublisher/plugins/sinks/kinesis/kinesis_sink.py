@@ -28,7 +28,7 @@ from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import canonical_hash_key, stream_name
+from recordpublisher.publishers.shards import arn_of, canonical_hash_key, is_valid_name, stream_name
 
 from .records import FailedRecord, PendingRecord, size_of
 from .sink_settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
@@ -42,7 +42,10 @@ class KinesisSink(OnlyAsyncWith, Sink):
     """Puts records into a stream, and waits while too many are not acknowledged.
 
     Use it on its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a
-    job it copies records with their keys, each at least once.
+    job it copies records with their keys.
+
+    Each record is put at least once. If the response of a put is lost, its records are put again, and may be in the stream twice with two
+    sequence numbers. Give each message an id of its own if a reader must act once.
 
     - `stream`: a name or an ARN. Without it the property `flink.sink.kinesis.stream` names the stream.
     - `properties`, `settings`: properties as a mapping, as keyword arguments (`region="eu-west-1"`, see `Settings`), or both.
@@ -81,6 +84,8 @@ class KinesisSink(OnlyAsyncWith, Sink):
             port or _client(given, name), name, of_sink, clock or SystemClock(), on_failure
         )
         self.why_not_put, self.flush_or_give_up = writer.why_not_put, writer.flush_or_give_up
+        self.has_lost_stream, self.take_untold_error = writer.has_lost_stream, writer.take_untold_error
+        self.counters = writer.counters
         self._states = WrittenStates(self._writer.is_flushed)
         self._writes = UnfinishedWrites(self._writer.outstanding_of)
         self._keeps_failed = not of_sink.fails_on_error and on_failure is None
@@ -305,6 +310,8 @@ def stream_and_properties(
     name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
     if not name:
         raise ConfigurationError(SINK_STREAM.key, name, _VALID_STREAM)
+    if not (arn_of(name) or is_valid_name(name)):
+        raise ConfigurationError("stream" if isinstance(stream, str) else SINK_STREAM.key, name, _VALID_STREAM)
     return name, checked
 
 

@@ -9,6 +9,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from types import TracebackType
@@ -23,6 +24,7 @@ from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from .kinesis_sink import KinesisSink, stream_and_properties
 from .records import FailedRecord
 from .sink_settings import QueueLimit
+from .writer import NO_CAUSE_YET
 
 log = logging.getLogger("recordpublisher.producer")
 T = TypeVar("T")
@@ -37,6 +39,7 @@ class Producer:
     - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. In an outage they give up
       the rest after `flink.job.drain.timeout`. A process that a signal ends without an exit (SIGKILL; SIGTERM without a handler) loses
       the records that are not acknowledged.
+    - A record may be in the stream twice, with two sequence numbers, if the response of its put was lost (see `KinesisSink`).
     - After `os.fork` the child has a thread, connections and an empty queue of its own. Records accepted before are put by the parent.
 
     Raises: ConfigurationError if a setting is invalid.
@@ -162,7 +165,7 @@ class Producer:
     def reasons_not_ready(self) -> list[str]:
         """Return the reasons of `KinesisSink.reasons_not_ready`. Empty before the first `put`, which opens the producer.
 
-        If the producer could not be opened, this call starts another attempt.
+        If the producer could not be opened, or its stream was deleted, this call starts another attempt to open it.
         """
         if (thread := self._thread) is not None:
             return thread.reasons_not_ready()
@@ -233,13 +236,17 @@ class _SinkThread:
         self._make_sink = make_sink
         self._context = context
         self._opening: asyncio.Task[KinesisSink] | None = None
+        self._last_reasons: list[str] = []
+        """The reasons of the sink before the present one. They stay true until the present attempt to open has a cause of its own."""
+        self._untold_error: BaseException | None = None
+        """The error of a sink whose stream was deleted, until a caller receives it."""
         self._closing = threading.RLock()
         self._close_task: asyncio.Task[None] | None = None
         self._has_closed = False
         self.loop = BackgroundLoop(f"rp.Producer, {self.sink.destination()},", loop_factory=LoopForExit).__enter__()
 
     async def opened(self) -> KinesisSink:
-        """Return the open sink. Open it at the first call, and again if the last attempt has failed.
+        """Return the open sink. Open it at the first call, and again if the last attempt has failed, or if the stream was deleted since.
 
         All calls wait for the same attempt, which continues if a call is cancelled.
         """
@@ -252,36 +259,69 @@ class _SinkThread:
             raise
 
     def reasons_not_ready(self) -> list[str]:
-        """Return the reasons of the sink. If it could not be opened, try again.
+        """Return the reasons of the sink. If it could not be opened, or its stream was deleted, try to open it again.
 
         `put` cannot be relied on for that, because a process that is not ready may get no requests.
         """
-        reasons, opening = self.sink.reasons_not_ready(), self._opening
-        if opening is not None and opening.done() and not self._is_open():
+        sink, opening = self.sink, self._opening
+        if opening is None or self._is_usable():
+            return sink.reasons_not_ready()
+        if opening.done():
             self.loop.call_soon(self._begin_opening)
-        return reasons
+        is_cause_known = opening.done() or sink.why_not_put() != NO_CAUSE_YET
+        return sink.reasons_not_ready() if is_cause_known else self._last_reasons or sink.reasons_not_ready()
 
     def _begin_opening(self) -> asyncio.Task[KinesisSink]:
         opening = self._opening
-        if opening is None or (opening.done() and not self._is_open() and self._close_task is None):
+        if opening is None or (opening.done() and not self._is_usable() and self._close_task is None):
+            ended = self.sink if self._is_open() else None
             if opening is not None:
+                earlier = self.sink
+                self._last_reasons = earlier.reasons_not_ready()
+                self._keep_untold_error()
                 self.sink = self._make_sink()
+                self.sink.counters.continue_from(earlier.counters)
             # In the context of the producer, because the tasks of the sink outlive the request that makes the first call.
-            opening = asyncio.create_task(self.sink.__aenter__(), context=self._context.copy())
+            opening = asyncio.create_task(self._open(self.sink, ended), context=self._context.copy())
             opening.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # marks it as retrieved
             self._opening = opening
         return opening
 
+    async def _open(self, sink: KinesisSink, ended: KinesisSink | None) -> KinesisSink:
+        if ended is not None:
+            with suppress(Exception):  # Its error is kept in `_untold_error`.
+                await ended.close()
+        return await sink.__aenter__()
+
+    def _is_usable(self) -> bool:
+        """Return whether the sink is open, and its stream was not deleted since. A stream may be created again, as it may at the start."""
+        # After other errors that end a sink, for example missing rights, an opening may succeed and lose the next records as well.
+        return self._is_open() and not self.sink.has_lost_stream()
+
+    def _keep_untold_error(self) -> None:
+        if self.sink.has_lost_stream() and (error := self.sink.take_untold_error()) is not None:
+            self._untold_error = error
+
+    def _raise_untold_error(self) -> None:
+        """Raise the error of a sink whose stream was deleted, if no caller has received it: its records are lost."""
+        self._keep_untold_error()
+        error, self._untold_error = self._untold_error, None
+        if error is not None:
+            raise error
+
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
+        self._raise_untold_error()
         await (await self.opened()).put(data, partition_key, explicit_hash_key)
 
     async def flush(self) -> None:
         """Flush the accepted records. Do nothing if the sink has never been open."""
+        self._raise_untold_error()
         if self._is_open():
             await self.sink.flush()
 
     async def flush_or_give_up(self) -> None:
         """Flush the accepted records. In an outage give them up after `flink.job.drain.timeout`."""
+        self._raise_untold_error()
         if self._is_open():
             await self.sink.flush_or_give_up()
 
@@ -319,6 +359,7 @@ class _SinkThread:
             await asyncio.wait([opening])
         elif self._is_open():
             await self.sink.close()
+        self._raise_untold_error()
 
     def _is_open(self) -> bool:
         opening = self._opening

@@ -215,6 +215,13 @@ class FailedRecords:
             self.was_raised = True
             raise self.error
 
+    def take_untold_error(self) -> BaseException | None:
+        """Return the error that ended the sink, once, unless a caller has received it or the callback has received the records."""
+        if self.was_raised or self._callback is not None:
+            return None
+        self.was_raised = self.error is not None
+        return self.error
+
     def raise_if_failed(self, known: int | None = None) -> None:
         """Raise the error that ended the sink, or else an error about the records given up since the last such error.
 

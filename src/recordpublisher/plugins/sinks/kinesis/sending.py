@@ -480,7 +480,7 @@ class RecordSending:
 
     def _complete_batch(self, queue: TargetShardQueue, outcome: PutOutcome) -> None:
         self._metrics.add("kinesisRecords", len(outcome.acknowledged))
-        self._metrics.add("retries", len(outcome.to_retry))
+        self._metrics.add("resentRecords", len(outcome.to_retry))
         self._metrics.add("throttles", outcome.throttles)
         self._put_back(queue, outcome.to_retry)
         for given_up in outcome.given_up:

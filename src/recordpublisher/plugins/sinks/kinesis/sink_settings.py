@@ -130,7 +130,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     "kinesisRecords": (COUNTER, "records", "Kinesis records acknowledged: fewer than user records with aggregation"),
     "requests": (COUNTER, "calls", "PutRecords calls that ended, failed ones included"),
     "failedRequests": (COUNTER, "calls", "calls that failed as a whole and are retried"),
-    "retries": (COUNTER, "records", "Kinesis records sent again"),
+    "resentRecords": (COUNTER, "records", "Kinesis records sent again"),
     "throttles": (COUNTER, "records", "Kinesis records throttled by a shard"),
     "misroutedRecords": (
         COUNTER,
@@ -150,6 +150,11 @@ class KinesisSinkCounters:
         self._counts = {name: 0 for name, (kind, *_) in KINESIS_SINK_METRICS.items() if kind is COUNTER}
         self._send_time_ms = 0
         self._send_times = Histogram()
+
+    def continue_from(self, earlier: KinesisSinkCounters) -> None:
+        """Count on where the counters of an earlier sink are, so that no counter of a producer falls."""
+        self._counts, self._send_times = earlier._counts, earlier._send_times
+        self._send_time_ms = earlier._send_time_ms
 
     def add(self, name: str, count: int = 1) -> None:
         """Add `count` to a counter."""

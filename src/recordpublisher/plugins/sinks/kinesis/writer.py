@@ -9,11 +9,17 @@ from functools import partial
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.errors import SinkError, StreamNotFoundError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.retry import UNLOGGED_SECONDS, RetryListener, duration_words, retry_listener
+from recordpublisher.publishers.retry import (
+    UNLOGGED_SECONDS,
+    RetryListener,
+    duration_words,
+    retry_listener,
+    words_of_rest,
+)
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
@@ -32,6 +38,8 @@ from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: put inside 'async with sink:'"
+NO_CAUSE_YET = "it is not open"
+"""Why nothing is put while the first attempt to open has not failed."""
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
 """Number of records accepted before other tasks of the loop may run (F1): about a millisecond."""
@@ -60,7 +68,7 @@ class KinesisWriter:
         self._clock = clock
         self._fails_on_error = settings.fails_on_error
         self._keeps_key_order = settings.keeps_key_order
-        self._metrics = KinesisSinkCounters()
+        self.counters = self._metrics = KinesisSinkCounters()
         self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
         self._failures = FailedRecords(
             stream,
@@ -84,6 +92,7 @@ class KinesisWriter:
         self._is_aborted = False
         self._max_outage_seconds = (settings.retries.max_outage_ms or 0) / 1000
         self._drain_seconds = settings.drain_seconds
+        self.take_untold_error = self._failures.take_untold_error
         self._on_room: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
@@ -102,6 +111,10 @@ class KinesisWriter:
     def is_open(self) -> bool:
         """Whether the writer was opened and not closed."""
         return self._closed_reason is None
+
+    def has_lost_stream(self) -> bool:
+        """Return whether the writer has ended because its stream no longer exists. Any thread may call this."""
+        return isinstance(self.error, StreamNotFoundError)
 
     @property
     def refused_since(self) -> float:
@@ -158,7 +171,7 @@ class KinesisWriter:
         if self.error is not None:
             return f"{type(self.error).__name__}: {self.error}"
         if self._closed_reason == NOT_OPEN:
-            return f"it is not open: {self._opening_failure}" if self._opening_failure else "it is not open"
+            return f"it is not open: {self._opening_failure}" if self._opening_failure else NO_CAUSE_YET
         if self._closed_reason is not None:
             return f"it {self._closed_reason}"
         return self.why_refused(min(min_seconds, self._max_outage_seconds))
@@ -330,7 +343,7 @@ class KinesisWriter:
         why = ""
         if failing:
             left, drain = max(0.0, most - self._sending.retried_seconds), self._drain_seconds
-            limit = f"the oldest records are retried for {duration_words(left)} more ({MAX_OUTAGE.key})"
+            limit = f"the oldest records are retried for {words_of_rest(left)} more ({MAX_OUTAGE.key})"
             if self._failures.continues and drain < left:
                 limit = f"the close gives them up after {duration_words(drain)} without success ({DRAIN_TIMEOUT.key})"
             why = f". Calls have failed for {duration_words(failing)}, and {limit}: {self._sending.last_failure}"

@@ -26,8 +26,10 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from recordpublisher.publishers.decoding_errors import UNDECODABLE
+
 from ..codec import RESPONSE_DECODERS, decode_error
-from ..error_mapping import MalformedResponseError, check_response_size
+from ..error_mapping import MalformedResponseError, check_response_size, refuse_foreign
 
 PROCESS_SECONDS = 60.0
 """The time limit of one `credential_process` (seconds), as in the AWS SDK for Go. The Python SDK would wait for ever."""
@@ -184,7 +186,11 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
         if shape is None or shape.name not in RESPONSE_DECODERS:
-            parsed: dict[str, Any] = await super()._do_parse(response, shape)
+            try:
+                parsed: dict[str, Any] = await super()._do_parse(response, shape)
+            except UNDECODABLE:
+                refuse_foreign(response["headers"], response["body"].decode(errors="replace"))
+                raise
             return parsed
         decoded = RESPONSE_DECODERS[shape.name](response["body"])
         self._inject_response_metadata(decoded, response["headers"])

@@ -26,7 +26,7 @@ from recordpublisher.publishers.properties.reading_properties import HTTP_CLIENT
 from ..codec import decode_object, preset_body, replace_body
 from ..direct_transport import CallStartLimiter, FastPathCalls, SignedPost, error_in_response, json_headers
 from ..endpoints import QUEUE_CALLS, endpoint_of, queue_url, region_of
-from ..error_mapping import retry_with_new_token, translate_errors
+from ..error_mapping import EndpointCheck, refuse_foreign, retry_with_new_token, translate_errors
 from ..http1 import CONNECT_SECONDS, Http1Pools
 from ..trusted_cas import ca_bundle_path
 from .credentials import renewal_of, session_with_credentials
@@ -79,6 +79,7 @@ class SdkTransport:
         self._http1: Http1Pools | None = None
         self._queue_routes: dict[str, SignedPost] = {}
         self._start_limiter = CallStartLimiter()
+        self._endpoint_check = EndpointCheck()
         self._http2 = make_http2_sender(properties, ca_bundle_path(self._session))
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
@@ -126,7 +127,7 @@ class SdkTransport:
 
     async def _call_once(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
         await self._start_limiter.wait_for_slot()
-        with translate_errors(api):
+        with self._endpoint_check.translate_errors(api):
             async with observed_timeout(self._clock, self._seconds):
                 client = await self._client("calls")
                 response: dict[str, Any] | None = None
@@ -139,6 +140,7 @@ class SdkTransport:
                 if response is None:
                     with preset_body(body):
                         response = await getattr(client, xform_name(api))(**parameters)
+                    _refuse_empty(response)
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -214,6 +216,23 @@ def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sen
         reason = f"HTTP2 needs the extra 'http2': {install_command('http2')}"
         raise ConfigurationError(HTTP_PROTOCOL.key, "HTTP2", HTTP_PROTOCOL.valid, reason=reason) from error
     return Http2Sender(Http2Settings(ca_bundle, **values_of(Http2Settings, properties)))
+
+
+def _refuse_empty(response: dict[str, Any]) -> None:
+    """Check a response in which the SDK has found no field.
+
+    Raises: ForeignResponseError if another server has sent it.
+    """
+    if len(response) != 1:
+        return
+    headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    kind = headers.get("content-type", "")
+    is_empty = headers.get("content-length") in (
+        "0",
+        "2",
+    )  # Nothing, or `{}`, is the response of calls without a result.
+    if not is_empty:
+        refuse_foreign(headers, f"of the type {kind} and has no field of the API")
 
 
 class _StreamParameter(msgspec.Struct):

@@ -190,6 +190,56 @@ def test_a_producer_whose_opening_has_failed_is_not_ready_and_each_question_lets
     assert producer.reasons_not_ready() == ["KinesisSink, stream later: it is closed"]
 
 
+def lose_stream(served, producer):
+    """Delete the producer's stream, and put a record that is lost by it."""
+    producer.put(b"1", "key")
+    producer.flush()
+    served.call(served.endpoint.account.streams().pop, "later")
+    producer.put(b"2", "key")
+    wait_until(lambda: "does not exist" in "".join(producer.reasons_not_ready()))
+
+
+def test_a_producer_whose_stream_was_deleted_opens_again_when_the_stream_exists_again(served):
+    served.create_stream("later")
+    lost = []
+    with rp.Producer("later", properties(served), on_failure=lost.append) as producer:
+        lose_stream(served, producer)
+        with pytest.raises(rp.StreamNotFoundError):
+            producer.put(b"3", "key")
+        served.create_stream("later")
+        wait_until(lambda: producer.reasons_not_ready() == [])
+        producer.put(b"4", "key")
+        producer.flush()
+        counts = producer.metrics()
+    assert [record.data for record in lost] == [b"2"]
+    assert payloads(asyncio.run(read_all(served.endpoint, "later"))) == [4]
+    assert (counts["numRecordsOut"], counts["numRecordsOutErrors"]) == (2, 1)
+
+
+@pytest.mark.parametrize("call", ["put", "flush", "close"])
+def test_records_that_were_lost_with_a_stream_are_an_error_of_one_call_even_after_it_was_opened_again(served, call):
+    served.create_stream("later")
+    producer = rp.Producer("later", properties(served))
+    lose_stream(served, producer)
+    served.create_stream("later")
+    wait_until(lambda: producer.reasons_not_ready() == [])
+    with pytest.raises(rp.StreamNotFoundError, match=r"not acknowledged: 1 record$"):
+        producer.put(b"3", "key") if call == "put" else getattr(producer, call)()
+    producer.close()
+
+
+def test_while_a_producer_tries_to_open_again_the_cause_stays(served):
+    producer = rp.Producer("later", properties(served))
+    with pytest.raises(rp.StreamNotFoundError):
+        producer.put(b"1", "key")
+    with frozen(served):
+        opening = producer._thread._opening
+        producer.reasons_not_ready()
+        wait_until(lambda: producer._thread._opening is not opening)
+        assert "stream 'later'" in producer.reasons_not_ready()[0]
+    producer.close()
+
+
 def test_a_producer_that_is_not_open_names_the_cause_where_it_waits(served):
     producer = rp.Producer("out", properties(served) | {"aws.endpoint": "http://127.0.0.1:9"})
     with pytest.raises(TimeoutError, match=r"not accepted in 1 s: 0 records .* it is not open: .*127\.0\.0\.1:9"):
