@@ -27,7 +27,11 @@ Patches = list[tuple[Any, str, Any]]
 def sink_is_told_more_than_the_global_watermark() -> Patches:
     """W1: the sink's watermark is not bounded by the global one."""
     advance = LocalWatermark.advance
-    return [(LocalWatermark, "advance", lambda self, value: advance(self, None if value is None else 2**62))]
+
+    def unbounded(self: LocalWatermark, value: int | None, *, has_ended: bool = False) -> int | None:
+        return advance(self, None if value is None else 2**62, has_ended=has_ended)
+
+    return [(LocalWatermark, "advance", unbounded)]
 
 
 def sink_is_told_of_queued_records() -> Patches:
