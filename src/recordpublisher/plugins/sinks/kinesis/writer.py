@@ -33,7 +33,7 @@ from .records import (
     rejection_reason,
     size_of,
 )
-from .sending import RecordSending, SendPermission
+from .sending import NEVER, RecordSending, SendPermission
 from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")
@@ -117,9 +117,13 @@ class KinesisWriter:
         return isinstance(self.error, StreamNotFoundError)
 
     @property
-    def refused_since(self) -> float:
-        """The time since which no put has succeeded (`RecordSending.refused_since`). It does not change during an outage."""
-        return self._sending.refused_since
+    def refused_since(self) -> float | None:
+        """The time since which no put has succeeded (`RecordSending.refused_since`). It does not change during an outage.
+
+        It is None if no call fails and none is open, as between two puts to a stream that takes records slowly.
+        """
+        since = self._sending.refused_since
+        return None if since == NEVER else since
 
     @property
     def permission(self) -> SendPermission:

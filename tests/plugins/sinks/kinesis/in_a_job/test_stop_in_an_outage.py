@@ -53,3 +53,26 @@ def test_a_stop_waits_for_the_end_of_a_shorter_outage():
     assert ended < 20
     assert sorted(set(put)) == list(range(position + 1))
     assert position > 500
+
+
+def test_a_stop_waits_longer_than_the_drain_timeout_for_a_stream_that_takes_records_slowly():
+    source, fake = ScriptedSource(per_read=500, latency=0.01), FakeKinesis()
+    fake.rate = 10.0
+    source.add("a", *range(600))
+
+    async def job():
+        sink = a_sink(fake)
+        fetcher = make_fetcher(source, sink, alone=KeptSnapshots().start())
+        await fetcher.open()
+        loop = asyncio.get_running_loop()
+        loop.call_later(5, fetcher.stop)
+        await fetcher.run_bounded(Bounds())
+        ended = loop.time()
+        left = sink.metrics()["outstandingRecordsCount"]
+        await fetcher.close()
+        return left, ended
+
+    left, ended = run_virtual(job())
+    assert ended > 30, "the stream took longer than the drain timeout"
+    assert left == 0
+    assert len(fake.shards["s0"].taken) == 600
