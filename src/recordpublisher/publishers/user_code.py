@@ -626,16 +626,16 @@ def _is_closed(error: BaseException) -> bool:
 
 
 @contextmanager
-def logging_if_blocked(what: str) -> Iterator[None]:
+def logging_if_blocked(what: Callable[[], str]) -> Iterator[None]:
     """Log where the `with` block is if it has not ended after `SLOW_SECONDS`: it imports or calls code before an event loop runs.
 
-    `what`: the code, as the beginning of the sentence.
+    `what`: returns the name of the code, as the beginning of the sentence.
     """
     thread = threading.get_ident()
 
     def look() -> None:
         line = running_line(sys._current_frames().get(thread))
-        log.warning("%s has not returned for %.0f s: it is at %s", what, SLOW_SECONDS, line)
+        log.warning("%s has not returned for %.0f s: it is at %s", what(), SLOW_SECONDS, line)
 
     timer = threading.Timer(SLOW_SECONDS, look)
     timer.daemon = True

@@ -85,7 +85,9 @@ class Table:
 
 async def test_a_file_with_deleted_rows_is_an_error(tmp_path):
     files = _TableFiles(Table(tmp_path), "table t", rp.Properties({}), int, None)
-    with pytest.raises(StateError, match=r"rows of data/life/1/1\.parquet of table t were deleted, and the file still"):
+    with pytest.raises(
+        StateError, match=r"rows of data/life/1/1\.parquet of table t are marked as deleted, and are still in the file"
+    ):
         await files.paths("")
 
 

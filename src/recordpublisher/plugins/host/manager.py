@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -79,7 +79,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
     """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`."""
     owner = candidate.owner
     try:
-        with exits_as_errors(), logging_if_blocked(f"the import or a hook of {owner} (plugin '{owner.plugin}')"):
+        with exits_as_errors(), _watched(owner):
             claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
         reason = f"{described_with_line(error)}{hidden_by_folder(error)}"
@@ -87,6 +87,13 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
     for table, claim in claims:  # Registered only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)
     return PluginStatus(owner, "loaded")
+
+
+def _watched(owner: NameOwner) -> AbstractContextManager[None]:
+    """Return a context that logs a plugin whose import or hook does not return; for the built-in plugin one that does nothing."""
+    if owner.plugin == "builtins":
+        return nullcontext()
+    return logging_if_blocked(lambda: f"the import or a hook of {owner} (plugin '{owner.plugin}')")
 
 
 def _collect_claims(

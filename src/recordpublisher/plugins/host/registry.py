@@ -141,7 +141,7 @@ class NameTable(Generic[T]):
             return cast("T", made(*arguments))
         try:
             words = f"`{getattr(made, '__name__', name)}.__init__`"
-            with exits_as_errors(is_import=False), logging_if_blocked(words):
+            with exits_as_errors(is_import=False), logging_if_blocked(lambda: words):
                 return cast("T", made(*arguments))
         except RecordPublisherError:
             raise
