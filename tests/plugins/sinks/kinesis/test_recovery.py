@@ -185,7 +185,7 @@ def test_k2_records_that_wait_behind_others_are_given_up_in_the_same_outage(more
     failed, waited, stored = run_virtual(job())
     assert sorted(failed) == [*range(1500)]
     assert key is None or failed == sorted(failed), "in the order of their key"
-    assert min(waited) > 19
+    assert min(waited) > 17, "pauses with jitter: a record ages with the calls of the records before it"
     assert max(waited) < 60
     assert stored == [*range(1500, 1600)]
 
