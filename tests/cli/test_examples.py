@@ -95,6 +95,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
     (folder / "job.properties").write_text(JOB_WITH_STATE)
+    (folder / "local.properties").write_text("aws.region=us-east-1\n")
     letters = folder / "letters/orders/shardId-0"
     letters.mkdir(parents=True)
     (letters / "first-last.jsonl").write_text(LETTER + LETTER.replace("136588898", "136588899"))

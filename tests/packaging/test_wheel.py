@@ -68,7 +68,7 @@ def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):
 def test_the_templates_of_plugins_are_in_the_wheel(names):
     templates = {str(file.relative_to(SOURCES)) for file in (SOURCES / "recordpublisher/cli").rglob("*.txt")}
 
-    assert len(templates) == 11
+    assert len(templates) == 15
     assert templates <= names
 
 
