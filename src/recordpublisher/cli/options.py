@@ -148,9 +148,8 @@ class PropertyOptions:
             search_current_folder()
             return properties_of_program(str(job), above)
         given = Properties() if job is None else Properties.from_file(job)
-        if given and (
-            next(iter(given)).startswith("[") or not knows_any(given)
-        ):  # A first key with a bracket is a table of TOML.
+        # A first key with a bracket is a table of TOML.
+        if given and (next(iter(given)).startswith("[") or not knows_any(given)):
             reason = f"the file has no property of this package; its first key is {next(iter(given))!r:.100}"
             valid = "a Java properties file with the job's properties"
             raise ConfigurationError("file", str(job), valid, reason=reason)

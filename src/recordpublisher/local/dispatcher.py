@@ -64,9 +64,8 @@ class RequestDispatcher:
         """Repeat a call until its queue has records that can be received, or until the wait is over."""
         request, clock, response = _decode_receive(body), self._account.clock, NOTHING_VISIBLE
         until_ms = clock.now_ms() + request.wait_time_seconds * 1000
-        now = (
-            asyncio.get_running_loop().time
-        )  # This loop has a limit of its own, because the account's clock may stand still (`ManualClock`).
+        # This loop has a limit of its own, because the account's clock may stand still (`ManualClock`).
+        now = asyncio.get_running_loop().time
         until = now() + request.wait_time_seconds
         while response == NOTHING_VISIBLE and clock.now_ms() < until_ms and now() < until:
             await self._account.queues.find(request.queue_arn).wait_for_change(until_ms, clock)

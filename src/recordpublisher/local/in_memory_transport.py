@@ -70,9 +70,8 @@ class MemoryTransport:
             async with asyncio.timeout(self._deadline):
                 response = await _as_of_a_transport(api, self._dispatcher.call(api, body))
             decoder = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)
-            decoded = (
-                decoder(response) if response else {}
-            )  # An operation without output, such as DeregisterStreamConsumer, has an empty response.
+            # An operation without output, such as DeregisterStreamConsumer, has an empty response.
+            decoded = decoder(response) if response else {}
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 

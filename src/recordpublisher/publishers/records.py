@@ -294,13 +294,14 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
     @property
     def approximate_arrival_timestamp(self) -> datetime:
         """When the service accepted the record (aware, UTC, ms), without a guarantee of accuracy."""
+        # The time is outside the range of a datetime, so the first or last possible time is returned.
         try:
             return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
         except (
             ValueError,
             OverflowError,
             OSError,
-        ):  # The time is outside the range of a datetime, so the first or last possible time is returned.
+        ):
             return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
 
 

@@ -121,9 +121,8 @@ class RetryPolicy:
     def longest_seconds(self, attempt: int) -> float:
         """Return the longest time that all pauses from attempt number `attempt` on can take (seconds), if retries are counted."""
         rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, MAX_RISING_TRIES))))
-        rest = max(
-            0, self.max_retries - max(attempt, MAX_RISING_TRIES)
-        )  # There is a limit, because a task of Spark has two thousand million retries.
+        # There is a limit, because a task of Spark has two thousand million retries.
+        rest = max(0, self.max_retries - max(attempt, MAX_RISING_TRIES))
         return rising + rest * self._longest_delay_seconds(MAX_RISING_TRIES)
 
     def _longest_delay_seconds(self, attempt: int) -> float:

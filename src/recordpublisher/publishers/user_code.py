@@ -257,9 +257,8 @@ def exc_info_for_log(error: BaseException) -> BaseException | None:
 def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) -> bool:
     """Return whether code of the user has raised the error or passed it on. Code of installed packages counts only if `or_installed`."""
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
-        error = (
-            error.__cause__
-        )  # Python replaces an error of these classes that leaves a coroutine, without the coroutine's frame.
+        # Python replaces an error of these classes that leaves a coroutine, without the coroutine's frame.
+        error = error.__cause__
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     foreign = (file for file in files if _is_foreign(file) and not file.startswith("<frozen"))
     return any(or_installed or "site-packages" not in file for file in foreign)
@@ -334,9 +333,8 @@ def line_in_user_code(task: asyncio.Task[Any], below: types.FrameType | None = N
 def running_line(frame: types.FrameType | None) -> str:
     """Return the file and line at which a thread is, from its innermost frame in the user's code, or else in this library's."""
     frames = []
-    while (
-        frame is not None and frame.f_code.co_filename != asyncio.events.__file__
-    ):  # The search ends at the event loop, which has called everything else.
+    # The search ends at the event loop, which has called everything else.
+    while frame is not None and frame.f_code.co_filename != asyncio.events.__file__:
         frames.append(frame)
         frame = frame.f_back
     users, last, _ = _innermost(reversed(frames))

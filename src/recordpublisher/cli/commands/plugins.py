@@ -37,9 +37,8 @@ def plugins() -> None:
         echo(f"  {_status_line(status)}")
     for table in registry.tables().values():
         for claim in table.claims():
-            if (
-                claim.owner.plugin != "builtins" and claim.name.lower() not in table.clashing
-            ):  # A built-in class that cannot be imported only lacks an extra.
+            # A built-in class that cannot be imported only lacks an extra.
+            if claim.owner.plugin != "builtins" and claim.name.lower() not in table.clashing:
                 try:
                     table.get(claim.name, "")
                 except PluginError as error:

@@ -111,9 +111,8 @@ async def seal_alone_worker(
     another target.
     """
     record = await seal_worker(group, alone.worker)
-    found = await positions.seal(
-        record
-    )  # Positions are final from here on, because a sealed worker can store nothing more.
+    # Positions are final from here on, because a sealed worker can store nothing more.
+    found = await positions.seal(record)
     return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
 
 

@@ -175,9 +175,8 @@ class LineageProgress:
             if key in self._waited_for or not unvisited:
                 self._waited_for[to_visit.pop()] = self._progress(key)
             else:
-                self._waited_for[key] = (
-                    frozenset()
-                )  # This value is preliminary until the parents are visited. It also ends a cycle in a stored document.
+                # This value is preliminary until the parents are visited. It also ends a cycle in a stored document.
+                self._waited_for[key] = frozenset()
                 to_visit += unvisited
         return frozenset().union(*(self._waited_for[parent] for parent in parents))
 

@@ -91,9 +91,8 @@ class RetentionGaps:
         next_ms = to_millis(batch.records[0].arrival) if batch.records else self._clock.now_ms()
         gap = await self._check.gap_after(entry.shard, progress.position, seen_ms, next_ms)
         if gap is RetentionGap.LOST and not _has_records(batch):
-            gap = (
-                RetentionGap.NOT_CHECKED
-            )  # The oldest record may have arrived after this empty read, so it proves no gap.
+            # The oldest record may have arrived after this empty read, so it proves no gap.
+            gap = RetentionGap.NOT_CHECKED
         if gap is RetentionGap.LOST:
             self._on_lost(entry)
         elif gap is RetentionGap.NOT_CHECKED:

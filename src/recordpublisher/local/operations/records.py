@@ -172,9 +172,8 @@ def _check_minimum(stream: Stream, number: str | None) -> None:
 
 def _target(stream: Stream, entry: requests.PutRecordsEntry) -> tuple[Shard, str | None]:
     key_hash, key_json, _ = _key_facts(entry.partition_key)
-    explicit = (
-        entry.explicit_hash_key if stream.distribution != "AUTO" else None
-    )  # With AUTO the number is ignored, even if it is wrong.
+    # With AUTO the number is ignored, even if it is wrong.
+    explicit = entry.explicit_hash_key if stream.distribution != "AUTO" else None
     return stream.target_of(key_hash if explicit is None else explicit_hash(explicit)), key_json
 
 

@@ -265,9 +265,8 @@ class ArchivePublisher(RecordPublisher):
             opened.close()
         if self._place is None or self._place < file.through:
             if self._since_ms is not None:
-                self._place = (
-                    file.through
-                )  # The read has not reached its start by time yet, so the position of the job stays the same.
+                # The read has not reached its start by time yet, so the position of the job stays the same.
+                self._place = file.through
             else:
                 await self._publish(RecordColumns(records=[]), file.end, consumer)
 

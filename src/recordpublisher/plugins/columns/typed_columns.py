@@ -295,9 +295,8 @@ class _Column(NamedTuple):
             return list(values)
         if self.convert is _whole_number:
             taken = list(values)
-            with suppress(
-                TypeError, OverflowError
-            ):  # This conversion to a C array costs less than a look at each number.
+            # This conversion to a C array costs less than a look at each number.
+            with suppress(TypeError, OverflowError):
                 array("q", [value for value in taken if value is not None])
                 return taken
             values = taken

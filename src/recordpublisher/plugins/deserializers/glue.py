@@ -232,9 +232,8 @@ class GlueSchemas:
     def _forget_oldest(self) -> None:
         surplus = len(self._decoders) - MAX_SCHEMAS
         if surplus > 0:
-            needed = set[bytes]().union(
-                *list(self._needed.values())
-            )  # The loop needs a copy, because batches may end while it waits.
+            # The loop needs a copy, because batches may end while it waits.
+            needed = set[bytes]().union(*list(self._needed.values()))
             for version in [known for known in self._decoders if known not in needed][:surplus]:
                 del self._decoders[version]
                 self._refused_at.pop(version, None)

@@ -181,9 +181,8 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     if name is None:
         reason = f"{ON_BAD_RECORD.key}=DEAD_LETTER needs it"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
-    registry.sinks.get(
-        name, DEAD_LETTER_SINK.key
-    )  # An error about the name is raised as it is, unlike the errors of the sink.
+    # An error about the name is raised as it is, unlike the errors of the sink.
+    registry.sinks.get(name, DEAD_LETTER_SINK.key)
     own = dead_letter_properties(properties)
     if own.value(ARCHIVE):
         reason = "an archive must have all records of a shard, and dead letters are only some"

@@ -56,9 +56,8 @@ class CloudWatchExporter(PeriodicExporter):
         """
         if self._with_shards:
             self._forget_shards_that_left(workers)
-        before = dict(
-            self._counted
-        )  # Restored if the lines cannot be written, so that the next lines have these counts too.
+        # Restored if the lines cannot be written, so that the next lines have these counts too.
+        before = dict(self._counted)
         lines = b"".join(msgspec.json.encode(line) + b"\n" for each in workers for line in self._lines_of(each))
         try:
             await asyncio.to_thread(self._write, lines)

@@ -225,9 +225,8 @@ def _kinesis_record(record: Mapping[str, Any]) -> tuple[Shard, UserRecord]:
     number, arrival = str(int(kinesis["sequenceNumber"])), float(kinesis["approximateArrivalTimestamp"])
     made = UserRecord(data, number, arrival, kinesis.get("partitionKey"))
     source = record["eventSourceARN"]
-    consumer = ConsumerArn.parse(
-        source
-    )  # A mapping may read through a registered consumer, whose ARN is then its source.
+    # A mapping may read through a registered consumer, whose ARN is then its source.
+    consumer = ConsumerArn.parse(source)
     return Shard(stream_name(source) if consumer is None else consumer.stream, shard_id), made
 
 

@@ -193,9 +193,8 @@ class StreamLister:
         if await self._has_own_source(shard.stream):
             return None
         client, name = self._kinesis_client(), self._names[shard.stream]
-        asked = replace(
-            shard, stream_arn=arn_of(name) or shard.stream_arn
-        )  # A stream of another account is found only by its ARN.
+        # A stream of another account is found only by its ARN.
+        asked = replace(shard, stream_arn=arn_of(name) or shard.stream_arn)
         try:
             await self._call(lambda: client.get_shard_iterator(asked, StartingPosition.trim_horizon()))
         except ResourceNotFoundError:

@@ -432,9 +432,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
 
 def _refuse_in_coroutine() -> None:
     """Check that the caller is not a coroutine, whose loop would be blocked. Raises: RecordPublisherError if it is one."""
-    if (
-        "ipykernel" in sys.modules
-    ):  # The cells of a notebook run in its loop, and wait there as they do for any other call.
+    # The cells of a notebook run in its loop, and wait there as they do for any other call.
+    if "ipykernel" in sys.modules:
         return
     with suppress(RuntimeError):
         asyncio.get_running_loop()

@@ -52,9 +52,8 @@ class UnfinishedWrites:
         kept = [(left, write) for write in self._writes if (left := self._left_of(write[0]))]
         self._writes = deque(write for _, write in kept)
         for left, (_, shard, oldest_ms) in kept:
-            before = found.get(
-                shard, UnfinishedShard(0, oldest_ms)
-            )  # The writes of a shard are in order, so the first one is the oldest.
+            # The writes of a shard are in order, so the first one is the oldest.
+            before = found.get(shard, UnfinishedShard(0, oldest_ms))
             found[shard] = UnfinishedShard(before.records + left, before.oldest_ms)
         return found
 

@@ -70,9 +70,8 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """Return the tasks of a batch. `end` is the offset with the plan of that batch, and `start` the offset before it."""
         plans = [KinesisPartition(plan) for plan in self._planning().partitions(_offset(start), _offset(end))]
-        if (
-            plans
-        ):  # A batch without tasks does not count: a scheduled run ends with one, and would not gain from the freeze.
+        # A batch without tasks does not count: a scheduled run ends with one, and would not gain from the freeze.
+        if plans:
             worker_loop().freeze_heap()
         return plans
 

@@ -65,9 +65,8 @@ class GoogleAzureStore(ConditionalObjects):
 
         write_id = new_version()
         for attempt in range(_ATTEMPTS):
-            if (
-                attempt > 1
-            ):  # The first repetition needs no pause: it finds out whether the first attempt had succeeded.
+            # The first repetition needs no pause: it finds out whether the first attempt had succeeded.
+            if attempt > 1:
                 await pause_after_conflict(attempt)
             found = _Found() if attempt == 0 and expected is None else await self._get(name)
             version = None if found.entry is None else found.entry.version

@@ -322,9 +322,8 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
                 TopologicalSorter({shard["ShardId"]: _parents(shard) for shard in shards}).prepare()
             return shards
         try:
-            page = await transport.call(
-                "ListShards", NextToken=token
-            )  # The API refuses a call with both a token and a stream.
+            # The API refuses a call with both a token and a stream.
+            page = await transport.call("ListShards", NextToken=token)
         except TransientError as error:
             if error.code != "ExpiredNextTokenException":
                 raise

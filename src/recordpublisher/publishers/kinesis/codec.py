@@ -166,11 +166,10 @@ class IncrementalReadDecoder:
             return 0
         # While the decoder runs, the two commas around the records are replaced by brackets in the buffer, so that nothing is copied.
         before, data[first], data[split] = data[first], _OPEN, _CLOSE
+        # The split is behind the records, or the body is malformed: decode the whole body later.
         try:
             records = decode_json(_RECORDS, _same, data[first : split + 1])
-        except (
-            msgspec.DecodeError
-        ):  # The split is behind the records, or the body is malformed: decode the whole body later.
+        except msgspec.DecodeError:
             self._is_splittable = False
             return 0
         finally:

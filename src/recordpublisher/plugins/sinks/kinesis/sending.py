@@ -445,9 +445,8 @@ class RecordSending:
 
         expired = queue.remove_while(is_used_up, GIVEN_UP_PER_CALL)
         held: list[PendingRecord] = []
-        if (
-            self._order is not None
-        ):  # Only behind records that are given up too, so that those of a key are given up in their order.
+        # Only behind records that are given up too, so that those of a key are given up in their order.
+        if self._order is not None:
             given_up = [*(each.record for each in outcome.given_up), *expired]
             for of_key in self._order.held_of(given_up).values():
                 held += removed_while(of_key, is_used_up, GIVEN_UP_PER_CALL - len(held))
@@ -506,9 +505,8 @@ class RecordSending:
     def _count_failed(self, user_records: Sequence[PendingRecord], *, releases: bool = True) -> None:
         records, _ = self._outstanding.complete(user_records)
         self._metrics.add("numRecordsOutErrors", records)
-        if (
-            releases and self._failures.error is None
-        ):  # Otherwise the sink has ended, and a later record of the key must not be put.
+        # If the sink has ended, a later record of the key must not be put.
+        if releases and self._failures.error is None:
             self._release_next_of_keys(user_records)
 
     def _put_back(self, queue: TargetShardQueue, failed: list[PendingRecord]) -> None:

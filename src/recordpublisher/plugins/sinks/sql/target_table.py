@@ -151,9 +151,8 @@ class TargetTable:
             rows, rejected = self._newest.select(connection, rows)
             if rejected:
                 raise RejectedRowsError(rejected)
-            rows = sorted(
-                rows, key=lambda row: not row.is_delete
-            )  # Deletes come first, because they release values in other unique indexes.
+            # Deletes come first, because they release values in other unique indexes.
+            rows = sorted(rows, key=lambda row: not row.is_delete)
         attempt = connection.begin_nested() if self._has_deferred else None
         self._insert_all(connection, rows, rejected)
         if attempt is not None and not rejected:
@@ -163,9 +162,8 @@ class TargetTable:
                 if not is_about_the_row(error):
                     raise
                 attempt.rollback()
-                connection.execute(
-                    _CHECK_NOW
-                )  # Each row is now checked by its own statement, which finds the bad ones.
+                # Each row is now checked by its own statement, which finds the bad ones.
+                connection.execute(_CHECK_NOW)
                 self._insert_all(connection, rows, rejected)
         if rejected:
             self._refuse_changed_table(connection)

@@ -317,9 +317,8 @@ class IcebergTable(LakeTable):
             loaded.metadata.properties[_RETRIES] = "0"
             with loaded.transaction() as transaction:
                 metadata = transaction.table_metadata
-                if (
-                    metadata.name_mapping() is None
-                ):  # The files have no ids of columns, so readers find columns by their names.
+                # The files have no ids of columns, so readers find columns by their names.
+                if metadata.name_mapping() is None:
                     mapping = metadata.schema().name_mapping.model_dump_json()
                     transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
                 update = transaction.update_snapshot(snapshot_properties=summary)

@@ -226,9 +226,8 @@ class BatchPlanner:
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
         if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:
-            self._noted_plan = (
-                plan.previous.plan
-            )  # Only once, because the time until now counts as the batch's duration.
+            # Only once, because the time until now counts as the batch's duration.
+            self._noted_plan = plan.previous.plan
             self._progress = QueryProgress.after(plan.previous, plan.offset, self.clock.now_ms(), is_planned=False)
         if isinstance(step, Watch):
             self._just_loaded = plan.claims if step.first_look else None

@@ -227,10 +227,11 @@ def _refuse_empty(response: dict[str, Any]) -> None:
         return
     headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     kind = headers.get("content-type", "")
+    # Nothing, or `{}`, is the response of calls without a result.
     is_empty = headers.get("content-length") in (
         "0",
         "2",
-    )  # Nothing, or `{}`, is the response of calls without a result.
+    )
     if not is_empty:
         refuse_foreign(headers, f"of the type {kind} and has no field of the API")
 
