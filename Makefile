@@ -137,6 +137,7 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file research/mypy.ini research docs
 
 imports: $(STAMP)
 	$(BIN)/lint-imports

@@ -15,7 +15,7 @@ from recordpublisher.publishers.kinesis import error_mapping
 PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
 LEFT_OUT = ("local/", "demo/", "testing/", "cli/doctor/", "publishers/errors.py")
 """The embedded endpoint sends the service's codes; each line of the doctor says itself what to do."""
-OWN = {name for name in rp.__all__ if name.endswith("Error")} - {"ConfigurationError"}
+OWN = {name for name in vars(rp)["__all__"] if name.endswith("Error")} - {"ConfigurationError"}
 WITH_CODE = {name for name in OWN if issubclass(getattr(rp, name), rp.KinesisError)}
 LONGEST = 48
 FEWEST_WORDS = 3
@@ -300,7 +300,7 @@ def _covers(other: str, text: str) -> bool:
 
 def _classes(subject: Subject, seen: set[str]) -> str:
     """The names of the classes of a subject; the first subject of a class has its anchor."""
-    names = [name for name in rp.__all__ if name in subject.errors]
+    names = [name for name in vars(rp)["__all__"] if name in subject.errors]
     anchors = "".join(f'<a id="{name.lower()}"></a>' for name in names if name not in seen)
     seen.update(names)
     return f"{anchors}Class: {', '.join(f'`{name}`' for name in names)}."

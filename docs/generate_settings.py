@@ -111,7 +111,7 @@ from .plugins import spark as spark
 
 def stub() -> str:
     """The stub of the package: an import for each public name."""
-    imports = [f"from {module} import {name} as {name}\n" for name, module in rp._MODULE_OF.items()]
+    imports = [f"from {module} import {name} as {name}\n" for name, module in vars(rp)["_MODULE_OF"].items()]
     return STUB_HEAD + "".join(imports)
 
 

@@ -42,6 +42,9 @@ class LimitChecker:
             return await self._get_records(parameters)
         return await self._inner.call(api, **parameters)
 
+    async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
+        return await self._inner.call_with_body(api, body, **parameters)
+
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         times = self._call_times[f"{parameters['ConsumerARN']} {parameters['ShardId']}"]
         now = self._clock.monotonic()

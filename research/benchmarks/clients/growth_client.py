@@ -21,7 +21,7 @@ from benchmarks.clients.pipeline_client import properties_of
 class StartMeasuringSink(rp.Sink):
     """Measures the CPU time at the first write, and when every shard has been read once."""
 
-    fetcher = None
+    fetcher: rp.DataFetcher
     started = None
 
     async def write(self, batch):

@@ -31,9 +31,9 @@ class TimedRows(ArrowRows):
 
     seconds = 0.0
 
-    def _build(self):
+    def build(self):
         began = time.thread_time()
-        super()._build()
+        super().build()
         self.seconds += time.thread_time() - began
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_cpu_per_sub_record(size, table):
             theirs.append(json.loads(output_of_peer("kpl_client.py", url, "get_records", RECORDS * PARTS)))
             half.append(micros_of("clients/pipeline_client.py", halved, "EFO", "off", RECORDS * PARTS))
     apart = asyncio.run(cost_of(batch(200, PARTS, 997, size), HashRange()))
-    peer = {"peer": "aws_kinesis_agg", "section": "aggregates"}
+    peer: dict[str, Any] = {"peer": "aws_kinesis_agg", "section": "aggregates"}
     name = f"KPL aggregates of {PARTS} x {size} B"
     read = median(each["whole"] for each in theirs)
     table.append(Row(f"{name}, fan-out, the whole pipeline", median(whole), read, 1.0, 2, **peer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_cpu_per_record(lookahead, capsys):
         )
 
     async def job() -> float:
-        fetcher = make_fetcher(source, sink, given, clock=SystemClock(), decorator_for=decorator)
+        fetcher = make_fetcher(cast(Any, source), sink, dict(given), clock=SystemClock(), decorator_for=decorator)
         await fetcher.open()
         began = time.process_time()
         result = await fetcher.run_bounded(Bounds(max_time=60))

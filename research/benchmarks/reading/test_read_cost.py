@@ -45,6 +45,12 @@ class Frozen:
         self._seconds += 10
         return self._seconds
 
+    def boottime(self):
+        return self.monotonic()
+
+    def cpu_seconds(self):
+        return time.process_time()
+
 
 class EnoughError(Exception):
     pass

@@ -41,7 +41,7 @@ class CatchUpResult:
     """
 
     log: EventLog
-    held: Mapping[str, Mapping[str, object]]
+    held: Mapping[str, Mapping[str, int]]
     lag_ms: int
     release_seconds: float | None
     was_excluded: bool

@@ -8,6 +8,7 @@ import asyncio
 import sys
 import time
 from types import SimpleNamespace
+from typing import Any, cast
 
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.heartbeat import WritePermission
@@ -57,7 +58,7 @@ async def call_in_a_group(sink, given):
     ticking = asyncio.create_task(suspension.run())
     current, permission = CurrentWorker(), WritePermission(clock, 1e9)
     permission.confirm(permission.send_time())
-    current.become(SimpleNamespace(permission=permission))
+    current.become(cast(Any, SimpleNamespace(permission=permission)))
     gate = LeaseGate(current, suspension, clock)
     await sink.open(SinkContext(may_write=gate.may_write_now))
     for batch in given:
