@@ -129,6 +129,15 @@ def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id
 
 
+def is_ancestor(old: Shard, young: Shard) -> bool:
+    """Return whether the hash keys of `young` were those of `old` before. False for the ids of other sources than Kinesis."""
+    # Kinesis numbers the shards of a stream in the order of creation, and at any time one shard accepts each hash key.
+    if old.stream != young.stream or not all(map(_NUMBERED.fullmatch, (old.shard_id, young.shard_id))):
+        return False
+    ours, theirs = old.hash_range, young.hash_range
+    return old.shard_id < young.shard_id and ours.start <= theirs.end and theirs.start <= ours.end
+
+
 def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
     """Return the first range of hash keys that no open shard of a listing accepts, or None if the listing is complete."""
     # The open shards of a stream together accept every hash key at any time. ListShards is eventually consistent, and may lack some of

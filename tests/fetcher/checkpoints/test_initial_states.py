@@ -14,7 +14,7 @@ from recordpublisher.fetcher.checkpoints.starts import (
 from recordpublisher.fetcher.shards.retention_check import RetentionGap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import HashRange, Shard
 
 from fakes.shard_entries import START, shard
 
@@ -46,6 +46,14 @@ def test_an_ancestor_that_the_state_dropped_is_finished():
     states = initial_states(listed, RestoredState({"s/a": KNOWN}), Starts(PINNED))
 
     assert [states[f"s/{each}"].ended for each in "gpqa"] == [True, True, True, False]
+
+
+def test_an_archived_ancestor_is_finished_although_the_shards_between_are_not_archived():
+    old = Shard("s", "shardId-000000000000", closed=True, is_unlisted=True)
+    young = Shard("s", "shardId-000000000005", ("shardId-000000000003",), HashRange(0, 9))
+    states = initial_states([old, young], RestoredState({young.key: KNOWN}), Starts(PINNED))
+
+    assert [states[each.key].ended for each in (old, young)] == [True, False]
 
 
 def test_a_waiting_shard_does_not_mean_that_its_parents_are_finished():

@@ -4,7 +4,7 @@ from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardE
 from recordpublisher.fetcher.leases.shard_listing import ListedChanges, ShardListing
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import HashRange, Shard
 
 from fakes.shard_entries import StoppedClock
 
@@ -16,6 +16,7 @@ class Stream:
 
     def __init__(self, **parents):
         self.parents = parents
+        self.shards = []
         self.hidden = set()
         self.listings = 0
         self.clock = StoppedClock()
@@ -26,7 +27,8 @@ class Stream:
 
     async def _list(self):
         self.listings += 1
-        return [Shard("t", each, tuple(parents)) for each, parents in self.parents.items() if each not in self.hidden]
+        found = [Shard("t", each, tuple(parents)) for each, parents in self.parents.items() if each not in self.hidden]
+        return found + self.shards
 
     async def _exists(self, shard):
         return shard.shard_id in self.parents
@@ -50,6 +52,19 @@ async def test_a_new_shard_waits_for_its_parents():
 async def test_an_ancestor_of_a_shard_that_was_read_does_not_come_back():
     stream = Stream(a=[], b=["a"], c=["b"])
     assert not await stream.listing.changes(table(c=Lease("x", 3)))
+
+
+async def test_an_archived_ancestor_does_not_come_back_although_the_shards_between_are_not_archived():
+    """The archive has 0 and 1 from before the archiving job was down. Since then 0 has become 2, and 2 has become 3: 2 is gone."""
+    left, right = HashRange(0, 9), HashRange(10)
+    stream = Stream()
+    stream.shards = [
+        Shard("t", "shardId-000000000000", hash_range=left, closed=True, is_unlisted=True),
+        Shard("t", "shardId-000000000001", hash_range=right, closed=True, is_unlisted=True),
+        Shard("t", "shardId-000000000003", ("shardId-000000000002",), left),
+    ]
+    changes = await stream.listing.changes(LeaseTable(7, leases={"t/shardId-000000000003": Lease("x", 3)}))
+    assert changes.found.keys() == {"t/shardId-000000000001"}
 
 
 async def test_a_listing_that_lacks_a_known_shard_adds_nothing():

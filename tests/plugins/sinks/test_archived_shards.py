@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.fetcher.sink import CommitNumber, SinkContext
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.stores.folder_store import FolderStore
@@ -195,6 +195,35 @@ async def test_a_document_has_a_time_at_which_its_shard_was_open(tmp_path, kind)
     job.sink.shard_listed(SHARD)  # by a later start, which finds it closed
     await job.checkpoint(STATE)
     assert (await document(tmp_path))["openMs"] == 1_700_000_000_000
+
+
+async def test_a_shard_that_ends_before_the_first_checkpoint_has_the_time_at_which_it_was_open(tmp_path, kind):
+    """Without this time the missing first records of its children do not count as lost."""
+    job = await started(sink_in(tmp_path, kind))
+    job.sink.shard_listed(SHARD, 1_700_000_000_000)
+    job.sink.shard_started(SHARD, HORIZON, follows_parents=True)
+    await job.sink.write(batch(b"a"))
+    job.sink.shard_ended(SHARD, [Shard("orders", "shardId-1")])
+    await job.checkpoint(STATE)
+    stored = await document(tmp_path)
+    assert (stored["openMs"], stored["end"]["through"]) == (1_700_000_000_000, "1.-1")
+
+
+async def test_a_document_whose_commit_failed_is_stored_by_the_next_life_of_the_process(tmp_path, kind):
+    """A process of a group joins again as a new worker, and its listing does not show the shard as new again."""
+    job = await started(sink_in(tmp_path, kind))
+    job.sink.shard_listed(SHARD)
+    job.sink.shard_started(SHARD, HORIZON, follows_parents=True)
+    await job.sink.write(batch(b"a"))
+    assert await job.sink.stage(CommitNumber("job/worker", 7)) is not None
+    job.sink.shard_ended(SHARD, [])
+    assert await job.sink.stage(CommitNumber("job/worker", 8)) is not None
+    await job.sink.begin(job.life)
+    job.sink.shard_started(SHARD, HORIZON, follows_parents=True)
+    await job.sink.write(batch(b"a"))
+    await job.checkpoint(STATE)
+    stored = await document(tmp_path)
+    assert (stored["parents"], stored.get("end"), ranges(tmp_path)) == (["shardId-9"], None, ["BEGIN_1.-1"])
 
 
 async def test_the_end_and_the_children_of_a_shard_are_in_its_document(tmp_path, kind):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, is_ancestor
 
 
 def parent_keys(shard: Shard) -> list[str]:
@@ -29,10 +29,18 @@ def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> s
     """Return `Shard.key` of every ancestor of shards that have begun. They were read to their ends, because a shard waits for its parents
     (S2).
 
-    Ancestors of a shard that is not in `listed` are missing, because its parents are unknown.
+    If an ancestor is neither listed nor archived, its own ancestors are found among the archived shards by number and hash range.
     """
-    parents = (parent for shard in begun for parent in parent_keys(shard))
-    return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
+
+    def parents_of(key: str) -> Iterable[str]:
+        return parent_keys(listed[key]) if key in listed else ()
+
+    begun = [*begun]
+    known = reachable([parent for shard in begun for parent in parent_keys(shard)], parents_of)
+    archived = [shard for shard in listed.values() if shard.is_unlisted and shard.key not in known]
+    return known | reachable(
+        [old.key for old in archived if any(is_ancestor(old, shard) for shard in begun)], parents_of
+    )
 
 
 def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:

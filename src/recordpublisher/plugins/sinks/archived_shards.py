@@ -50,25 +50,31 @@ class ArchivedShards:
 
     def __init__(self) -> None:
         self._reached: dict[str, str] = {}
-        self._listed: dict[str, ShardDocument] = {}
-        self._ended: dict[str, ShardDocument] = {}
+        self._changed: dict[str, ShardDocument] = {}
+        self._staged: dict[str, ShardDocument] = {}
 
     def begin(self) -> None:
-        """Forget where ranges ended, because readers now start again, at committed positions."""
-        self._reached, self._ended = {}, {}
+        """Forget where ranges ended, because readers now start again, at committed positions.
+
+        Documents that are not published yet are stored again, because their commit may never take effect.
+        """
+        self._reached, self._changed, self._staged = {}, self._staged | self._changed, {}
+        self._without_ends(self._changed.keys())
 
     def forget(self, shards: Collection[str]) -> None:
         """Forget where the ranges of these shards ended, because another process reads the shards."""
         for key in shards:
-            for each in (self._reached, self._ended):
-                each.pop(key, None)
+            self._reached.pop(key, None)
+        self._without_ends(shards)
+
+    def _without_ends(self, shards: Collection[str]) -> None:
+        for key in self._changed.keys() & set(shards):
+            self._changed[key] = msgspec.structs.replace(self._changed[key], end=None)
 
     def on_listed(self, shard: Shard, open_ms: int | None) -> None:
         """Let the next commit store the shard's document. `open_ms`: a time at which the shard was open (epoch ms), if known."""
-        if open_ms is None and (before := self._listed.get(shard.key)) is not None:
-            open_ms = before.open_ms  # An earlier listing showed the shard as open.
         document = msgspec.convert(shard_to_json(shard), ShardDocument)
-        self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
+        self._change(msgspec.structs.replace(document, open_ms=open_ms))
 
     def on_started(self, shard: Shard, start: StartingPosition, follows_parents: bool) -> None:
         """Begin the shard's next range at `start`.
@@ -82,7 +88,11 @@ class ArchivedShards:
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Let the next commit store in the shard's document that the shard has ended, and its children."""
         end = ArchivedShardEnd("", tuple(child.shard_id for child in children))
-        self._ended[shard.key] = msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end)
+        self._change(msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end))
+
+    def _change(self, newer: ShardDocument) -> None:
+        before = self._changed.get(newer.name)
+        self._changed[newer.name] = newer if before is None else before.united(newer)
 
     def range_of(self, batch: RecordBatch) -> FileRange:
         """Return the range of a batch that is written. The shard's next range begins at the end of this range.
@@ -109,7 +119,7 @@ class ArchivedShards:
 
     def changes(self) -> Mapping[str, ShardDocument]:
         """Return the documents that the next commit must store, by the key of the shard."""
-        return self._listed | self._ended
+        return dict(self._changed)
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
         """Return these documents. If a shard has ended, its document gets the position up to which the shard has files."""
@@ -117,10 +127,15 @@ class ArchivedShards:
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
         """Remove from `changes` the documents that were staged, so that only newer ones remain for later commits."""
+        self._staged |= documents
         for key, document in documents.items():
-            for each in (self._listed, self._ended):
-                if each.get(key) is document:
-                    del each[key]
+            if self._changed.get(key) is document:
+                del self._changed[key]
+
+    def on_published(self, documents: Sequence[ShardDocument]) -> None:
+        """Note that these documents are stored, so that a new run does not store them again."""
+        for document in documents:
+            self._staged.pop(document.name, None)
 
     def _with_through(self, key: str, document: ShardDocument) -> ShardDocument:
         if document.end is None:

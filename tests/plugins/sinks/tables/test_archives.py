@@ -141,7 +141,7 @@ async def test_a_shard_that_moves_away_takes_its_ranges_with_it(table):
     await sink.publish([await sink.stage(number(1))])
     await sink.close()
     assert ranges(table) == {"shardId-1": [("BEGIN_1.-1 1of1", 1)]}
-    assert await documents(table) == {}
+    assert all("end" not in each for each in (await documents(table)).values())
 
 
 async def test_a_commit_that_is_taken_back_leaves_no_range(table):

@@ -202,6 +202,7 @@ class FileSink(ArchivingSink):
         contents = [self._content(each) for each in staged]
         if documents := [document for content in contents for document in content.shards]:
             await store_documents(self._files_there.shards, documents)
+            self._archived.on_published(documents)
         files = [file for content in contents for file in content.files]
         first = {hidden for hidden, _ in files} & self._never_published
         self._never_published -= first

@@ -262,6 +262,7 @@ class TableSink(ArchivingSink):
         if documents := [document for content in contents for document in content.shards]:
             assert self._documents is not None
             await store_documents(self._documents, documents)
+            self._archived.on_published(documents)
         await self._mark([name for content in contents for name in content.proof_paths()])
 
     async def _mark(self, names: Sequence[str]) -> None:
