@@ -111,6 +111,8 @@ class BatchPlanner:
         # If the token is there, the store is the right one, and the sink did not read the tasks without a claim.
         if claims.missing and not claims.has_token:
             self._check_may_replay(previous)
+        elif claims.missing and not self.options.replays_lost_claims:
+            self._store_check.check_not_removed(previous)
         self._begin_run(previous, claims)
         self._warnings.shared_consumer(self._reads.note(previous, claims))
         while True:
