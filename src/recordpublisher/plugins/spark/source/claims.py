@@ -146,9 +146,9 @@ class StoreVisibilityCheck:
             return
         if self._store.has_later(offset.query, offset.batch + 1):
             raise StateError(
-                f"{self._store.key} {self._store.place} lacks claims of batch {offset.batch} of this query ({offset.query}), but has claims "
-                "of later batches, which this checkpoint does not know: another query runs with a copy of the checkpoint, or this is an old "
-                "copy of it. Give a copy a new checkpointLocation, and start the query with the newest checkpoint; or set "
+                f"{self._store.key} {self._store.place} lacks claims of batch {offset.batch} of this query ({offset.query}), but has "
+                "claims of later batches, which this checkpoint does not know: another query runs with a copy of the checkpoint, or this "
+                "is an old copy of it. Give a copy a new checkpointLocation, and start the query with the newest checkpoint; or set "
                 "onMetadataLoss=REPLAY: nothing is lost, but all records of that batch come again, even if the sink has them"
             )
         self._checked_plan = offset.plan
