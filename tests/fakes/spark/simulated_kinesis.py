@@ -53,15 +53,20 @@ class MemoryClaims(ReadClaimStore):
 
 @dataclass
 class ManualClock:
-    """A wall clock that the test moves."""
+    """A wall clock that the test moves. `set_ms`: by how much it was set since the beginning, which the monotonic clock does not show."""
 
     ms: int = NOW
+    set_ms: int = 0
 
     def now_ms(self) -> int:
         return self.ms
 
     def monotonic(self) -> float:
-        return self.ms / 1000
+        return (self.ms - self.set_ms) / 1000
+
+    def set_by(self, ms: int) -> None:
+        self.ms += ms
+        self.set_ms += ms
 
     def sleep(self, seconds: float) -> None:
         self.ms += round(seconds * 1000)

@@ -113,7 +113,7 @@ async def list_restored(
         if not inconsistent:
             break
         log.warning(
-            "the listing of shards is older than the stored positions: it lacks %s. Listing again",
+            "the listing of shards lacks %s, which still exist or are in the stored positions. Listing again",
             ", ".join(sorted(inconsistent)),
         )
         await asyncio.sleep(PAUSE_SECONDS)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.consumer.deserialization import Deserializer
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -27,7 +28,7 @@ from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_TIMESTAMP_FORMAT,
 )
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.skipped_records_log import log_left_out
 from recordpublisher.publishers.start_from_properties import check_end_time
 
@@ -163,7 +164,9 @@ def shard_ranges(
     for stream in streams:
         _check_retained(stream, positions.starts.default, service, accepts_loss)
         settles_in = max(settles_in, _settles_in(positions.end.arrival_ms, service.server_time_ms(stream)))
-        shards = service.list_shards(stream)
+        # A listing may lack a parent for a moment. Its records would be missing without an error.
+        listed, _ = service.list_restored((stream_name(stream),), RestoredState())
+        shards = list(listed)
         _check_exist(stream, shards, positions)
         chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
         ranges += [ShardRange(shard, *positions.of(shard)) for shard in chosen]

@@ -42,6 +42,12 @@ CALL_RETRIES_MS = 10_000
 PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
 """The pauses between two tries. The number of tries is not limited, but the outage is."""
 
+MOST_BETWEEN_TRIES = 1 / 3
+"""The largest part of `maxOutage` that the time between two tries counts for. More has passed only if the process was suspended, or if
+Spark runs a batch less often than that."""
+LONG_TRY_MS = 60_000
+"""This much time between two tries always counts, because a try and its pause may take so long."""
+
 
 def with_short_retries(properties: Properties) -> Properties:
     """Return the properties for calls that `OutageWatch` repeats.
@@ -79,7 +85,9 @@ def failing_service(error: object) -> str:
 class Outage:
     """An outage of a service.
 
-    - `since_ms`, `began`: when it began, by the wall clock (epoch ms) and by the monotonic clock (seconds).
+    - `since_ms`, `began`: when it began, by the wall clock (epoch ms) and by the monotonic clock (seconds). `began` moves by the time in
+      which the process was suspended.
+    - `failed_at`: when the last try failed (seconds of the monotonic clock).
     - `tries`: how many tries have failed.
     - `error`: the last error.
     """
@@ -87,6 +95,7 @@ class Outage:
     service: str
     since_ms: int
     began: float
+    failed_at: float
     tries: int = 0
     error: str = ""
 
@@ -135,7 +144,13 @@ class OutageWatch:
         now, service = self._clock.monotonic(), failing_service(error)
         with self._lock:
             is_known = self._is_down(service)
-            outage = self._down.setdefault(key, Outage(service, self._clock.now_ms() - round(took * 1000), now - took))
+            most = max(self._max_ms * MOST_BETWEEN_TRIES, LONG_TRY_MS) / 1000
+            took = min(took, most)
+            outage = self._down.setdefault(
+                key, Outage(service, self._clock.now_ms() - round(took * 1000), now - took, now)
+            )
+            outage.began += max(0.0, now - outage.failed_at - most)
+            outage.failed_at = now
             outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
         down_ms, since = int((now - outage.began) * 1000), iso_time(outage.since_ms)
         if down_ms >= self._max_ms:

@@ -65,6 +65,11 @@ class ReadClaimStore:
 
         self._run(purge())
 
+    def has_later(self, query: str, batch: int) -> bool:
+        """Return whether there are claims of the query's batches with a number above `batch`."""
+        names = self._run(self._store.list_names(f"{query}/"))
+        return any(name > f"{query}/{batch + 1:010d}" for name in names if not name.startswith(_marker_name(query, "")))
+
     def queries(self) -> set[str]:
         """Return the queries that have claims here."""
         return queries_of(self._run(self._store.list_names("")))

@@ -33,6 +33,9 @@ class Service:
     def list_shards(self, stream: str) -> list[Shard]:
         return [Shard(stream, shard) for shard in self.shards]
 
+    def list_restored(self, streams, restored):
+        return [shard for stream in streams for shard in self.list_shards(stream)], frozenset()
+
     def server_time_ms(self, stream: str) -> int:
         return self.now_ms // self.tells_ms * self.tells_ms
 

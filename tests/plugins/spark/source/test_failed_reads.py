@@ -62,7 +62,7 @@ def test_the_next_batch_waits_for_the_pause_after_failed_reads(kinesis, tmp_path
     job.batch()
     kinesis.shards["s/a"].times.append(5)
     job.planner.planner._reads.note = lambda offset, claims: frozenset()
-    job.planner.planner._reads.retry_at_ms = kinesis.clock.ms + 5_000
+    job.planner.planner._reads._noted_at, job.planner.planner._reads._pause = kinesis.clock.monotonic(), 5.0
     assert not job.batch()
     kinesis.clock.ms += 5_000
     assert job.batch()

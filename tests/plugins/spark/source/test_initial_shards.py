@@ -11,6 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 
 from fakes.spark.queries import query
 from fakes.spark.simulated_kinesis import ARRIVED, SimulatedKinesis
+from fakes.spark.worlds import check_exactly_once
 
 END = {"iteratorType": "SHARD_END", "iteratorPosition": ""}
 
@@ -81,3 +82,12 @@ def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_its_oldes
     kinesis.add("empty", [], starting_sequence_number="0")
     found = delivered(kinesis, tmp_path, {"a": start, "empty": start})
     assert found == [("s/a", "1"), ("s/a", "2")]
+
+
+def test_s2_a_parent_that_only_the_first_listing_lacks_is_read(kinesis, tmp_path):
+    kinesis.add("r", [1, 2, 3])
+    kinesis.close("r", *(kinesis.add(f"c{n}", [10, 11], ("r",)) for n in range(2)))
+    kinesis.unlisted = [["s/r"]]
+    job = query(kinesis, tmp_path)
+    job.run()
+    check_exactly_once(job.delivered(), kinesis)

@@ -27,7 +27,7 @@ UNREAD = BatchClaims(missing=[0])
 SUBSCRIBED = replace(BUSY, subscribed_ms=NOW - 1_000)
 
 PLAN = BatchPlan(START, QUIET, START, (ENTRY,), False, True, NOW + HOUR, False, False)
-FACTS = Facts(NOW, 0, False, False)
+FACTS = Facts(NOW, 0, False, False, seen_ms=NOW)
 OPTIONS = SparkOptions(("s",), "", Properties(), probe_ms=PROBE, fan_out_window_ms=WINDOW)
 LONG_AGO = replace(START, planned_ms=NOW - PROBE)
 
@@ -37,6 +37,18 @@ LONG_AGO = replace(START, planned_ms=NOW - PROBE)
     [
         pytest.param(
             replace(PLAN, claims=SUBSCRIBED), FACTS, Wait(NOW + 4_500, may_be_new=True), id="subscribed a second ago"
+        ),
+        pytest.param(
+            replace(PLAN, claims=replace(BUSY, subscribed_ms=NOW + HOUR)),
+            FACTS,
+            Wait(NOW + WINDOW, may_be_new=True),
+            id="an executor's clock is an hour ahead",
+        ),
+        pytest.param(
+            replace(PLAN, claims=UNREAD, previous=replace(START, planned_ms=NOW + HOUR)),
+            FACTS,
+            Decision.PLAN,
+            id="the clock was set back after an unread batch",
         ),
         pytest.param(PLAN, replace(FACTS, retry_at_ms=NOW + 7), Wait(NOW + 7), id="an outage is waited out"),
         pytest.param(replace(PLAN, is_run_over=True), FACTS, Decision.FINISH, id="the run is over"),

@@ -62,12 +62,14 @@ class Facts:
     - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
     - `found_new`: whether the watch (the driver's polling of quiet shards) has found something, or could not read every shard in time.
     - `has_listed`: whether the streams were listed for this batch.
+    - `seen_ms`: when the claims of the last batch were first seen. A later time in a claim is by an executor's clock that is ahead.
     """
 
     now_ms: int
     retry_at_ms: int
     found_new: bool
     has_listed: bool
+    seen_ms: int
 
 
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
@@ -83,7 +85,7 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     In cases 2, 3 and 6, first list the streams once if a shard has ended and its children are not known.
     """
     claims, now_ms = plan.claims, facts.now_ms
-    earliest_ms = max(claims.subscribed_ms + options.fan_out_window_ms, facts.retry_at_ms)
+    earliest_ms = max(min(claims.subscribed_ms, facts.seen_ms) + options.fan_out_window_ms, facts.retry_at_ms)
     if now_ms < earliest_ms:
         return Wait(earliest_ms, may_be_new=now_ms >= facts.retry_at_ms)
     may_list = plan.has_unlisted_ends and not facts.has_listed
@@ -91,7 +93,9 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
         return Decision.LIST if may_list else Decision.FINISH
     if not plan.readable:
         return Decision.LIST if may_list else Wait(now_ms)
-    probe_at_ms = plan.previous.planned_ms + options.probe_ms
+    # The clock may have been set back since the last batch was planned, or that driver's clock was ahead.
+    is_set_back = plan.previous.planned_ms > now_ms
+    probe_at_ms = now_ms if is_set_back else plan.previous.planned_ms + options.probe_ms
     is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
     if is_repeated and now_ms < probe_at_ms:
         return Wait(probe_at_ms)

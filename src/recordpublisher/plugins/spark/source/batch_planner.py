@@ -60,7 +60,8 @@ class BatchPlanner:
     """The plan of the first batch that this process has planned. Its tasks poll."""
     _run: QueryRun | None = None
     _finished: set[str] = field(default_factory=set)
-    _remembered: tuple[str, Wait | Watch] | None = None
+    _remembered: tuple[str, int, Wait | Watch] | None = None
+    """The plan, when the step was decided (epoch ms), and the step."""
     _just_loaded: BatchClaims | None = None
     """The claims that were loaded before a first look (one read of every shard). They still hold after it, because it takes a second."""
     _progress: QueryProgress | None = None
@@ -111,15 +112,18 @@ class BatchPlanner:
         # If the token is there, the store is the right one, and the sink did not read the tasks without a claim.
         if claims.missing and not claims.has_token:
             self._check_may_replay(previous)
+        elif claims.missing and not self.options.replays_lost_claims:
+            self._store_check.check_not_removed(previous)
         self._begin_run(previous, claims)
         self._warnings.shared_consumer(self._reads.note(previous, claims))
         while True:
             plan = plan_batch(previous, claims, self._inputs(previous, limit))
             facts = Facts(
                 now_ms=self.clock.now_ms(),
-                retry_at_ms=self._reads.retry_at_ms,
+                retry_at_ms=self._reads.retry_at_ms(),
                 found_new=found_new or self.service.has_new_data(),
                 has_listed=self._listed_at_batch == plan.offset.batch,
+                seen_ms=self._reads.seen_ms(),
             )
             step = next_step(plan, facts, self.options)
             if step is not Decision.LIST:
@@ -202,8 +206,10 @@ class BatchPlanner:
         """Return the last step if it still holds, because the plan is the same and the time of the step has not come; else None."""
         if self._remembered is None:
             return None
-        plan, step = self._remembered
-        return step if plan == previous.plan and self.clock.now_ms() < step.until_ms else None
+        plan, decided_ms, step = self._remembered
+        # Before `decided_ms` the clock was set back, and the step would hold for too long.
+        is_due = not decided_ms <= self.clock.now_ms() < step.until_ms
+        return None if is_due or plan != previous.plan else step
 
     def _inputs(self, previous: BatchOffset, limit: int | None) -> PlanInputs:
         run = self._run or QueryRun()
@@ -232,9 +238,9 @@ class BatchPlanner:
         if isinstance(step, Watch):
             self._just_loaded = plan.claims if step.first_look else None
             self.service.watch({entry.shard: entry.state for entry in plan.readable})
-            self._remembered = plan.previous.plan, replace(step, first_look=False)
+            self._remembered = plan.previous.plan, self.clock.now_ms(), replace(step, first_look=False)
         elif isinstance(step, Wait) and not plan.claims.missing:
-            self._remembered = plan.previous.plan, step
+            self._remembered = plan.previous.plan, self.clock.now_ms(), step
         return step
 
     def _record(self, plan: BatchPlan) -> BatchOffset:
@@ -282,7 +288,19 @@ class FailedReadBackoff:
         self._noted_plan = ""
         self._detectors: dict[str, SubscriptionPreemptionDetector] = {}
         self._disturbed: frozenset[str] = frozenset()
-        self.retry_at_ms = 0
+        self._noted_at = 0.0
+        self._pause = 0.0
+
+    def retry_at_ms(self) -> int:
+        """Return before which time no batch may be planned (epoch ms). Setting the wall clock does not make the pause longer."""
+        return self._ms_in(self._noted_at + self._pause)
+
+    def seen_ms(self) -> int:
+        """Return when the claims of the last batch were first seen (epoch ms), by a wall clock that may have been set since."""
+        return self._ms_in(self._noted_at)
+
+    def _ms_in(self, at: float) -> int:
+        return self._clock.now_ms() + round((at - self._clock.monotonic()) * 1000)
 
     def note(self, offset: BatchOffset, claims: BatchClaims) -> frozenset[str]:
         """Count the failures in an offset's batch, and return the shards that are disturbed at least for the second time in a row.
@@ -292,7 +310,7 @@ class FailedReadBackoff:
         """
         if offset.plan == self._noted_plan:
             return frozenset()
-        self._noted_plan = offset.plan
+        self._noted_plan, self._noted_at = offset.plan, self._clock.monotonic()
         self._note_outages(offset, claims)
         for key, read in claims.shards.items():
             if key in self._detectors or read.seen.refused or read.seen.taken_over:
@@ -311,8 +329,7 @@ class FailedReadBackoff:
                 self._outages.on_success(key)
             elif failure is not None:
                 pauses.append(self._outages.on_failure(f"{key}: {failure}", key))
-        pause = max(pauses, default=0.0) if not has_response else 0.0
-        self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)
+        self._pause = max(pauses, default=0.0) if not has_response else 0.0
 
     def _detector_of(self, shard: Shard) -> SubscriptionPreemptionDetector:
         from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector  # Most queries poll.

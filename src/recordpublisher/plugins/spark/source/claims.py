@@ -123,6 +123,7 @@ class StoreVisibilityCheck:
         self._store = store
         self._tokens: dict[str, str] = {}
         self._is_location_checked = False
+        self._checked_plan = ""
 
     def check_location(self) -> None:
         """Check the location once in each process. Raises: ConfigurationError if it cannot hold claims."""
@@ -133,6 +134,24 @@ class StoreVisibilityCheck:
     def was_planned_here(self, offset: BatchOffset) -> bool:
         """Return whether the offset's batch was planned with this store, which may be an empty replacement."""
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
+
+    def check_not_removed(self, offset: BatchOffset) -> None:
+        """Check once for each plan that its missing claims were not removed after later batches. Call it only if claims are missing.
+
+        A driver that still runs besides its successor may have planned the next batch, but no batch after that one.
+
+        Raises: StateError if the store has claims of batches that this checkpoint does not know.
+        """
+        if offset.plan == self._checked_plan:
+            return
+        if self._store.has_later(offset.query, offset.batch + 1):
+            raise StateError(
+                f"{self._store.key} {self._store.place} lacks claims of batch {offset.batch} of this query ({offset.query}), but has "
+                "claims of later batches, which this checkpoint does not know: another query runs with a copy of the checkpoint, or this "
+                "is an old copy of it. Give a copy a new checkpointLocation, and start the query with the newest checkpoint; or set "
+                "onMetadataLoss=REPLAY: nothing is lost, but all records of that batch come again, even if the sink has them"
+            )
+        self._checked_plan = offset.plan
 
     def write_token(self, offset: BatchOffset, *, is_there: bool = False) -> str:
         """Write the query's token into the store, unless the store has the token, and return the token.

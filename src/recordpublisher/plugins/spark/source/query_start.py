@@ -49,7 +49,8 @@ def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock,
         server_ms = service.server_time_ms(options.streams[0])
         pinned_ms = server_ms - max(0, clock.now_ms() - began_ms)
         starts = starts.pinned_at(pinned_ms)
-    listed = [shard for stream in options.streams for shard in service.list_shards(stream)]
+    # A parent that only the first listing lacks would count as read once its child has started.
+    listed, _ = service.list_restored([stream_name(stream) for stream in options.streams], RestoredState())
     _check_listed(listed, starts.by_shard)
     initial = initial_states(listed, RestoredState(), starts)
     entries = {

@@ -304,3 +304,38 @@ def test_a_listing_that_fails_once_is_repeated_before_a_run_is_over(tmp_path):
     while job.batch() or job.planner.outage is not None:
         kinesis.clock.ms += 1_000
     assert [row for row in job.delivered() if row[0] == "s/c"] == [("s/c", "1"), ("s/c", "2")]
+
+
+@pytest.mark.parametrize("properties", [{}, REPLAY])
+def test_claims_that_a_copy_of_the_checkpoint_has_removed_are_not_taken_for_an_unread_batch(
+    kinesis, tmp_path, properties
+):
+    kinesis.add("a", [1, 2])
+    job = query(kinesis, tmp_path, **properties)
+    job.batch()
+    copy = SimulatedQuery(kinesis, job.store, job.options, list(job.log))
+    for time in range(3, 3 + job.options.retain + 2):
+        kinesis.shards["s/a"].times.append(time)
+        copy.batch()
+    assert len(copy.rows) > job.options.retain
+    if properties:
+        assert job.batch()
+        return
+    with pytest.raises(StateError, match="another query runs with a copy of the checkpoint"):
+        job.batch()
+    assert sorted(copy.delivered()) == sorted(job.expected() - {("s/a", "1"), ("s/a", "2")})
+
+
+def test_a_clock_that_is_set_back_does_not_hold_a_fan_out_query(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    job = query(kinesis, tmp_path, **FAN_OUT)
+    for time in (2, 3, 4):
+        kinesis.shards["s/a"].times.append(time)
+        run_next(job)
+    kinesis.shards["s/a"].times.append(5)
+    job.batch()  # waits until the next read may subscribe
+    kinesis.clock.set_by(-3_600_000)
+    began, batches = kinesis.clock.ms, len(job.rows)
+    while len(job.rows) == batches and kinesis.clock.ms < began + 60_000:
+        job.batch()
+    assert ("s/a", "5") in job.delivered()
