@@ -280,3 +280,20 @@ def test_the_deletion_of_every_stream_ends_no_job_whose_list_may_change():
 
     job(source, listed, story, sink)
     assert sink.rows == [("b", 10), ("a", 1), ("a", 2)]
+
+
+def test_p6_the_memory_reserved_for_shards_of_deleted_streams_is_free_again():
+    source, listed, used = two_streams(*range(10, 5_000)), Listed("s", "t"), []
+    source.per_read = 1
+
+    async def story(fetcher):
+        for _ in range(3):
+            await asyncio.sleep(LOOK + 3)
+            source.deleted.add("t")
+            await asyncio.sleep(3)
+            worker = fetcher.metrics()
+            used.append((list(worker["shards"]), worker["worker"]["budgetUsedBytes"]))
+            source.deleted.discard("t")
+
+    job(source, listed, story)
+    assert used == [(["s/a"], 0)] * 3

@@ -93,6 +93,8 @@ class ReadTasks:
         """Read no more of a shard in this run. Records that are already queued are still emitted."""
         if entry.needs_reader:
             entry.finish_reading()
+            # Released now, because a shard of a deleted stream leaves the table before the run ends.
+            self._intake.cancel_read(entry)
             if entry.key in self._tasks:  # The task is missing if its reader has failed.
                 self._cancel(self._tasks[entry.key])
 
@@ -324,9 +326,13 @@ class ReadIntake:
         """Start the reads that wait for memory, where it is free by now. Called at each heartbeat."""
         self._pending_reads.retry_all()
 
+    def cancel_read(self, entry: ShardEntry) -> None:
+        """Release the memory that is reserved for the next read of a shard, because there is none."""
+        self._budget.cancel_read(entry)
+
     def drop(self, entry: ShardEntry) -> None:
         """Drop the queue of a shard, and the reservation for its next read."""
-        self._budget.cancel_read(entry)
+        self.cancel_read(entry)
         self._budget.release(entry.drop_unread())
 
 
