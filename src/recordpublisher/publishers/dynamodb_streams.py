@@ -36,8 +36,8 @@ class DynamoDbStreams:
     """Makes the calls of DynamoDB Streams, through a client that it owns. A stream is given as the name of a table, and a record is one
     change, as JSON.
 
-    A shard iterator has two numbers added here, because the service does not keep them: the time before which changes are skipped until one is not
-    (DynamoDB Streams has no AT_TIMESTAMP), and the number of empty responses in a row. The constructor makes no call.
+    A shard iterator has two numbers added here, because the service does not keep them: the time before which changes are skipped until
+    one is not (DynamoDB Streams has no AT_TIMESTAMP), and the number of empty responses in a row. The constructor makes no call.
 
     Raises: ConfigurationError if a property is invalid.
     """

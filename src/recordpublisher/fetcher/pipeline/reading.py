@@ -25,6 +25,7 @@ from recordpublisher.publishers.user_code import (
     LEFT_BEHIND,
     as_plugin_error,
     end_or_leave,
+    is_being_cancelled,
     line_in_user_code,
     waiting_line,
 )
@@ -297,6 +298,9 @@ class ReadIntake:
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
             await self._gaps.check(entry, batch)
+            # The factory may have caught the cancellation of this reader. Then its batch must not be queued beside those of the next one.
+            if is_being_cancelled():
+                raise asyncio.CancelledError
         batch = self._gaps.marked(entry, batch)
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
