@@ -78,7 +78,7 @@ class InFlight:
     def take(self, records: Sequence[UserRecord], metrics: ShardMetrics, lost_seconds: float = 0.0) -> list[UserRecord]:
         """Keep received records as open, without their data. Return the records that must be given to the sink.
 
-        `lost_seconds`: for how long this process was suspended during the call that received them. The suspension may have come after the
+        `lost_seconds`: the time (seconds) in which this process was suspended during the receive. The suspension may have come after the
         response, and so count towards the visibility timeout.
 
         Raises: PluginError if two different records have the same numbers.

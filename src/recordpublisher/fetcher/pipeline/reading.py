@@ -298,7 +298,7 @@ class ReadIntake:
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
             await self._gaps.check(entry, batch)
-            # The factory may have caught the cancellation of this reader. Then its batch must not be queued beside those of the next one.
+            # The factory may have caught the cancellation of this reader. Then the next reader may have queued the same records.
             if is_being_cancelled():
                 raise asyncio.CancelledError
         batch = self._gaps.marked(entry, batch)
