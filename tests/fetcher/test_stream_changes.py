@@ -280,3 +280,71 @@ def test_the_deletion_of_every_stream_ends_no_job_whose_list_may_change():
 
     job(source, listed, story, sink)
     assert sink.rows == [("b", 10), ("a", 1), ("a", 2)]
+
+
+def test_p6_the_memory_reserved_for_shards_of_deleted_streams_is_free_again():
+    source, listed, used = two_streams(*range(10, 5_000)), Listed("s", "t"), []
+    source.per_read = 1
+
+    async def story(fetcher):
+        for _ in range(3):
+            await asyncio.sleep(LOOK + 3)
+            source.deleted.add("t")
+            await asyncio.sleep(3)
+            worker = fetcher.metrics()
+            used.append((list(worker["shards"]), worker["worker"]["budgetUsedBytes"]))
+            source.deleted.discard("t")
+
+    job(source, listed, story)
+    assert used == [(["s/a"], 0)] * 3
+
+
+OFTEN = {"flink.shard.discovery.intervalmillis": 1_000}
+
+
+def test_s5_a_restart_reports_no_loss_of_a_shard_that_was_read_after_its_stream_came_into_the_list():
+    """Its stored position was kept while the stream was not read, and must not come back when the shard was read to its end."""
+    source, listed, snapshots = two_streams(10, 20, 30), Listed("s", "t"), []
+
+    async def short(fetcher):
+        await asyncio.sleep(3)
+        snapshots.append(fetcher.snapshot())
+
+    async def with_a_reshard(fetcher):
+        listed.names = ("s", "t")
+        await asyncio.sleep(LOOK + 5)
+        source.shards["t/b"].put(40)
+        source.split("b", "d", stream="t")
+        await asyncio.sleep(10)
+        del source.shards["t/b"]
+        await short(fetcher)
+
+    job(source, listed, short, properties=OFTEN)
+    listed.names = ("s",)
+    job(source, listed, with_a_reshard, properties=OFTEN, restore=[snapshots[0]])
+    job(source, listed, short, properties=OFTEN, restore=[snapshots[1]])
+    assert [sorted(each["shards"]) for each in snapshots] == [["s/a", "t/b"], ["s/a", "t/d"], ["s/a", "t/d"]]
+
+
+def test_s5_the_kept_position_of_a_shard_that_listings_lacked_for_a_while_does_not_come_back():
+    source, listed, sink = two_streams(10, 20), Listed("s", "t"), RecordingSink()
+    source.add("c", 11, stream="t")
+
+    async def story(fetcher):
+        await asyncio.sleep(3)
+        listed.names = ("s",)
+        await asyncio.sleep(LOOK)
+        source.unlisted.add("t/b")
+        listed.names = ("s", "t")
+        await asyncio.sleep(LOOK + 30)
+        source.unlisted.clear()
+        await asyncio.sleep(5)
+        source.shards["t/b"].put(40)
+        source.split("b", "d", stream="t")
+        await asyncio.sleep(10)
+        del source.shards["t/b"]
+        await asyncio.sleep(10)
+        assert sorted(fetcher.snapshot()["shards"]) == ["s/a", "t/c", "t/d"]
+
+    job(source, listed, story, sink, properties=OFTEN)
+    assert [time for shard, time in sink.rows if shard == "b"] == [10, 20, 40]

@@ -207,3 +207,28 @@ async def test_a_table_whose_stream_is_gone_is_not_found():
 
     with pytest.raises(rp.StreamNotFoundError):
         await service.list_shards("orders")
+
+
+def a_change(number, at_seconds):
+    at = datetime.fromtimestamp(at_seconds, UTC)
+    return {"dynamodb": {**CHANGE, "ApproximateCreationDateTime": at, "SequenceNumber": str(number)}}
+
+
+async def test_after_the_first_change_of_a_start_by_time_no_change_is_skipped_although_its_time_is_older():
+    """A restart continues after a sequence number and skips nothing, so a running job must not skip anything either."""
+    service, _ = a_service(
+        get_shard_iterator=[{"ShardIterator": "own"}],
+        get_records=[
+            {"Records": [a_change(1, 999)], "NextShardIterator": "own"},
+            {"Records": [a_change(2, 999), a_change(3, 1_000), a_change(4, 999)], "NextShardIterator": "own"},
+            {"Records": [a_change(5, 999)]},
+        ],
+    )
+    shard, found = rp.Shard("orders", "a"), []
+    iterator = await service.get_shard_iterator(shard, rp.StartingPosition.at_timestamp(1_000_000))
+    while iterator is not None:
+        response = await service.get_records(shard, iterator, 10)
+        found += [record.sequence_number for record in response.records]
+        iterator = response.next_iterator
+
+    assert found == ["3", "4", "5"]

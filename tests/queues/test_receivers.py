@@ -234,3 +234,29 @@ def test_after_a_suspension_beyond_the_timeout_what_waits_to_be_written_is_dropp
 
     assert run_virtual(job()) == [str(number) for number in range(5)]
     assert not queue.messages
+
+
+def test_after_a_suspension_beyond_the_timeout_a_response_that_waited_in_the_socket_is_dropped():
+    queue, sink = FakeQueue(visibility=4), Full()
+    sink.is_full = False
+
+    class Source(FakeSource):
+        async def _take(self):
+            records = await super()._take()
+            if records and not queue.late:
+                asyncio.get_running_loop().suspend(10)
+                for number in range(5, 10):  # another process has received and acknowledged them
+                    queue.messages.pop(str(number), None)
+            return records
+
+    queue.put(*range(10))
+
+    async def job():
+        made = queue_job(queue, sink, source=Source(queue))
+        await made.open()
+        await made.run_bounded(Bounds(max_time=30))
+        await made.close()
+        return [record.sequence_number for record in sink.records]
+
+    assert run_virtual(job()) == [str(number) for number in range(5)]
+    assert not queue.messages

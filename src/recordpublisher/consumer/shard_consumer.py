@@ -151,6 +151,9 @@ class ShardConsumer:
         if result is RunResult.COMPLETE:
             if self._check_end is not None and not self._children:
                 await self._check_end()
+                # A plugin may have caught the cancellation. The queue may have been dropped since, and its records are not written.
+                if self._is_cancelled:
+                    raise asyncio.CancelledError
             self._end()
         return result
 
@@ -262,6 +265,10 @@ class ShardConsumer:
         parts = self._decorator.decorated_parts(batch)
         del batch  # While the next read waits for memory, records that were emitted must be freed (P6).
         while (part := next(parts, None)) is not None:
+            # A plugin that was awaited may have caught the cancellation. Another reader may have begun in the meantime, so the batch would
+            # be written twice.
+            if self._is_cancelled:
+                raise asyncio.CancelledError
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)

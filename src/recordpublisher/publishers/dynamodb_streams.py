@@ -5,6 +5,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
+from itertools import dropwhile
 from typing import Any, TypeVar
 
 from .base import Checks, check_clock
@@ -35,8 +36,8 @@ class DynamoDbStreams:
     """Makes the calls of DynamoDB Streams, through a client that it owns. A stream is given as the name of a table, and a record is one
     change, as JSON.
 
-    A shard iterator has two numbers added here, because the service does not keep them: the time before which changes are skipped (DynamoDB
-    Streams has no AT_TIMESTAMP), and the number of empty responses in a row. The constructor makes no call.
+    A shard iterator has two numbers added here, because the service does not keep them: the time before which changes are skipped until
+    one is not (DynamoDB Streams has no AT_TIMESTAMP), and the number of empty responses in a row. The constructor makes no call.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -76,10 +77,13 @@ class DynamoDbStreams:
                 raise TypeError(f"the iterator is {following!r}, which is not text")
             return [*map(record_of_change, response["Records"])], following
 
-        records, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))
-        empty_reads = 0 if records else int(empty) + 1
+        read, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))
+        empty_reads = 0 if read else int(empty) + 1
+        # Only changes before the first one of that time are skipped. Times are approximate, so a later change may have an older time.
+        records = list(dropwhile(lambda record: record.arrival < int(since), read))
+        since = "0" if records else since
         return ReadResponse(
-            [record for record in records if record.arrival >= int(since)],
+            records,
             0 if empty_reads >= EMPTY_READS_AT_TIP else None,
             next_iterator=f"{since} {empty_reads} {following}" if following else None,
         )

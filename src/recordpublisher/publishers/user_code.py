@@ -596,7 +596,7 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
     - `name`: what has raised the exception, for the message.
     """
     if isinstance(error, asyncio.CancelledError):
-        if _is_being_cancelled():
+        if is_being_cancelled():
             return None
         return PluginError(f"{name} raised CancelledError, but nothing has cancelled its task: raise another error")
     if isinstance(error, Exception) or _is_closed(error):
@@ -645,7 +645,8 @@ def logging_if_blocked(what: Callable[[], str]) -> Iterator[None]:
         timer.join(1)  # The thread ends at once, so that a program finds no thread of ours.
 
 
-def _is_being_cancelled() -> bool:
+def is_being_cancelled() -> bool:
+    """Return whether the running task was cancelled, even if its code has caught the cancellation."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # There is no event loop in this thread.

@@ -75,12 +75,15 @@ class InFlight:
 
     # --- what happens to a record ---
 
-    def take(self, records: Sequence[UserRecord], metrics: ShardMetrics) -> list[UserRecord]:
+    def take(self, records: Sequence[UserRecord], metrics: ShardMetrics, lost_seconds: float = 0.0) -> list[UserRecord]:
         """Keep received records as open, without their data. Return the records that must be given to the sink.
+
+        `lost_seconds`: the time (seconds) in which this process was suspended during the receive. The suspension may have come after the
+        response, and so count towards the visibility timeout.
 
         Raises: PluginError if two different records have the same numbers.
         """
-        visible_at = self._clock.boottime() + self._visibility
+        visible_at = self._clock.boottime() + self._visibility - lost_seconds
         passed_on: dict[tuple[str, int], UserRecord] = {}
         newest = {record.sequence_number: record for record in records}
         is_passed_on = {number: self._take(record, metrics, visible_at) for number, record in newest.items()}

@@ -126,6 +126,7 @@ class QueueJob:
             lambda key, counter: by_key[key].add(counter), self._settings.on_poison, parts.dead_letters
         )
         is_often = self._settings.flush_interval_ms <= FLUSH_INTERVAL_MS
+        self._suspension = SuspensionDetector(self._clock, lambda seconds: None)
         self._receivers = Receivers(
             parts.source,
             receivers,
@@ -133,6 +134,7 @@ class QueueJob:
             self._sink,
             self._dead_letters,
             self._clock,
+            self._suspension,
             parts.traced,
             most_open=MOST_OPEN
             if self._sink.tells_done
@@ -144,7 +146,6 @@ class QueueJob:
             request_flush=self._request_flush_of_written,
         )
         self._times = CheckpointAge(self._clock)
-        self._suspension = SuspensionDetector(self._clock, lambda seconds: None)
         self._alarms = QueueAlarms(
             self._receivers, self._sink, self._clock, self._settings.alarm_interval_ms, parts.on_alarm
         )

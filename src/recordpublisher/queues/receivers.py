@@ -24,6 +24,7 @@ from ..consumer.shard_consumer import BatchDecorator, check_types
 from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
+from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.pipeline.sink_errors import check_unchanged, has_room, naming_writes
 from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
@@ -59,6 +60,7 @@ class Receivers:
         sink: Sink,
         dead_letters: DeadLetterHandler,
         clock: Clock,
+        suspension: SuspensionDetector,
         traced: Traced,
         *,
         most_open: int,
@@ -72,6 +74,7 @@ class Receivers:
         self._sink = sink
         self._dead_letters = dead_letters
         self._clock = clock
+        self._suspension = suspension
         self._most_open = most_open
         self._most_bytes = most_bytes
         self._outages = outages
@@ -145,10 +148,10 @@ class Receivers:
         """Receive until cancelled, or with `stop_at_tip` until the queue is empty."""
         while await self._wait_for_turn(receiver):
             # 1. Receive. If this is cancelled, the source releases the records that the call brings.
-            began = self._clock.monotonic()
+            began, lost_before = self._clock.monotonic(), self._lost_seconds()
             records = await self._receive(receiver)
             # 2. Keep the records before anything can fail. From now on each record is acknowledged, or released at the end.
-            passed_on = self._in_flight.take(records, receiver.metrics)
+            passed_on = self._in_flight.take(records, receiver.metrics, self._lost_seconds() - lost_before)
             count, size = self._measure(receiver, records)
             # 3. Deserialize the records, and wait until the sink has written them.
             await self._pass_on(receiver, passed_on)
@@ -161,6 +164,11 @@ class Receivers:
                 self._request_flush()
                 await self._wait_for_change()
             self._count(receiver, count, size)
+
+    def _lost_seconds(self) -> float:
+        """Return the total time so far in which this process was suspended (seconds)."""
+        self._suspension.check()
+        return self._suspension.lost_seconds
 
     async def _wait_for_turn(self, receiver: Receiver) -> bool:
         """Wait until the receiver may call. Return False if a run with `stop_at_tip` has reached its end."""

@@ -99,6 +99,23 @@ def test_a_failed_write_does_not_move_the_position():  # S1
     assert run_virtual(job()) is None
 
 
+def test_p6_the_memory_of_a_batch_whose_write_failed_is_free_in_the_next_run():
+    async def job():
+        source, sink = ScriptedSource(), RecordingSink()
+        source.add("a", *range(10))
+        sink.failure = OSError("disk full")
+        fetcher, used = make_fetcher(source, sink), []
+        await fetcher.open()
+        for _ in range(2):
+            with pytest.raises(OSError, match="disk full"):
+                await fetcher.run_bounded(Bounds(max_time=5))
+            used.append(fetcher.metrics()["worker"]["budgetUsedBytes"])
+        await fetcher.close()
+        return used
+
+    assert run_virtual(job()) == [0, 0]
+
+
 def test_a_sink_without_room_is_not_written_to_until_it_wakes_the_emitter_and_the_emitter_can_stop():
     class Full(Journal):
         rooms = 0

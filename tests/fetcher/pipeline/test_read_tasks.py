@@ -3,17 +3,27 @@
 import asyncio
 import json
 import logging
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from recordpublisher.cli.output import JsonLines
+from recordpublisher.consumer.deserialization import BytesDeserializer
+from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, DeserializationError, PluginError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, read
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher, read
 
 log = logging.getLogger("recordpublisher.test")
 
@@ -254,3 +264,85 @@ def test_a_shard_without_any_record_left_has_ended_if_the_job_accepts_the_loss(t
 def test_a_loss_that_the_publisher_finds_ends_a_job_that_does_not_accept_it(trimmed):  # S5
     with pytest.raises(DataLossError, match="past retention"):
         read_again(trimmed, "FAIL")
+
+
+class CatchesCancellation:
+    """A wait of a plugin that catches the cancellation, and lasts longer than the job waits for it."""
+
+    def __init__(self, call):
+        self.calls, self.hangs_at = 0, call
+
+    async def __call__(self):
+        self.calls += 1
+        if self.calls == self.hangs_at:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1_000)
+            await asyncio.sleep(40)
+
+
+async def two_runs(source, sink, **parts):
+    """A run that ends while a call hangs, and one in which the call returns."""
+    fetcher = make_fetcher(source, sink, **parts)
+    await fetcher.open()
+    await fetcher.run_bounded(Bounds(max_time=5))
+    source.latency = 5
+    await asyncio.sleep(10)
+    await fetcher.run_bounded(Bounds(max_time=200))
+    await fetcher.close()
+    return [time for _, time in sink.rows]
+
+
+def decorators_with(deserializer):
+    properties = Properties({})
+
+    def decorator_for(shard, metrics):
+        times, strategy = FunctionTimestamps(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
+        return BatchDecorator(deserializer, times, strategy, metrics, on_poison=OnBadRecord.FAIL, future_limit_ms=-1)
+
+    return decorator_for
+
+
+def test_a_batch_whose_deserializer_catches_the_cancellation_is_not_queued_in_the_next_run():
+    class Deserializer(BytesDeserializer):
+        wait = CatchesCancellation(2)
+
+        async def prepare(self, batch):
+            await self.wait()
+
+    source = ScriptedSource(per_read=2)
+    source.add("a", *range(1, 21))
+    rows = run_virtual(two_runs(source, RecordingSink(), decorator_for=decorators_with(Deserializer())))
+    assert rows == [*range(1, 21)]
+
+
+def test_a_batch_is_not_queued_in_the_next_run_if_the_check_of_its_retention_catches_the_cancellation():
+    wait = CatchesCancellation(1)
+
+    async def oldest_retained(stream):
+        await wait()
+
+    async def oldest_record(shard):
+        return None
+
+    source = ScriptedSource(per_read=2)
+    source.add("a", *range(1, 21))
+    retention = RetentionCheck(oldest_retained, oldest_record, int, VirtualClock())
+    starts = Starts(StartingPosition.trim_horizon(), {"a": ShardState(StartingPosition.trim_horizon(), seen_ms=1)})
+    rows = run_virtual(two_runs(source, RecordingSink(), retention=retention, starts=starts))
+    assert wait.calls
+    assert rows == [*range(1, 21)]
+
+
+def test_s2_a_shard_does_not_end_with_records_that_were_dropped_while_the_listing_caught_the_cancellation():
+    class Source(ScriptedSource):
+        wait = CatchesCancellation(1)
+
+        async def discover(self, stream, after):
+            await self.wait()
+            return [replace(each.shard, closed=each.closed) for each in self.shards.values()]
+
+    source = Source(per_read=5)
+    source.add("a", *range(1, 21))
+    source.close_shard("a")
+    rows = run_virtual(two_runs(source, RecordingSink(cost=2)))
+    assert rows == [*range(1, 21)]

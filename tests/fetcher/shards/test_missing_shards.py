@@ -1,7 +1,10 @@
 """MissingShards: a listing that lacks a shard is not enough to take it as expired (S2, S5)."""
 
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.discovery import LISTINGS_UNTIL_EXPIRED, MissingShards
 from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, read
 
 
 class Source:
@@ -62,3 +65,19 @@ def test_a_listing_of_another_stream_changes_nothing():
     missing = after_listings(MissingShards(Source().exists), ["s/a"])
 
     assert after_listings(missing, [], streams=("t",)).is_expired("s/a")
+
+
+def test_s5_a_snapshot_does_not_get_back_the_states_of_shards_that_are_past_retention():
+    """Otherwise the positions of a job that reshards and is restarted would grow for ever."""
+
+    async def job():
+        source, often = ScriptedSource(), {"flink.shard.discovery.intervalmillis": 1_000}
+        source.add("a", 1)
+        source.split("a", "b")
+        fetcher, _ = await read(source, RecordingSink())
+        stored = fetcher.snapshot()
+        del source.shards["s/a"]
+        fetcher, _ = await read(source, RecordingSink(), Bounds(max_time=5), often, restore=[stored])
+        return stored["shards"].keys(), fetcher.snapshot()["shards"].keys()
+
+    assert run_virtual(job()) == ({"s/a", "s/b"}, {"s/b"})

@@ -27,6 +27,8 @@ LETTERS = [
     DeadLetter(SHARD, UserRecord(b'{"n": 1}', "1", 1_700_000_000.5, "key", "170141183460469231731687303715884105728", 2), "no 1"),
     DeadLetter(SHARD, UserRecord(b"\xff\x00", "2", 1_700_000_001.0, "key"), "bytes"),
     DeadLetter(SHARD, UserRecord(b"", "3", 1_700_000_002.0, None), ""),
+    # The key of a change of DynamoDB, or of a sub-record of an aggregate, may be longer than that of a Kinesis record.
+    DeadLetter(SHARD, UserRecord(b"", "4", 1_700_000_003.0, "k" * 3_000), "a long key"),
 ]  # fmt: skip
 
 
@@ -59,7 +61,6 @@ WRONG = {
     "shard_id": "",
     "sequence_number": "1" * 300,
     "sub_sequence_number": -5,
-    "partition_key": "k" * 300,
     "value": '{"error": 5}',
 }
 

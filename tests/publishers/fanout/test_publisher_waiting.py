@@ -10,7 +10,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import VirtualLoop, run_virtual
 
 from fakes.fanout_harness import FanOutHarness
-from fakes.fanout_service import SILENCE, Pause, event, network, shard_end
+from fakes.fanout_service import SILENCE, Pause, event, in_use, network, shard_end
 
 END = (shard_end(),)
 
@@ -86,6 +86,18 @@ def test_f5_an_unread_subscription_is_closed_after_a_minute_and_opened_again_lat
     assert closed == [0, 1]
     assert (harness.sequences, harness.ports.positions[1]) == (["1", "2"], after(1))
     assert (harness.ports.gaps, harness.metrics.retries) == ([120], 0)
+
+
+def test_f10_take_overs_are_not_in_a_row_if_an_unread_subscription_was_closed_between_them():
+    async def very_slow_once(batch):
+        await harness.take(batch)
+        await asyncio.sleep(120 if batch.sequence_numbers == ["9"] else 0)
+        return batch.read_position
+
+    taken_over = [(event(number), in_use()) for number in range(1, 9)]
+    harness = FanOutHarness(*taken_over[:4], (event(9),), *taken_over[4:8], END)
+    assert harness.read_all(consumer=very_slow_once) is RunResult.COMPLETE
+    assert harness.metrics.subscriptions_taken_over == 8
 
 
 def test_f5_an_error_after_back_pressure_is_not_counted():

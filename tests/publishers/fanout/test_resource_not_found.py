@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
+from recordpublisher.publishers.errors import DataLossError, ResourceInUseError, StreamNotFoundError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.publisher import resolve_not_found
 from recordpublisher.publishers.fanout.registration import ConsumerRefCounts, ConsumerRegistrar
@@ -85,6 +85,20 @@ def test_a_failed_listing_is_retried():
     ports.consumers.errors["list"] = [network()] * 3
     assert resolved(ports) == [False]
     assert ports.consumers.count("list") == 4
+
+
+def test_a_stream_that_is_being_deleted_is_listed_again_until_it_is_gone():
+    """As with polling: the job then ends because its stream was deleted, and not with an error that no retry can help."""
+    ports = ScriptedPorts()
+    busy = ResourceInUseError("ListShards", "ResourceInUseException", "Stream orders is DELETING")
+    answers = iter([busy, busy, StreamNotFoundError("orders")])
+
+    async def list_shards(stream, after=None):
+        raise next(answers)
+
+    ports.list_shards = list_shards
+    with pytest.raises(StreamNotFoundError, match="orders"):
+        resolved(ports)
 
 
 def test_one_registration_is_enough_for_all_shards_of_a_stream():

@@ -19,7 +19,6 @@ from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, is_valid_name
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
@@ -226,7 +225,7 @@ class _Record(msgspec.Struct, kw_only=True):
     shard_id: str
     sequence_number: SequenceText
     sub_sequence_number: Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
-    partition_key: Annotated[str, msgspec.Meta(max_length=PARTITION_KEY_CHARACTERS)] | None
+    partition_key: str | None
     explicit_hash_key: str | None = None
     approximate_arrival_timestamp: datetime
 

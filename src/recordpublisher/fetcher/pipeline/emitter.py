@@ -204,17 +204,18 @@ class Emitter:
         3. The shard was removed while the batch waited or was written: the position does not move, and the batch's memory is freed (P6).
         """
         batch, freed = entry.take(count)
-        if batch.after_gap:
-            with naming_sink(self._sink, "shard_started", is_watched=False):
-                self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
-        if len(batch) or batch.poisoned:
-            async with self.turn.lock:
-                is_emitted = await self._may_write(entry) and await self._write(entry, batch)
-        else:
-            is_emitted = True
+        try:
+            if batch.after_gap:
+                with naming_sink(self._sink, "shard_started", is_watched=False):
+                    self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
+            if len(batch) or batch.poisoned:
+                async with self.turn.lock:
+                    return await self._may_write(entry) and await self._write(entry, batch)
             entry.advance(batch, None, self._clock.now_ms())
-        self._intake.on_emitted(entry, freed)
-        return is_emitted
+            return True
+        finally:
+            # The memory is free after an error too, because another run of this fetcher may follow.
+            self._intake.on_emitted(entry, freed)
 
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
         """Wait until this process may write (E4). Return False if the run stops, or if the shard is no longer read here.

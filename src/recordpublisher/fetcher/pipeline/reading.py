@@ -25,6 +25,7 @@ from recordpublisher.publishers.user_code import (
     LEFT_BEHIND,
     as_plugin_error,
     end_or_leave,
+    is_being_cancelled,
     line_in_user_code,
     waiting_line,
 )
@@ -93,6 +94,8 @@ class ReadTasks:
         """Read no more of a shard in this run. Records that are already queued are still emitted."""
         if entry.needs_reader:
             entry.finish_reading()
+            # Released now, because a shard of a deleted stream leaves the table before the run ends.
+            self._intake.cancel_read(entry)
             if entry.key in self._tasks:  # The task is missing if its reader has failed.
                 self._cancel(self._tasks[entry.key])
 
@@ -295,6 +298,9 @@ class ReadIntake:
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
             await self._gaps.check(entry, batch)
+            # The factory may have caught the cancellation of this reader. Then the next reader may have queued the same records.
+            if is_being_cancelled():
+                raise asyncio.CancelledError
         batch = self._gaps.marked(entry, batch)
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
@@ -324,9 +330,13 @@ class ReadIntake:
         """Start the reads that wait for memory, where it is free by now. Called at each heartbeat."""
         self._pending_reads.retry_all()
 
+    def cancel_read(self, entry: ShardEntry) -> None:
+        """Release the memory that is reserved for the next read of a shard, because there is none."""
+        self._budget.cancel_read(entry)
+
     def drop(self, entry: ShardEntry) -> None:
         """Drop the queue of a shard, and the reservation for its next read."""
-        self._budget.cancel_read(entry)
+        self.cancel_read(entry)
         self._budget.release(entry.drop_unread())
 
 

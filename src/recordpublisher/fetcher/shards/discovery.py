@@ -276,7 +276,10 @@ class OwnedShards:
         `unlisted`: the restored states of shards that the listing lacks. If the stream of such a shard is not read, its state is used when
         the stream is added to the list of streams.
         """
-        self._unlisted_states |= unlisted
+        # A shard of the listing is in the table from now on. If its restored state stayed here, snapshots would have it again after the
+        # shard was read to its end and removed, and the next start would report a loss.
+        elsewhere = {key: state for key, state in self._unlisted_states.items() if key not in states}
+        self._unlisted_states = {**elsewhere, **unlisted}
         opened = self._discovery.opened
         self._table.mark_finished(key for key, state in unlisted.items() if state.ended and stream_of(key) in opened)
         shards = self._table.add_listed(listed)
@@ -301,8 +304,8 @@ class OwnedShards:
         self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
         """Add the shards of a stream that is read from now on. The arguments are those of `add_initial`."""
-        gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
-        self._kept_states = {key: state for key, state in self._kept_states.items() if key not in gone}
+        moved = states.keys() | unlisted.keys()
+        self._kept_states = {key: state for key, state in self._kept_states.items() if key not in moved}
         self.add_initial(listed, states, unlisted)
 
     def remove_stream(self, stream: str) -> None:
@@ -320,7 +323,10 @@ class OwnedShards:
     async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
         """Apply a complete listing of a stream: add new shards, and remove shards that are past retention (S5)."""
         self.add_new(listed)
-        await self._missing.check(self._table.update_listing(stream, listed), (stream,))
+        # Restored shards that are past retention are missing in every listing. They must stay known as such, or snapshots would keep their
+        # states for ever.
+        unlisted = {key for key in self._unlisted_states if stream_of(key) == stream} - {each.key for each in listed}
+        await self._missing.check(self._table.update_listing(stream, listed) | unlisted, (stream,))
         for key in self._table.removable_shards():
             self._table.remove(key)
 

@@ -163,13 +163,14 @@ class FanOutRecordPublisher(RecordPublisher):
             batches = self._deaggregator.batches(event, _position_after(event), self._position)
             del event  # If a name referred to the event, its records would stay in memory until the next event.
             # 5. Pass its batches to `consumer`, and end with the shard.
-            if not await self._consume(batches, consumer, subscription):
-                return RunResult.INCOMPLETE
-            if is_last:
+            is_taken = await self._consume(batches, consumer, subscription)
+            if is_taken and is_last:
                 self._is_complete = True
                 return RunResult.COMPLETE
-            if subscription.is_closed_unread:
-                return RunResult.INCOMPLETE
+            if not is_taken or subscription.is_closed_unread:
+                # This end is ours, so a take-over before it and one after it are not in a row (F10).
+                self._resubscribe.on_clean_end()
+                break
         return RunResult.INCOMPLETE
 
     async def _consume(self, batches: ResponseBatches, consumer: BatchConsumer, subscription: OpenSubscription) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ..errors import TransientError
+from ..errors import ResourceInUseError, TransientError
 from ..positions import StartingPosition
 from ..records import UserRecord
 from ..shards import Shard, is_listing_older_than
@@ -191,9 +191,12 @@ class Transport(Protocol):
 async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
     """Return whether a listing of the stream still shows a shard.
 
-    Raises: TransientError if the listing is older than the shard; the errors of the port.
+    Raises: TransientError if the listing is older than the shard, or the stream is being created or deleted; the errors of the port.
     """
-    listed = await listing.list_shards(shard.stream_arn or shard.stream)
+    try:
+        listed = await listing.list_shards(shard.stream_arn or shard.stream)
+    except ResourceInUseError as busy:
+        raise TransientError(busy.api, busy.code, str(busy)) from busy
     if is_listing_older_than(shard, listed):
         raise TransientError(
             "ListShards", "NotListedYet", f"{shard.key} is not found, and the listing is too old to show it"

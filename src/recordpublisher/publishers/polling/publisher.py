@@ -22,7 +22,6 @@ from ..errors import (
     DataLossError,
     ExpiredIteratorError,
     RecordPublisherError,
-    ResourceInUseError,
     ResourceNotFoundError,
     ThrottledError,
     TransientError,
@@ -408,13 +407,7 @@ async def explain_not_found(
     Raises: StreamNotFoundError if the whole stream is gone.
     """
 
-    async def still_listed() -> bool:
-        try:
-            return await is_shard_listed(listing, shard)
-        except ResourceInUseError as busy:  # The stream is being created or deleted, so it is listed again.
-            raise TransientError(busy.api, busy.code, str(busy)) from busy
-
-    if await call_with_retries(still_listed, policy):
+    if await call_with_retries(lambda: is_shard_listed(listing, shard), policy):
         return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")
     return DataLossError(
         f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again; "
