@@ -41,6 +41,7 @@ EXPORTED = {(one.scope, one.source): one for one in (*EXPORTED_WORKER_METRICS, *
         ("shard", "idle", "recordpublisher_shard_idle", True, 1),
         ("shard", "watermark", "recordpublisher_shard_watermark_timestamp_seconds", 1500, 1.5),
         ("worker", "records", "recordpublisher_worker_records_total", 7, 7),
+        ("worker", "workersWanted", "recordpublisher_worker_workers_wanted", 1.33, 1.33),
     ],
 )
 def test_units_are_base_units_and_counters_end_in_total(scope, source, name, value, exported):
