@@ -356,7 +356,11 @@ def _end_ms(
 
 def _chosen_source(settings: ReadSettings) -> ReadSettings:
     """Return the arguments that choose the publisher. `stream` must get them as arguments, because it ignores EFO in a mapping."""
-    chosen: Any = {name: value for name, value in settings.items() if name in ("publisher", "archive_live")}
+    chosen: ReadSettings = {}
+    if "publisher" in settings:
+        chosen["publisher"] = settings["publisher"]
+    if "archive_live" in settings:
+        chosen["archive_live"] = settings["archive_live"]
     return chosen
 
 

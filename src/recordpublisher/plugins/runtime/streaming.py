@@ -501,6 +501,6 @@ def without_job_identity(job: Properties) -> Properties:
     consumer it would end the job's subscriptions, and could deregister the consumer at its end.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
-    polled = [each for each in _SUBSCRIBING if job.value(each) == "EFO"]
-    look: dict[str, str | None] = dict.fromkeys((each.key for each in (STATE_URI, JOB_WORKERS, *polled)), None)
+    polled = [each.key for each in _SUBSCRIBING if job.value(each) == "EFO"]
+    look: dict[str, str | None] = dict.fromkeys((STATE_URI.key, JOB_WORKERS.key, *polled), None)
     return job.merged(look if is_kept else {**look, ON_BAD_RECORD.key: "SKIP"})
