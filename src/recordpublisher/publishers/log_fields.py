@@ -138,17 +138,25 @@ def _without_parameters(text: str, name: re.Pattern[str], value: re.Pattern[str]
 
 
 def text_of(value: object) -> str:
-    """Return the value as a text, even if its `__str__` fails."""
+    """Return the value as a text that can be written, even if its `__str__` fails."""
     try:
-        return str(value)
+        return writable(str(value))
     except Exception as failure:
         return f"(its __str__ raised {type(failure).__name__})"
+
+
+def writable(text: str) -> str:
+    """Return the text with an escape for each lone surrogate, because UTF-8 has none.
+
+    Python's `json` makes such characters of the payloads of records, so they come into the messages of user code's errors.
+    """
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def repr_of(value: object, most: int | None = 100) -> str:
     """Return the value's `repr`, cut to `most` characters, even if its `__repr__` fails."""
     try:
-        return repr(value)[:most]
+        return writable(repr(value))[:most]
     except Exception as failure:
         return f"an object of {type(value).__name__} (its __repr__ raised {type(failure).__name__})"
 

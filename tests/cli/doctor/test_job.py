@@ -10,12 +10,13 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.doctor.examination import settings_findings
 from recordpublisher.cli.doctor.findings import Verdict
-from recordpublisher.cli.doctor.job import JobChecks
+from recordpublisher.cli.doctor.job import JobChecks, check_alone
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
+from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -404,3 +405,17 @@ async def test_a_worker_that_was_killed_is_replaced_by_a_start(tmp_path, monkeyp
     assert running.verdict == "ok"
     assert running.words.startswith(f"probably not: worker {alone.name} (process {os.getpid()} on ")
     assert running.words.endswith("A start here replaces it")
+
+
+async def test_a_sink_that_stores_snapshots_itself_next_to_a_store_is_asked_for_no_worker(tmp_path):
+    """The job runs: its sink has another snapshot at the second look."""
+    store, looks = rp.FolderStore(tmp_path), []
+
+    class Keeps(rp.MemorySink):
+        async def stored_positions(self):
+            looks.append(1)
+            return [snapshot_at(len(looks))]
+
+    await store_alone(store, snapshot_at(1))
+    with pytest.raises(rp.RecordPublisherError, match="on this machine\\) runs this job"):
+        await check_alone(JobStateReader(store, Keeps()), rp.Properties({"flink.state.checkpoint.interval": 100}))

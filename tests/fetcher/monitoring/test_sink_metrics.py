@@ -57,3 +57,18 @@ def test_a_sink_may_export_a_histogram():
 
     [metric] = queue_job(FakeQueue(), sink).sink_metrics()
     assert metric.value == {"bounds": [10, 100], "counts": [0, 1, 0], "sum": 50}
+
+
+class Decorated(float):
+    """A number as that of numpy: a float that is written in another way, and that no encoder of JSON takes."""
+
+    def __repr__(self):
+        return f"np.float64({float(self)!r})"
+
+
+def test_a_number_of_another_library_is_exported_as_a_plain_one():
+    sink = Mute()
+    sink.exported_metrics = lambda: [rp.SinkMetric("fill", rp.MetricType.GAUGE, "", "How full.", Decorated(0.5))]
+
+    [metric] = queue_job(FakeQueue(), sink).sink_metrics()
+    assert (metric.value, type(metric.value)) == (0.5, float)

@@ -7,12 +7,12 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.dead_letters.queue_letters import HIDDEN_SECONDS, QueueLetters
+from recordpublisher.plugins.dead_letters.replay import replay_letters
 from recordpublisher.publishers.kinesis.management import ManagementClient
-from recordpublisher.publishers.kinesis_queue import QueueClient
+from recordpublisher.publishers.kinesis_queue import QueueClient, ReceivedRecord
 
 from processes.command_line import several_commands
-
-pytestmark = pytest.mark.slow
 
 
 async def dead_queue(properties, served):
@@ -38,6 +38,7 @@ async def dead_queue(properties, served):
         return arn
 
 
+@pytest.mark.slow
 async def test_letters_are_listed_again_and_again_restored_and_dropped(tmp_path):
     with serve_in_thread() as served:
         given = served.properties()
@@ -69,3 +70,51 @@ async def test_letters_are_listed_again_and_again_restored_and_dropped(tmp_path)
         async with QueueClient(rp.Properties(given)) as client:
             back = [record.record_id for _ in range(2) for record in await client.receive(arn, 1, 30)]
         assert sorted(back) == sorted(numbers[1:])
+
+
+class QueueOfTheDead:
+    """Dead letters, which a receive hides for its time. Each receipt has another handle."""
+
+    def __init__(self, count):
+        self.now, self.receives, self.shown_by = 0.0, 0, []
+        self._hidden_until = {f"id-{number}": 0.0 for number in range(count)}
+
+    async def queue_arn(self):
+        return "arn"
+
+    def client(self):
+        return self
+
+    async def receive(self, arn, wait_seconds, visibility_seconds, *, are_dead):
+        self.receives += 1
+        assert self.receives < 50, "the replay does not end"
+        found = [each for each, until in self._hidden_until.items() if until <= self.now][:10]
+        self._hidden_until.update(dict.fromkeys(found, self.now + visibility_seconds))
+        return [ReceivedRecord(f"{each} at {self.now}", each, b"", 1.0, 7) for each in found]
+
+    async def settle(self, api, arn, handles, visibility_seconds=None):
+        self.shown_by = [*handles]
+        return {}
+
+
+class SlowFailure:
+    """Each letter fails, after retries that take long."""
+
+    def __init__(self, queue):
+        self._queue = queue
+
+    async def replay(self, letters):
+        self._queue.now += len(letters) * HIDDEN_SECONDS / 25
+        return dict.fromkeys((letter.key for letter in letters), "no")
+
+
+async def test_letters_that_fail_slowly_are_replayed_once():
+    """They are visible again before the last one is replayed."""
+    given = {"flink.streams": "orders", "flink.queue.name": "work", "aws.region": "eu-west-1"}
+    letters, queue = QueueLetters(rp.Properties(given), restores=False), QueueOfTheDead(35)
+    letters._queue = queue
+
+    failed = [letter.number async for _, kept in replay_letters(letters, SlowFailure(queue)) for letter, _ in kept]
+
+    assert sorted(failed) == sorted(f"id-{number}" for number in range(35))
+    assert len(queue.shown_by) == 35

@@ -14,11 +14,14 @@ from sqlalchemy import create_engine
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
+from recordpublisher.local import LocalKinesis
+from recordpublisher.plugins.dead_letters.letters import StreamLetters
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replay_letters, stored_letters_of
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.sql.rows import record_columns
 from recordpublisher.plugins.sinks.sql.target_table import create_table, new_table
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 
@@ -299,3 +302,32 @@ async def test_a_replay_on_a_full_disk_leaves_no_half_file(tmp_path):
         await letters.finish([first], [])
 
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["1.jsonl"]
+
+
+class FailingTarget:
+    """Keeps every letter."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def replay(self, letters):
+        self.count += len(letters)
+        return dict.fromkeys((letter.key for letter in letters), "no")
+
+
+@pytest.mark.parametrize("ahead_seconds", [-3600, 3600])
+async def test_letters_in_a_stream_are_replayed_once_whatever_this_machine_takes_for_the_time(ahead_seconds, tmp_path):
+    class ServiceClock:
+        def now_ms(self):
+            return SystemClock().now_ms() + ahead_seconds * 1000
+
+    target = FailingTarget()
+    async with LocalKinesis(streams={"dead": 1}, clock=ServiceClock()) as endpoint:
+        for payload in (b"1", b"2", b"3"):
+            endpoint.stream("dead").put(payload, "k")
+        of_sink = {"flink.sink.kinesis.stream": "dead", "flink.state.uri": str(tmp_path / "state")}
+        letters = StreamLetters(rp.Properties({**endpoint.properties(), **of_sink}))
+        async for _ in replay_letters(letters, target):
+            pass
+
+    assert target.count == 3

@@ -84,3 +84,16 @@ def test_empty_responses_on_the_way_are_read_past():
 @pytest.mark.parametrize("port", [Port([NOW - 6_000], empty=5), Port([NOW - 1] * 2_000), Port([NOW - 6_000] * 2_000)])
 def test_what_cannot_be_seen_is_not_known(port):
     assert activity(port) == ShardActivity()
+
+
+def test_a_busy_shard_whose_last_record_has_an_earlier_arrival_has_no_rate_below_0():
+    """Arrivals are approximate."""
+    port = Port([NOW - 900 - 1500 * (number > 990) for number in range(1_001)])
+    port.arrivals.sort(key=lambda at: -at)
+    port.get_shard_iterator = lambda shard, position: _all(port.arrivals)
+
+    assert activity(port) == ShardActivity()
+
+
+async def _all(arrivals):
+    return arrivals

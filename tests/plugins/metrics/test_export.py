@@ -12,10 +12,12 @@ import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.plugins.metrics import worker_processes
+from recordpublisher.plugins.metrics.cloudwatch import CloudWatchExporter
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_WORKER_METRICS,
     FetchersOfProcess,
+    as_measured_fetchers,
     export_metrics,
     open_exporters,
 )
@@ -39,6 +41,7 @@ EXPORTED = {(one.scope, one.source): one for one in (*EXPORTED_WORKER_METRICS, *
         ("shard", "idle", "recordpublisher_shard_idle", True, 1),
         ("shard", "watermark", "recordpublisher_shard_watermark_timestamp_seconds", 1500, 1.5),
         ("worker", "records", "recordpublisher_worker_records_total", 7, 7),
+        ("worker", "workersWanted", "recordpublisher_worker_workers_wanted", 1.33, 1.33),
     ],
 )
 def test_units_are_base_units_and_counters_end_in_total(scope, source, name, value, exported):
@@ -173,6 +176,51 @@ async def test_a_worker_that_hangs_does_not_respond(folder, monkeypatch):
     async with await asyncio.start_unix_server(accept, folder / "0.sock"):
         assert not (await WorkerProcesses(folder, 1).health())[0].responds
         assert is_asked.is_set()
+
+
+async def test_a_worker_that_cannot_make_its_page_hides_no_other(folder, monkeypatch):
+    def fails(_):
+        raise RuntimeError("no")
+
+    fine, broken = MeasuredFetcher(0), MeasuredFetcher(1)
+    monkeypatch.setattr(broken, "metrics", fails.__get__(broken))
+    monkeypatch.setattr(broken, "reasons_not_ready", fails.__get__(broken))
+    serving_fine, serving_broken = serving(folder, fine, broken)
+    async with serving_fine, serving_broken:
+        processes = WorkerProcesses(folder, 2)
+
+        assert [each.process for each in await processes.metrics()] == [0]
+        assert [(each.process, each.responds) for each in await processes.health()] == [(0, True), (1, False)]
+
+
+class Measuring:
+    """A program that only produces, with one gauge."""
+
+    stream = "orders"
+
+    def __init__(self, value):
+        self._value = value
+
+    def exported_metrics(self):
+        return [rp.SinkMetric("fill", rp.MetricType.GAUGE, "", "how full it is", self._value)]
+
+    def reasons_not_ready(self):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"), [(0.75, ["0.75"]), (True, ["1"]), (3, ["3"]), (float("nan"), []), (float("inf"), [])]
+)
+def test_a_gauge_keeps_its_fraction_and_one_that_is_no_number_has_no_line(value, lines, tmp_path):
+    text = metrics_text(Measuring(value))
+    found = [line.split()[1] for line in text.splitlines() if line.startswith("recordpublisher_sink_fill{")]
+    assert found == lines
+
+    file = tmp_path / "metrics.emf"
+    exporter = CloudWatchExporter(Properties({"flink.metrics.cloudwatch.file": str(file)}))
+    asyncio.run(exporter.send(FetchersOfProcess(as_measured_fetchers([Measuring(value)])).measure()))
+    (line,) = map(json.loads, file.read_text().splitlines())
+    assert [str(line[name]) for name in line if name == "sinkFill"] == lines
 
 
 async def test_without_an_exporter_there_are_no_sockets():

@@ -11,7 +11,7 @@ from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
 from recordpublisher.testing import archive_of, record
 
 from fakes.kcl.lease_table import KclTable, lease_item
-from fakes.kcl.moves import SHARDS, Mover, put_numbers
+from fakes.kcl.moves import SHARDS, Listing, Mover, put_numbers
 from fakes.kcl.worker import KclWorker
 
 LEADER = {"leaseKey": {"S": "Leader"}, "entityType": {"S": "LEADER"}}
@@ -218,3 +218,19 @@ def test_a_shard_that_only_the_archive_has_gets_no_lease(job, stream, put, has_r
             return await export(archive, is_forced=not has_read_all)
 
     assert asyncio.run(run()) == SHARDS
+
+
+def test_a_shard_that_the_listing_lacks_for_a_moment_is_not_left_without_a_lease(mover, table, put, monkeypatch):
+    """The KCL would begin it at its own start, and could leave out records that the job has not read."""
+    put(range(20))
+    mover.move("import", table)
+    run_job(mover.job)
+    listed = Listing.list_shards
+
+    async def lacking(self, stream, after=None):
+        return [shard for shard in await listed(self, stream, after) if shard.shard_id != SHARDS[1]]
+
+    monkeypatch.setattr(Listing, "list_shards", lacking)
+    with pytest.raises(rp.StateError, match=rf"lacks \S+/{SHARDS[1]}, which the job has not read to the end"):
+        mover.plan("export", table)
+    assert [each.written.key for each in mover.plan("export", table, is_forced=True)] == SHARDS[:1]

@@ -30,6 +30,25 @@ def test_run_returns_results_and_raises_errors():
             loop.run(_fail())
 
 
+def test_a_loop_that_cannot_be_made_is_an_error_and_no_wait_without_end():
+    """Without file descriptors no loop can be made."""
+    raised = []
+
+    def too_many_open_files():
+        raise OSError(24, "Too many open files")
+
+    def enter():
+        try:
+            BackgroundLoop("test", loop_factory=too_many_open_files).__enter__()
+        except OSError as error:
+            raised.append(error.errno)
+
+    entering = threading.Thread(target=enter, daemon=True)
+    entering.start()
+    entering.join(10)
+    assert raised == [24]
+
+
 def test_all_work_runs_in_one_thread_that_ends():
     async def name():
         return threading.current_thread().name

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.plugins.dead_letters.replay import stored_letters_of
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 from fakes.memory_streams import PROPERTIES, install
@@ -245,3 +246,44 @@ async def test_w12_the_same_years_are_valid_for_a_watermark_function():
         await fetcher.run()
         assert fetcher.metrics()["shards"]["orders/a"]["skippedRecords"] == 1
     assert len(sink.records) == len(STREAM) - 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "sql"])
+async def test_a_reason_with_a_character_that_no_file_can_hold_neither_ends_the_job_nor_hides_the_letter(
+    kind, tmp_path, monkeypatch
+):
+    """Python's `json` makes half of a surrogate pair of the payload's escape, and the handler names it."""
+    install(monkeypatch, {"a": [b'{"name": "a\\udc80"}', b'{"name": "b"}']}, closed=True)
+
+    def handle(record):
+        raise ValueError(f"unknown customer {json.loads(record.data)['name']}")
+
+    place = {f"flink.deadletter.{kind}.path": str(tmp_path)}
+    if kind == "sql":
+        place = {
+            "flink.deadletter.sql.uri": f"sqlite:///{tmp_path}/letters.db",
+            "flink.deadletter.sql.table": "letters",
+        }
+    given = {**PROPERTIES, "flink.job.name": "job", "flink.deadletter.sink": kind, **place}
+    sink = rp.MapSink(handle, on_failure="DEAD_LETTER", retries=0)
+    async with rp.DataFetcher(["orders"], {**given, "flink.deserializer.error": "DEAD_LETTER"}, sink=sink) as fetcher:
+        await fetcher.run()
+
+    letters = stored_letters_of(rp.Properties(given))
+    reasons = [letter.reason async for chunk in letters.chunks(is_replay=False) for letter in chunk]
+    await letters.close()
+    assert [reason.rpartition(" ")[2] for reason in reasons] == ["a\\udc80", "b"]
+
+
+async def test_nor_does_a_reason_that_a_sink_gives(tmp_path):
+    class Refusing(rp.Sink):
+        async def open(self, context):
+            self.reject = context.reject
+
+        async def write(self, batch):
+            for index in range(len(batch)):
+                await self.reject(batch.slice(index, index + 1), "no \udc80")
+
+    given = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)}
+    await run("DEAD_LETTER", Refusing(), **given)
+    assert "no \\udc80" in [letter["value"]["error"] for letter in letters_in(tmp_path)]

@@ -112,3 +112,20 @@ async def test_another_thread_is_refused():
 
     with pytest.raises(rp.ConfigurationError, match=r"handle_signals.*main thread"):
         await asyncio.to_thread(asyncio.run, open_in_thread())
+
+
+def test_a_fetcher_whose_loop_was_closed_hides_no_other(terminated):
+    """As a notebook may leave one behind."""
+    signals, stopped = stop_signals.StopSignals(), []
+
+    async def add(name):
+        signals.add(lambda: stopped.append(name))
+        if name == "running":
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(0.01)
+
+    for name in ("closed", "running"):
+        asyncio.run(add(name))
+    signals._restore()
+
+    assert stopped == ["running"]

@@ -28,7 +28,7 @@ from recordpublisher.publishers.user_code import exc_info_for_log, was_logged
 
 from ..execution import errors_naming_options, one_line
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
-from ..output import TextLines, given_log_options, logs_json
+from ..output import TextLines, given_log_options, logs_json, printable_line
 from .reload import run_reloading
 
 _ENDS = "then store everything and exit 0"
@@ -318,11 +318,14 @@ async def _lines(meter: JobProgressMeter) -> None:
 
 
 async def _live(meter: JobProgressMeter, console: Any) -> None:
+    from rich.text import Text
+
     with console.status("starting") as status:
         while True:
             await asyncio.sleep(_LIVE_SECONDS)
             if meter.has_reports:
-                status.update(str(meter.sample(time.monotonic())))
+                # Not a plain text, in which rich would take the brackets of an error for its own marks.
+                status.update(Text(printable_line(str(meter.sample(time.monotonic())))))
 
 
 def _log_progress(meter: JobProgressMeter) -> None:

@@ -256,14 +256,15 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     if positions.documents is None:
         sink = properties.value(SINK)
         raise NotCheckedError(f"{sink} keeps the positions with its rows, which do not tell whether a job runs")
-    before = await positions.load()
+    # The snapshots of the state store name their workers. Those that a sink of another package stores do not.
+    before = await positions.load_in_store()
     if not before:
         return "no: no positions are stored"
     interval_ms = checkpoint_interval_ms(properties)
     seconds = min(MAX_SECONDS, interval_ms / 1000 + SPARE_SECONDS) if interval_ms > 0 else 0.0
     first = await _open_records(positions.documents)
     await asyncio.sleep(seconds)
-    last, after = await _open_records(positions.documents), await positions.load()
+    last, after = await _open_records(positions.documents), await positions.load_in_store()
     if not last:
         return "no: the worker that ran it was stopped"
     live = [each["worker"] for each in after if each not in before and each["worker"] in last]

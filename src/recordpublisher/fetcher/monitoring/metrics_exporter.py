@@ -123,4 +123,6 @@ def _checked(given: object) -> SinkMetric:
     is_valid = is_histogram if given.type is MetricType.HISTOGRAM else is_number
     if given.value is not None and not is_valid(given.value):
         raise TypeError(f"the value of {given.name} is {given.value!r:.80}, not a {given.type}")
-    return given
+    # A subclass, such as a number of numpy, can neither be sent to the supervisor nor be written as text.
+    kind: Any = next((each for each in (bool, int, float) if isinstance(given.value, each)), None)
+    return given if kind in (None, type(given.value)) else msgspec.structs.replace(given, value=kind(given.value))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
-from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.log_fields import repr_of, writable
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -189,11 +189,12 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     def value(self) -> dict[str, Any]:
         """Return the fields that are stored next to the columns of the record: the reason, and the payload as text or else as base64."""
-        data = self.record.data
+        # A plugin may give a reason that a sink could not write.
+        data, reason = self.record.data, writable(self.reason)
         try:
-            value = _Value(self.reason, data.decode())
+            value = _Value(reason, data.decode())
         except UnicodeDecodeError:
-            value = _Value(self.reason, base64.b64encode(data).decode(), base64=True)
+            value = _Value(reason, base64.b64encode(data).decode(), base64=True)
         return cast(dict[str, Any], msgspec.to_builtins(value))
 
     def batch(self) -> RecordBatch:

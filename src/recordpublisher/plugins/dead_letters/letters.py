@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -17,9 +16,12 @@ from recordpublisher.fetcher.conditional_store import unreadable_error
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.job_properties import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
+from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import canonical_hash_key
 
 from ..host.build_from_properties import build_store
@@ -213,8 +215,11 @@ class StreamLetters(StoredLetters):
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """Yield the letters of each batch that was read. The request for the next batch marks a batch as replayed."""
-        now = int(time.time() * 1000)
-        reading = partial(stream, self._stream, self._reading, stop_at_tip=True, until_event_time=now)
+        until = await self._service_second()
+        if is_replay:
+            # Letters that are put again arrive after the second, so they are not replayed again.
+            await asyncio.sleep(1.0)
+        reading = partial(stream, self._stream, self._reading, stop_at_tip=True, until_event_time=until)
         # Only a replay stores positions, because `stream` stores them only if the call itself names the place.
         batches = reading(state_uri=self._place) if is_replay else reading(restore=await self._stored())
         async with aclosing(batches):
@@ -226,6 +231,13 @@ class StreamLetters(StoredLetters):
         if failed:
             async with KinesisSink(self._sink_properties) as sink:
                 await put_letters(sink, failed)
+
+    async def _service_second(self) -> int:
+        """Return the last millisecond of the current second of the service's clock, from which this machine's may differ (epoch ms)."""
+        async with KinesisClient(self._reading, [self._stream]) as client:
+            asked = partial(client.server_time_ms, self._stream)
+            now = await call_with_retries(asked, LIST_SHARDS_RETRIES.policy(self._reading))
+        return now // 1000 * 1000 + 999
 
     async def _stored(self) -> list[State] | None:
         """Return the positions that the last replay stored, or None if there was no replay."""

@@ -21,7 +21,7 @@ HIDDEN_SECONDS = 120
 class QueueLetters(StoredLetters):
     """Letters of the queue that a job reads. A replay puts them back with a receive count of 0, or discards them.
 
-    Letters are received until none is left. At the end the letters that remain become visible to other receivers again.
+    Letters are received until every one was received once. At the end those that remain become visible to other receivers again.
 
     - `restores`: whether replayed letters go back into the queue. If not, they are discarded.
 
@@ -38,12 +38,21 @@ class QueueLetters(StoredLetters):
         self._stream = streams[0]
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield ten letters at a time."""
+        """Yield at most ten letters at a time, each letter once."""
         arn, client = await self._queue.queue_arn(), self._queue.client()
-        self._held: set[str] = set()
+        self._held: dict[str, str] = {}
+        seen: set[str] = set()
+        # A replay that takes longer than letters are hidden receives again those that it keeps. The number of those received since the
+        # last new letter tells whether there are any others.
+        again = 0
         try:
-            while received := await client.receive(arn, 1, HIDDEN_SECONDS, are_dead=True):
-                self._held.update(letter.handle for letter in received)
+            while again <= len(seen) and (received := await client.receive(arn, 1, HIDDEN_SECONDS, are_dead=True)):
+                self._held.update((letter.record_id, letter.handle) for letter in received)
+                new = [letter for letter in received if letter.record_id not in seen]
+                again = 0 if new else again + len(received)
+                seen.update(letter.record_id for letter in new)
+                if not new:
+                    continue
                 yield [
                     DeadLetter(
                         Shard(self._stream, "queue"),
@@ -51,11 +60,11 @@ class QueueLetters(StoredLetters):
                         "received too often",
                         letter.handle,
                     )
-                    for letter in received
+                    for letter in new
                 ]
         finally:
             # Make letters that were only shown, or that failed, visible at once. Otherwise they would stay hidden for two minutes.
-            await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
+            await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held.values()), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
         """Restore or discard the letters that succeeded. Return the letters for which the service refused the call.
@@ -64,7 +73,9 @@ class QueueLetters(StoredLetters):
         """
         handles = [letter.place for letter in succeeded]
         codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)
-        self._held.difference_update(set(handles) - codes.keys())
+        for letter in succeeded:
+            if letter.place not in codes:
+                self._held.pop(letter.record.sequence_number, None)
         return {letter.key: f"{self._api}: {codes[letter.place]}" for letter in succeeded if letter.place in codes}
 
     async def close(self) -> None:

@@ -374,7 +374,7 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
     """Return the rates between the first and the last of these records, because the number of newer records is not known."""
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
-    if not seconds:
+    if seconds <= 0:  # Arrivals are approximate: the last record may have an earlier one than the first.
         return ShardActivity()
     size = sum(len(record.data) for record in records[1:])
     return ShardActivity((len(records) - 1) / seconds, size / seconds)

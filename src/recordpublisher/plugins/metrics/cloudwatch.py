@@ -27,7 +27,7 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from .export import MetricOrigin, PeriodicExporter, is_known, shard_rows
+from .export import MetricOrigin, PeriodicExporter, is_known, plain_number, shard_rows
 
 _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
@@ -110,7 +110,7 @@ class CloudWatchExporter(PeriodicExporter):
         if metric.type is MetricType.TEXT:
             return value
         if metric.type not in (MetricType.COUNTER, MetricType.HISTOGRAM):
-            return int(value)
+            return plain_number(value)
         key = (*dimensions.values(), metric.name)
         before, self._counted[key] = self._counted.get(key, 0), value
         if metric.type is MetricType.HISTOGRAM:

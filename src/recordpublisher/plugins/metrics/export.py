@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from math import isfinite
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -298,7 +299,7 @@ class ExportedMetric:
         """Return a number in the exported unit, or None if it is not known."""
         if not is_known(self.source, value):
             return None
-        return int(value) if self.divisor == 1 else value / self.divisor
+        return plain_number(value) if self.divisor == 1 else value / self.divisor
 
     def histogram(self, value: HistogramValue | None) -> HistogramValue | None:
         """Return a histogram in the exported unit, or None if it is not known."""
@@ -309,8 +310,18 @@ class ExportedMetric:
 
 
 def is_known(name: str, value: Any) -> bool:
-    """Return whether a value of `fetcher.metrics()` is known. As in Flink, `millisBehindLatest` is -1 before the first read."""
+    """Return whether a value of `fetcher.metrics()` or of a sink is known. As in Flink, `millisBehindLatest` is -1 before the first read.
+
+    A number that is infinite or not a number is not known either, because most monitoring systems refuse it.
+    """
+    if isinstance(value, float) and not isfinite(value):
+        return False
     return value is not None and not (name == "millisBehindLatest" and value < 0)
+
+
+def plain_number(value: Any) -> int | float:
+    """Return a number, and 1 or 0 for a flag. A fraction of a sink's gauge stays a fraction."""
+    return int(value) if isinstance(value, bool) else value
 
 
 def _export_metric(scope: Scope, metric: Metric[Any] | SinkMetric) -> ExportedMetric:

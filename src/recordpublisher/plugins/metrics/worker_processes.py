@@ -101,17 +101,17 @@ class WorkerSocket(MetricsExporter):
 
 
 async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
-    """Return a worker's page, or None if the worker does not respond in time."""
+    """Return a worker's page, or None if the worker does not respond in time, or not with its page."""
     connector = aiohttp.UnixConnector(str(path))
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.get(f"http://worker{page}") as response,
+            session.get(f"http://worker{page}", raise_for_status=True) as response,
         ):
             return msgspec.json.decode(await response.read(), type=list[kind])  # type: ignore[valid-type]
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        # The process may have ended, or its event loop is blocked. The other workers are shown nevertheless.
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        # The process may have ended, its event loop is blocked, or it cannot make the page. The other workers are shown nevertheless.
         return None
 
 

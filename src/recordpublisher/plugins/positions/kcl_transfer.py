@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.shards.lineage import Children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -84,7 +84,7 @@ class KclTransfer:
         """Return the leases that would be written.
 
         Raises: StateError if the job has no positions, if the job or the KCL is running, if a lease is ahead of the job, or if a shard
-        that only the job's archive has was not read to its end.
+        was not read to its end that only the job's archive has, or that the listing lacks.
         """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
@@ -97,6 +97,11 @@ class KclTransfer:
             raise StateError(f"the job is running: its positions have changed. {_STOP_FIRST}")
         listed = [shard for stream in self.streams for shard in await self._list(stream)]
         names = [*map(stream_name, self.streams)]
+        if (lacking := shards_no_longer_listed(listed, restored, names)) and not self.is_forced:
+            raise StateError(
+                f"the listing lacks {', '.join(lacking)}, which the job has not read to the end, so {self.table.place} would get no lease "
+                "there: try again later. If their records are past retention, add --force"
+            )
         live = {shard.key for stream in self.streams for shard in await self._list_live(stream)}
         plan = leases_from_states(restored, listed, initial_position(self.properties), leases, names)
         gone = {exported.shard: exported for exported in plan if exported.shard not in live}

@@ -60,6 +60,8 @@ class BackgroundLoop:
         self._own_threads: set[threading.Thread] = {self._thread}
         """The thread of the loop, and those of its pool, for which the loop waits at its end."""
         self._closing: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        """Why the loop could not be made, for example because the process has too many open files."""
 
     @property
     def is_alive(self) -> bool:
@@ -67,6 +69,7 @@ class BackgroundLoop:
         return self._thread.is_alive()
 
     def __enter__(self) -> Self:
+        """Start the thread, and wait until its loop runs. Raises: OSError, or another error of the loop's factory, if there is no loop."""
         try:
             self._thread.start()
             _wait(self._ready)
@@ -74,6 +77,8 @@ class BackgroundLoop:
             self._until_ended(lambda: _wait(self._ready))
             self._stop()
             raise
+        if self._failure is not None:
+            raise self._failure
         return self
 
     def __exit__(
@@ -217,7 +222,13 @@ class BackgroundLoop:
                 asyncio.Runner(loop_factory=self._loop_factory) as runner,
             ):
                 runner.run(self._run_until_stopped())
+        except Exception as error:
+            if self._ready.is_set():
+                raise
+            self._failure = error
         finally:
+            # The caller waits for this even if there is no loop.
+            self._ready.set()
             for task in list(self._tasks):
                 task.ended.set()
 

@@ -125,6 +125,7 @@ def read_arrow(
         restore=start if isinstance(start, Mapping) else None,
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),
         stop_at_tip=True,
+        **_chosen_source(settings),
     )
     # 3. Leave out the records after the positions of a snapshot, and those outside the event times.
     if isinstance(end, Mapping):
@@ -351,6 +352,16 @@ def _end_ms(
     start_ms = initial_position(given).pinned_at(now_ms).timestamp_ms if is_arrival else None
     check_end_time("end", iso_time(at), at, start_ms=start_ms, now_ms=now_ms, clock="this machine's clock")
     return at - 1
+
+
+def _chosen_source(settings: ReadSettings) -> ReadSettings:
+    """Return the arguments that choose the publisher. `stream` must get them as arguments, because it ignores EFO in a mapping."""
+    chosen: ReadSettings = {}
+    if "publisher" in settings:
+        chosen["publisher"] = settings["publisher"]
+    if "archive_live" in settings:
+        chosen["archive_live"] = settings["archive_live"]
+    return chosen
 
 
 def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:

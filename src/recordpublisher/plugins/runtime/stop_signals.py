@@ -60,7 +60,9 @@ class StopSignals:
     def _on_signal(self, number: int, _frame: object) -> None:
         if self._first.is_this():
             for stop, loop in self._stops:
-                loop.call_soon_threadsafe(_stop, stop, signal.Signals(number).name)
+                # The loop of a fetcher that was never closed may be closed. The others are stopped nevertheless.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_stop, stop, signal.Signals(number).name)
         elif not self._first.is_repeated():
             self._restore()
             signal.raise_signal(number)

@@ -32,7 +32,7 @@ from recordpublisher.publishers.properties.declaration import Duration, seconds_
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, LOOKAHEAD, ON_BAD_RECORD, STATE_URI
 from recordpublisher.publishers.properties.keyword_arguments import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -230,12 +230,13 @@ def stream(
                 STATE_URI.key,
             )
         look = without_job_identity(given).merged(Properties(**settings))
-        if look.value(RECORD_PUBLISHER) != given.value(RECORD_PUBLISHER):
-            text = (
-                "rp.stream and rp.consume poll, although the mapping has %s=EFO, because that may be the setting "
-                "of a job. To subscribe, pass publisher='EFO' to the call"
-            )
-            log.warning(text, RECORD_PUBLISHER.key)
+        for each, argument in _SUBSCRIBING.items():
+            if look.value(each) != given.value(each):
+                text = (
+                    "rp.stream and rp.consume poll, although the mapping has %s=EFO, because that may be the setting "
+                    "of a job. To subscribe, pass %s='EFO' to the call"
+                )
+                log.warning(text, each.key, argument)
         given = look
     if bounds != Bounds():
         given = with_short_outages(given)
@@ -489,6 +490,9 @@ async def _next(items: AsyncGenerator[T, None]) -> T | None:
 
 # --- the properties of a read that must not act as the job ----------------------------------------------------------------------------
 
+_SUBSCRIBING = {RECORD_PUBLISHER: "publisher", ARCHIVE_LIVE: "archive_live"}
+"""The properties that can choose enhanced fan-out, and their keyword arguments."""
+
 
 def without_job_identity(job: Properties) -> Properties:
     """Return the properties of a job for a reader that must not act as the job.
@@ -497,6 +501,6 @@ def without_job_identity(job: Properties) -> Properties:
     consumer it would end the job's subscriptions, and could deregister the consumer at its end.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
-    polled = (RECORD_PUBLISHER,) if job.value(RECORD_PUBLISHER) == "EFO" else ()
-    look: dict[str, str | None] = dict.fromkeys((each.key for each in (STATE_URI, JOB_WORKERS, *polled)), None)
+    polled = [each.key for each in _SUBSCRIBING if job.value(each) == "EFO"]
+    look: dict[str, str | None] = dict.fromkeys((STATE_URI.key, JOB_WORKERS.key, *polled), None)
     return job.merged(look if is_kept else {**look, ON_BAD_RECORD.key: "SKIP"})

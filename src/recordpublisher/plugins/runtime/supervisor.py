@@ -72,6 +72,8 @@ class Supervisor:
         self._drain_seconds = properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS
         self._processes: dict[int, Process] = {}
         self._progress: dict[int, asyncio.StreamReader] = {}
+        self._last: dict[int, WorkerProgress] = {}
+        """The last report of each worker."""
         self._is_draining = False
 
     async def run(self) -> None:
@@ -127,6 +129,14 @@ class Supervisor:
             await asyncio.wait([reading], timeout=LAST_REPORT_SECONDS)
         finally:
             reading.cancel()
+        others = [process for process in self._processes.values() if process.returncode is None]
+        if others and not self._is_draining and (last := self._last.get(number)) is not None:
+            # The worker has left the group, and the others have its shards now.
+            self._report(
+                msgspec.structs.replace(
+                    last, open_shards=0, idle_shards=0, held_shards=0, lag_ms=None, unread_ms=None, read_failure=None
+                )
+            )
         return WorkerFailedError(number, code) if code else None
 
     async def _read_progress(self, number: int, reader: asyncio.StreamReader) -> None:
@@ -137,7 +147,8 @@ class Supervisor:
                 if not line:
                     return
                 progress = msgspec.json.decode(line, type=WorkerProgress)
-                self._report(msgspec.structs.replace(progress, process=number))
+                self._last[number] = msgspec.structs.replace(progress, process=number)
+                self._report(self._last[number])
             except ValueError as error:  # ValueError is also raised for a line that is too long.
                 log.debug("a worker sent an invalid report: %s", error)
 

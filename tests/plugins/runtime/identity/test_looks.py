@@ -72,15 +72,39 @@ def test_a_look_leaves_the_consumer_of_the_job_alone(monkeypatch, caplog):
     assert len([line for line in caplog.messages if "pass publisher='EFO' to the call" in line]) == 1
 
 
-def test_frames_leave_the_consumer_of_the_job_alone(monkeypatch):
+def test_a_look_leaves_the_consumer_alone_that_a_job_uses_behind_its_archive(monkeypatch, caplog):
     made = []
-    monkeypatch.setattr("recordpublisher.plugins.runtime.frames.stream", lambda streams, given, **_: made.append(given))
+    monkeypatch.setattr(
+        "recordpublisher.plugins.runtime.streaming.DataFetcher", lambda streams, given, **_: made.append(given)
+    )
+    job = {
+        "aws.region": "eu-west-1",
+        "flink.stream.recordpublisher": "ARCHIVE",
+        "flink.archive.uri": "archive",
+        "flink.archive.live": "efo",
+        "flink.stream.efo.consumername": "job",
+    }
+
+    for settings in ({}, {"archive_live": "EFO"}, {"state_uri": "folder"}):
+        rp.stream("orders", job, **settings)
+
+    assert [given.get("flink.archive.live", "") for given in made] == ["", "EFO", "efo"]
+    assert {given.get("flink.stream.recordpublisher") for given in made} == {"ARCHIVE"}
+    assert len([line for line in caplog.messages if "pass archive_live='EFO' to the call" in line]) == 1
+
+
+def test_frames_leave_the_consumer_of_the_job_alone_unless_the_call_chooses_it(monkeypatch, caplog):
+    made = []
+    monkeypatch.setattr(
+        "recordpublisher.plugins.runtime.streaming.DataFetcher", lambda streams, given, **_: made.append(given)
+    )
     job = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}
 
     for settings in ({}, {"publisher": "EFO"}):
         rp.read_arrow("orders", job, **settings)
 
     assert ["flink.stream.recordpublisher" in given for given in made] == [False, True]
+    assert "to the call" not in caplog.text
 
 
 async def test_a_start_that_takes_over_positions_says_so(caplog):

@@ -1,5 +1,13 @@
 """The sum of the workers' progress reports."""
 
+import asyncio
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from recordpublisher.cli.commands.run import _live
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 
@@ -59,3 +67,17 @@ def test_a_write_that_has_not_returned_makes_no_rate_of_its_own():
     meter = JobProgressMeter(began=0.0)
     meter.update(word(0, 0, unfinished=100))
     assert meter.sample(10.0).per_second == 0.0
+
+
+async def test_brackets_in_an_error_do_not_end_the_line_on_a_terminal(monkeypatch):
+    """The library rich would take them for its own marks."""
+    monkeypatch.setattr("recordpublisher.cli.commands.run._LIVE_SECONDS", 0.01)
+    meter = JobProgressMeter(began=time.monotonic())
+    meter.update(word(0, 1, unread_ms=5_000, read_failure="OSError: [red][/orders] is gone"))
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await _live(meter, console)
+
+    assert "OSError: [red][/orders] is gone" in console.file.getvalue()

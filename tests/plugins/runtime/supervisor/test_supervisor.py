@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
+from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 from recordpublisher.plugins.runtime.supervisor import Supervisor, properties_of_group
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -58,3 +59,26 @@ async def test_a_process_that_a_worker_leaves_behind_does_not_keep_the_job(tmp_p
     script = "import os, sys, time\nif not os.fork():\n    time.sleep(20)"
 
     await Supervisor([sys.executable, "-c", script], Properties(), 1, [].append).run()
+
+
+LEAVING_WORKER = """
+import os, sys, time
+descriptor, number = int(sys.argv[sys.argv.index("--supervised") + 1]), int(sys.argv[sys.argv.index("--number") + 1])
+os.write(descriptor, sys.argv[1].encode())
+time.sleep(1.5 * number)
+"""
+
+
+async def test_a_worker_that_has_left_the_group_counts_with_its_records_only():
+    """`group drain` ends one worker. The others have its shards now."""
+    meter, seen = JobProgressMeter(began=0.0), []
+
+    def report(progress):
+        meter.update(progress)
+        seen.append(meter.sample(1.0 + len(seen)))
+
+    line = msgspec.json.encode(WorkerProgress(0, 7, 2, 1, 1, 0, 0, 90_000, unread_ms=5_000)).decode() + "\n"
+    await Supervisor([sys.executable, "-c", LEAVING_WORKER, line], Properties(), 2, report).run()
+
+    assert [(each.records, each.open_shards, each.idle_shards) for each in seen[1:]] == [(14, 4, 2), (14, 2, 1)]
+    assert [each.lag_ms for each in seen[1:]] == [90_000, 90_000]
