@@ -273,6 +273,8 @@ def let_the_replaced_go_on(monkeypatch):
     monkeypatch.setattr(Commits, "_decide", unfenced)
 
 
+# Slow: each draws schedules until one of them fails.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "kind"),
     [

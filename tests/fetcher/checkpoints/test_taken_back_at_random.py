@@ -4,6 +4,8 @@ import asyncio
 import random
 from dataclasses import replace
 
+import pytest
+
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.position_documents import PositionPart
@@ -139,6 +141,7 @@ def test_each_row_is_there_once():
     assert wrong() == []
 
 
+@pytest.mark.slow
 def test_without_a_number_in_the_table_rows_come_twice(monkeypatch):
     async def only_look(self, staged):
         return self.found(staged)
@@ -147,6 +150,7 @@ def test_without_a_number_in_the_table_rows_come_twice(monkeypatch):
     assert wrong()
 
 
+@pytest.mark.slow
 def test_without_positions_from_before_rows_are_lost(monkeypatch):
     """The entry only forgets what it named."""
 

@@ -289,6 +289,8 @@ def without_positions_from_before(monkeypatch):
     monkeypatch.setattr(PositionPart, "before_commit", lambda self, first, place: self.positions)
 
 
+# Slow: each draws schedules until one of them fails.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule",
     [
