@@ -300,7 +300,9 @@ class FileCatalogue:
     async def _all(self, *, again: bool) -> dict[tuple[str, str], list[tuple[str, str]]]:
         if self._listed is None or again:
             self._listed = _by_shard(await self._files.paths(""))
-            self._has_partitions = any("=" in path for found in self._listed.values() for path, _ in found)
+            paths = [path for found in self._listed.values() for path, _ in found]
+            # An empty archive does not tell yet whether its sink uses partitions, and is cheap to list.
+            self._has_partitions = not any(paths) or any("=" in path for path in paths)
         return self._listed
 
     async def files(self, shard: Shard, *, again: bool) -> Sequence[RangeFile]:
@@ -382,7 +384,8 @@ class _Folder:
     def _list(self, prefix: str) -> list[str]:
         found = []
         for folder, folders, files in os.walk(self._root / prefix):
-            folders[:] = [name for name in folders if not name.startswith(".")]
+            # Only the sink's own folder is left out: the name of a stream may begin with a dot.
+            folders[:] = [name for name in folders if name != HIDDEN]
             below = Path(folder).relative_to(self._root).as_posix()
             found += [f"{below}/{name}" for name in files]
         return found
