@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -228,7 +229,11 @@ async def note_on_running_job(job: JobPositions) -> str:
 
     A job that stored them seconds ago is probably running.
     """
-    taken_ms = (await job.load()).merged.taken_ms
+    from recordpublisher.fetcher.leases.group_store import MissingPositionsError
+
+    taken_ms = None
+    with contextlib.suppress(MissingPositionsError):  # Another sink keeps them, and the command replaces them.
+        taken_ms = (await job.load()).merged.taken_ms
     if taken_ms is None:
         return STILL_RUNNING
     ago = max(0.0, SystemClock().now_ms() - taken_ms) / 1000

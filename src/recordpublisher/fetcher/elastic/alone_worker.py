@@ -30,7 +30,14 @@ from ..checkpoints.commits import CommitCounts, warn_of_rows_of_other_positions
 from ..checkpoints.committing_calls import CommittingCalls
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
 from ..conditional_store import ConflictError, StoredDocument, pause_after_conflict
-from ..leases.group_store import MAX_ATTEMPTS, GroupStore, read_alone_part, states_of
+from ..leases.group_store import (
+    MAX_ATTEMPTS,
+    GroupStore,
+    MissingPositionsError,
+    alone_part_of,
+    read_alone_part,
+    states_of,
+)
 from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.position_documents import PositionKey, Positions, StoredPosition
 from ..leases.position_store import PartPositionStore, PositionStore
@@ -244,15 +251,18 @@ class AloneWorker:
         return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
-        """Check that the stored positions belong to the rows of this sink's target.
+        """Check that the stored positions are where this process finds them, and that they belong to the rows of this sink's target.
 
         This comes before any document is sealed, so a start with the wrong sink does not end a running job.
 
-        Raises: ConfigurationError if the positions belong to rows in another target.
+        Raises: MissingPositionsError if another sink keeps the positions; ConfigurationError if they belong to rows in another target.
         """
+        entries = entry_store_of(self._sink)
+        if table.alone is not None:  # raises if another sink has the positions
+            await alone_part_of(self._documents, None if entries is None else GroupStore(entries), table)
         if not isinstance(self._sink, CommittingSink):
             return
-        target, entries = CommittingCalls(self._sink).target(), entry_store_of(self._sink)
+        target = CommittingCalls(self._sink).target()
         for owner in sorted(table.owners if table.alone is None else {table.alone.worker}):
             part = await read_alone_part(self._documents, None if entries is None else GroupStore(entries), owner)
             if part is not None and part.target not in ("", target):
@@ -286,10 +296,7 @@ class AloneWorker:
         again = await self._documents.read_table()
         if again is None or again.document.version != table.version:
             return None
-        raise StateError(
-            f"{', '.join(missing)} have no stored positions, although a worker holds their leases. Restore "
-            f"{self.place} from a copy, or use another {JOB_NAME.key}"
-        )
+        raise MissingPositionsError.of(", ".join(missing), self.place, table.job)
 
     async def _prepare(self, states: Mapping[str, ShardState]) -> None:
         """Store the positions, and then the worker's record, before the lease table names this worker."""
@@ -303,7 +310,8 @@ class AloneWorker:
     async def _opened(self, table: LeaseTable) -> tuple[int, list[State]]:
         if not self._has_taken:
             self._has_taken = True
-            log.info("worker %s runs alone, with the positions in %s", self.name, self.place)
+            place = (self._positions.entries or self._documents).place
+            log.info("worker %s runs alone, with the positions in %s", self.name, place)
             try:
                 await self._clean(table)
             except PluginError:  # The store is wrong, and would end the next start.

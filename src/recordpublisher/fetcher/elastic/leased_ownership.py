@@ -22,7 +22,7 @@ from ..checkpoints.snapshot import RestoredState
 from ..checkpoints.starts import data_loss_error
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
-from ..leases.group_store import GroupStore
+from ..leases.group_store import GroupStore, alone_part_of
 from ..leases.lease_table import GroupJob
 from ..leases.shard_listing import ShardListing
 from ..pipeline.current_worker import CurrentWorker
@@ -184,12 +184,14 @@ class LeasedOwnership(ShardOwnership):
             await entries.close()
 
     async def _begin_job(self) -> None:
-        store = self._group.store
-        if await GroupStore(store).read_table() is None:
-            if (entries := entry_store_of(self._job.sink)) is not None and entries is not store:
+        store, entries = self._group.store, entry_store_of(self._job.sink)
+        if (found := await GroupStore(store).read_table()) is None:
+            if entries is not None and entries is not store:
                 await refuse_positions_in_sink(GroupStore(entries), store.place)
             if isinstance(self._job.sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._job.sink, store.place)
+        elif found.document.alone is not None:  # raises if another sink has the positions
+            await alone_part_of(GroupStore(store), None if entries is None else GroupStore(entries), found.document)
         await replace_group_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:

@@ -64,6 +64,26 @@ def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[di
     return states, missing
 
 
+class MissingPositionsError(StateError):
+    """The stored lease table names workers whose positions are not in the store, for example because the job's last sink keeps them."""
+
+    @classmethod
+    def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
+        """Return the error for `what`, a worker or shards of the job `job`, that names the remedies."""
+        take_along = (
+            "take the positions along: `recordpublisher positions show JOB --json > positions.jsonl` with the properties of that "
+            "sink, then `recordpublisher positions import JOB --from file:positions.jsonl --force --apply` with these"
+        )
+        if job is not None and job.keeps_positions:
+            where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again, or {take_along}"
+        else:
+            where = (
+                f"if the job's last sink keeps them with its rows, start with that sink again, or {take_along}. If they are lost, restore "
+                f"{place} from a copy, or begin elsewhere with `recordpublisher positions reset`"
+            )
+        return cls(f"the positions of {what} are not in {place}: {where}")
+
+
 MAX_AGE_SECONDS = 60.0
 
 
@@ -82,6 +102,11 @@ class TableCache:
         self._job = job
         self._stored: StoredDocument[LeaseTable] | None = None
         self._read_at = -math.inf
+
+    @property
+    def place(self) -> str:
+        """The store's location, as messages show it."""
+        return self._group.place
 
     @property
     def table(self) -> LeaseTable | None:
@@ -386,3 +411,20 @@ async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker:
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document
     return None
+
+
+async def alone_part_of(group: GroupStore, entries: GroupStore | None, table: LeaseTable) -> PositionPart | None:
+    """Return the part of the worker that runs the job of this lease table alone.
+
+    Return None if there is none, for example because the table was replaced in the meantime.
+
+    Raises: MissingPositionsError if the job's sink kept the part with its rows, and it is not with the rows of this process's sink.
+    """
+    assert table.alone is not None
+    if (part := await read_alone_part(group, entries, table.alone.worker)) is not None:
+        return part
+    again = await group.read_table()
+    is_replaced = again is None or again.document.version != table.version
+    if is_replaced or table.job is None or not table.job.keeps_positions:
+        return None
+    raise MissingPositionsError.of(f"worker {table.alone.worker}", group.place, table.job)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
 
-from .group_store import MAX_ATTEMPTS, TableCache
+from .group_store import MAX_ATTEMPTS, MissingPositionsError, TableCache
 from .heartbeat import Heartbeat
 from .lease_settings import HANDOVER_SECONDS, LeaseSettings
 from .lease_table import LeaseTable, ShardEnd
@@ -245,12 +245,7 @@ class LeaseTaker:
         """
         table = await self._cache.read()
         if table is None or table.version == before.version:
-            lease = before.leases[shard]
-            raise StateError(
-                f"the position of {shard} is missing: worker {lease.owner} should have stored it. If the job's sink keeps positions next "
-                "to its rows, the position is there: start with that sink again, or take the positions along with "
-                "`recordpublisher positions`"
-            )
+            raise MissingPositionsError.of(shard, self._cache.place, before.job)
 
 
 def _stored_position(table: LeaseTable, shard: str, positions: Positions) -> StoredPosition | None:

@@ -11,8 +11,9 @@ from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, s
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import (
     GroupStore,
+    MissingPositionsError,
+    alone_part_of,
     alone_states,
-    read_alone_part,
     read_positions,
     states_of,
 )
@@ -153,7 +154,7 @@ async def snapshots_of_workers(
 
     The field `worker` of a snapshot is the name of its worker, or None. Without a lease table, the result is None.
 
-    Raises: StateError if the owner of a shard has not stored its position.
+    Raises: MissingPositionsError if the owner of a shard has not stored its position there.
     """
     missing: list[str] = []
     for _ in range(ATTEMPTS):
@@ -161,9 +162,9 @@ async def snapshots_of_workers(
         if table is None:
             return None
         if (alone := table.document.alone) is not None:
-            part = await read_alone_part(group, entries, alone.worker)
+            part = await alone_part_of(group, entries, table.document)
             if part is None:
-                continue  # A later start has replaced this worker since.
+                continue
             states = alone_states(part.positions, alone)
             pinned, taken = part.pinned_ms, part.taken_ms
             return [{**snapshot_to_json(states, pinned, alone.epoch, taken_ms=taken), "worker": alone.worker}]
@@ -175,9 +176,7 @@ async def snapshots_of_workers(
         raise StateError(
             f"the job that runs alone was started again {ATTEMPTS} times while its positions were read; try again"
         )
-    raise StateError(
-        f"the worker that holds the leases of {', '.join(missing)} has stored no positions of these shards"
-    )
+    raise MissingPositionsError.of(", ".join(missing), group.place, table.document.job)
 
 
 async def _positions(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recordpublisher.fetcher.conditional_store import read_document
+from recordpublisher.fetcher.leases.group_store import MissingPositionsError
 from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
@@ -40,7 +41,11 @@ class FileTransfer:
         other streams than the job, or if the job has positions.
         """
         self.job.check_writable()
-        (await self.job.load()).check_unused(self.is_forced)
+        try:
+            (await self.job.load()).check_unused(self.is_forced)
+        except MissingPositionsError:  # Another sink keeps them, so there is nothing to replace.
+            if not self.is_forced:
+                raise
         policy = LIST_SHARDS_RETRIES.policy(self.properties)
         listed: list[Shard] = []
         for stream in self.streams:
@@ -48,8 +53,11 @@ class FileTransfer:
         return positions_from_states(read_positions(self.path), listed, [*map(stream_name, self.streams)])
 
     async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions."""
-        await self.job.store(imported_states(plan))
+        """Store the planned positions. Raises: StateError if the positions of a group are replaced while one of its workers runs."""
+        if self.is_forced and not self.job.are_kept_with_rows:
+            await self.job.store_over(imported_states(plan))
+        else:
+            await self.job.store(imported_states(plan))
 
 
 def read_positions(path: Path) -> dict[str, ShardState]:

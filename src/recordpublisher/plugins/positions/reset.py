@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_newer_than_listing
+from recordpublisher.fetcher.leases.group_store import MissingPositionsError
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
@@ -64,18 +65,24 @@ class PositionsReset:
                 "positions of a group that its sink keeps with its rows cannot be reset: give the job a new name "
                 "or a new place for its rows"
             )
-        stored = await self.job.load()
+        try:
+            stored = (await self.job.load()).merged
+        except MissingPositionsError:  # Every shard gets a position, so none needs the old one.
+            if self.shard_ids:
+                raise
+            stored = None
         if not self.job.are_stored_by_the_sink:
             self.job.check_writable()
-        if not stored.merged.shards:
+        if stored is not None and not stored.shards:
             raise StateError(
                 f"the job has stored no positions in {self.job.place}, so there are none to reset: it starts where "
                 f"{INITIAL_POSITION.key} says"
             )
-        known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
+        stored = stored or RestoredState({})
+        known = {key: ImportedPosition(key, "", state) for key, state in stored.shards.items()}
         listed_names: set[str] = set()
         for stream in self.streams:
-            listed = await self._list(stream, stored.merged)
+            listed = await self._list(stream, stored)
             names = {shard: (shard.shard_id, f"{stream_name(stream)}/{shard.shard_id}") for shard in listed}
             listed_names |= {name for both in names.values() for name in both}
             chosen = [
@@ -91,7 +98,7 @@ class PositionsReset:
                 note = "its children keep their positions" if self.shard_ids and key in children else "reset"
                 known[key] = ImportedPosition(key, "", replace(state, seen_ms=seen_ms), note)
             if not self.shard_ids:
-                known |= _expired(known, listed, stored.merged, stream_name(stream))
+                known |= _expired(known, listed, stored, stream_name(stream))
         if unknown := sorted(set(self.shard_ids) - listed_names):
             raise ConfigurationError(
                 "--shard",
