@@ -145,8 +145,10 @@ SUBJECTS = (
         "The stored state",
         "The state is missing, damaged, of another version, or of a job with other settings.",
         "Check `flink.state.uri` and `flink.job.name`. Use the version of the library that wrote it, or give the job another name: it "
-        "then begins at `flink.stream.initpos`.",
+        "then begins at `flink.stream.initpos`. If the job's last sink kept the positions with its rows, the message names the "
+        "commands that take them along.",
         "StateError",
+        further=("the positions of … are not in …: …",),
     ),
     _subject(
         "Your function, observer or callback failed",
