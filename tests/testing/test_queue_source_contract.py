@@ -38,7 +38,7 @@ class TestTheQueueOfKinesis(QueueSourceContract):
             return source
 
         try:
-            yield QueueSourceCase(start, PAYLOADS)
+            yield QueueSourceCase(start, PAYLOADS, queue.put)
         finally:
             TRANSPORTS.reset(token)
 
@@ -48,12 +48,14 @@ class TestTheQueueOfKinesis(QueueSourceContract):
 
 class FakeContract(QueueSourceContract):
     source = FakeSource
+    later = 25
+    """The number of a message that is added later."""
 
     @asynccontextmanager
     async def open_case(self):
         queue = FakeQueue()
         queue.put(*range(25))
-        yield QueueSourceCase(lambda: self.source(queue), PAYLOADS)
+        yield QueueSourceCase(lambda: self.source(queue), PAYLOADS, lambda data: queue.put(self.later, data=data))
 
     def execute(self, work):
         run_virtual(work)
@@ -101,6 +103,15 @@ class KeepsQuietAtTheTip(FakeSource):
         while not (records := await super().receive(metrics)):
             pass
         return records
+
+
+def test_a_queue_that_uses_a_number_again_is_found():
+    """As a table whose next row gets the number of a deleted one."""
+    contract = FakeContract()
+    contract.later = 24
+
+    with pytest.raises(AssertionError, match="a new record has the sequence number of an acknowledged one"):
+        contract.test_a_number_is_never_used_again()
 
 
 @pytest.mark.parametrize(

@@ -288,8 +288,8 @@ class QueueSource(RecordSource):
     makes the calls. A plugin author implements four methods.
 
     A received record is a subclass of `UserRecord` that also has what its acknowledgement needs. `sequence_number` is the record's id, the
-    same at each receipt. The sub-records of an aggregate share this number, have the sub-sequence numbers 0, 1 and so on, and come in one
-    receive. The job ends if two different records have the same two numbers.
+    same at each receipt, and never used again for another record. The sub-records of an aggregate share this number, have the
+    sub-sequence numbers 0, 1 and so on, and come in one receive. The job ends if two different records have the same two numbers.
 
     `acknowledge`, `prolong` and `release` get each record once, with its newest receipt and without its data. They return the numbers of
     the records that failed, which the job counts. A record that is gone is not a failure.

@@ -3,13 +3,13 @@
 class TestMessages(QueueSourceContract):
     @asynccontextmanager
     async def open_case(self):
-        yield QueueSourceCase(lambda: Messages(properties), [b"one", b"two", ...])
+        yield QueueSourceCase(lambda: Messages(properties), [b"one", b"two", ...], client.put)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import wraps
@@ -35,11 +35,12 @@ class QueueSourceCase:
     """A queue that has only these payloads, all of them different, and enough for several receives. No process has received them yet.
 
     `start` makes a source, as each process does. The source's `visibility_seconds` must be more than four times the duration of an empty
-    receive.
+    receive. `put` adds a record with this payload; it may be a coroutine function.
     """
 
     start: Callable[[], QueueSource]
     payloads: Sequence[bytes]
+    put: Callable[[bytes], object]
 
 
 class _Process:
@@ -79,7 +80,7 @@ class _Queue:
     first: _Process
     second: _Process
     visibility: float
-    payloads: Sequence[bytes]
+    case: QueueSourceCase
 
 
 def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
@@ -95,7 +96,7 @@ def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
                 await source.open()
                 processes.append(_Process(source))
             first, second = processes
-            await test(contract, _Queue(first, second, source.visibility_seconds, case.payloads))
+            await test(contract, _Queue(first, second, source.visibility_seconds, case))
 
     return on_case(with_processes)
 
@@ -116,7 +117,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         assert queue.visibility > 0, "the source must set `visibility_seconds`"
         records = await queue.first.take()
         receives = queue.first.receives
-        assert sorted(record.data for each in receives for record in each) == sorted(queue.payloads)
+        assert sorted(record.data for each in receives for record in each) == sorted(queue.case.payloads)
         check_arrival_times([RecordBatch(Shard("queue", "queue"), list(each)) for each in receives])
         assert len(_numbers(records)) == len(records), "two records have the same sequence number"
         assert len(receives) > 1, "the case must need more than one receive"
@@ -128,7 +129,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     async def test_what_doctor_asks_of_a_source_has_the_right_type(self, queue: _Queue) -> None:
         """Check `endpoint_url` and `checks`, which `recordpublisher doctor` calls. A check must not receive a record."""
         await check_answers_for_doctor(queue.first.source, "queue")
-        assert len(await queue.first.take()) == len(queue.payloads), "a check has received records"
+        assert len(await queue.first.take()) == len(queue.case.payloads), "a check has received records"
 
     @on_queue
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
@@ -141,6 +142,18 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         await queue.first.source.acknowledge(records)
         await asyncio.sleep(queue.visibility)
         assert await queue.second.take() == [], "acknowledged records were delivered again"
+
+    @on_queue
+    async def test_a_number_is_never_used_again(self, queue: _Queue) -> None:
+        """Check that a new record does not get the number of an acknowledged one, for which the job would take it."""
+        records = await queue.first.take()
+        await queue.first.source.acknowledge(records)
+        put = queue.case.put(queue.case.payloads[0])
+        if isinstance(put, Awaitable):
+            await put
+        later = await queue.first.take()
+        assert len(later) == 1, "a record that was added later was not delivered once"
+        assert not _numbers(later) & _numbers(records), "a new record has the sequence number of an acknowledged one"
 
     @on_queue
     async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
@@ -178,7 +191,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         began = asyncio.get_running_loop().time()
         for steps in CANCEL_AFTER_STEPS:
             await queue.first.source.release(await queue.first.take(steps))
-        assert len(_numbers(await queue.second.take())) == len(queue.payloads), "cancelled receives have hidden records"
+        assert len(_numbers(await queue.second.take())) == len(queue.case.payloads), (
+            "cancelled receives have hidden records"
+        )
         assert asyncio.get_running_loop().time() - began < queue.visibility, (
             "`visibility_seconds` is too short for this test: raise it"
         )

@@ -240,7 +240,8 @@ async def test_a_failing_job_releases_what_it_holds(url, sqs, queue):
 
 class TestTheContract(QueueSourceContract):
     @pytest.fixture(autouse=True)
-    def _queue(self, url, queue):
+    def _queue(self, url, sqs, queue):
+        self.put = lambda payload: sqs.send_message(QueueUrl=queue, MessageBody=payload.decode())
         self.given = rp.Properties({"flink.sqs.endpoint": url, "flink.sqs.visibility.timeout": 5})
 
     @asynccontextmanager
@@ -252,4 +253,4 @@ class TestTheContract(QueueSourceContract):
             source.prepare(["work"])
             return source
 
-        yield QueueSourceCase(start, MESSAGES)
+        yield QueueSourceCase(start, MESSAGES, self.put)

@@ -38,7 +38,7 @@ async def spark_job_findings(given: Properties, use_of: Callable[[Properties, st
     except RecordPublisherError as error:
         return [failed_finding("options", error)]
     verdict = Verdict.PROBLEM if warnings else Verdict.OK
-    of_options = Finding("options", verdict, "; ".join(warnings) or "valid, and each has an effect")
+    of_options = Finding("options", verdict, "; ".join(warnings) or "valid")
     uses = {stream: use_of(options.properties, stream) for stream in options.streams}
     of_streams = await all_findings(options.properties, uses, has_job=False)
     return [of_options, *of_streams, await examine("claims", lambda: _claims(options))]
