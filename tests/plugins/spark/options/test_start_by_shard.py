@@ -30,7 +30,7 @@ def test_a_sequence_number_is_the_first_record_to_read():
     assert starts_of(given) == {"a": at("17"), "b": ShardState(OLDEST), "c": ShardState(StartingPosition.latest())}
 
 
-@pytest.mark.parametrize("key", ["startingposition", "kinesis.startingposition"])
+@pytest.mark.parametrize("key", ["startingposition", "kinesis.startingposition", "initialposition"])
 def test_positions_that_other_connectors_stored_mean_what_they_mean_there(key):
     stored = {
         "metadata": {"streamName": "orders", "batchId": "7"},

@@ -14,6 +14,7 @@ from typing import Any
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import MASK
+from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import (
     MAX_MS,
     POSITION_ALIASES,
@@ -32,7 +33,7 @@ from recordpublisher.publishers.properties.properties import (
     nearest_hint,
     why_flink_key_has_no_effect,
 )
-from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION, uses_fan_out
+from recordpublisher.publishers.properties.reading_properties import ENDPOINT, INITIAL_TIMESTAMP, REGION, uses_fan_out
 from recordpublisher.publishers.start_from_properties import refuse_future
 
 from ..python_worker import log_to_stderr
@@ -422,12 +423,8 @@ def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, 
         value = _seconds(option.key, value)
     if value.startswith("{") and "at_timestamp" in value:
         value = _time_of_databricks(option.key, value)
-    if option.ours == START_AT and parse_with_unit(value, "ms") is not None:
-        return {option.ours: value}
-    if option.ours == START_AT and value.upper().startswith((AT_TIME, *"0123456789")):
-        at = option_time_ms(option.key, value, given, VALID_START)
-        refuse_future(option.key, at, SystemClock().now_ms())
-        return {option.ours: iso_time(at)}
+    if option.ours == START_AT and (start := _start_at_time(option, value, given)) is not None:
+        return {option.ours: start}
     if option.values:
         ours = option.values.get(value.lower())
         if ours is None:
@@ -443,6 +440,22 @@ def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, 
     except ConfigurationError as error:
         raise ConfigurationError(option.key, error.value, error.valid) from None
     return {option.ours: value}
+
+
+def _start_at_time(option: PeerOption, value: str, given: Properties) -> str | None:
+    """Return our value for a start at an age or a time; None for another start. Raises: ConfigurationError if the time is invalid."""
+    if parse_with_unit(value, "ms") is not None:
+        return value
+    if value.upper() == PositionType.AT_TIMESTAMP.value:
+        if not given.is_set(INITIAL_TIMESTAMP):
+            reason = f"{INITIAL_TIMESTAMP.key}, which says the time, is not set"
+            raise ConfigurationError(option.key, value, VALID_START, reason=reason)
+        return value.upper()
+    if value.upper().startswith((AT_TIME, *"0123456789")):
+        at = option_time_ms(option.key, value, given, VALID_START)
+        refuse_future(option.key, at, SystemClock().now_ms())
+        return iso_time(at)
+    return None
 
 
 def _seconds(key: str, given: str) -> str:

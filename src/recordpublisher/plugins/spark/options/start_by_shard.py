@@ -18,7 +18,7 @@ STARTS = SPARK.text(
     "In a query shards that are not named start at `flink.stream.initpos`; `spark.read` does not read them. Option `startingPosition`.",
 )
 VALID_START = f'TRIM_HORIZON (or earliest), in a query LATEST, "AT_TIMESTAMP <time>", a time, an age such as 1h, or {VALID_BY_SHARD}'
-_OPTIONS = (START_OPTION, f"kinesis.{START_OPTION}")
+_OPTIONS = (START_OPTION, f"kinesis.{START_OPTION}", "initialPosition")
 AT_TIME = "AT_TIMESTAMP "
 
 
@@ -27,7 +27,8 @@ def with_starts(options: Mapping[str, str]) -> dict[str, str]:
     given = dict(options)
     for key in [key for key in given if key.lower() in map(str.lower, _OPTIONS)]:
         value = given[key].strip()
-        if value.startswith("{"):
+        # `{"at_timestamp": ...}` of Databricks is one time for all shards.
+        if value.startswith("{") and "at_timestamp" not in value:
             if given.setdefault(STARTS.key, value) != value:
                 raise ConfigurationError.conflict(START_OPTION, STARTS.key, reason="both give the start of each shard")
             del given[key]

@@ -120,8 +120,12 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
     ("given", "words"),
     [
         (
-            {"initialPosition": '{"shardId-000000000000": {}}'},
+            {"initialPosition": "SOON"},
             r"Valid: TRIM_HORIZON .or earliest., in a query LATEST, .AT_TIMESTAMP <time>., a time, an age such as 1h, or JSON by shard",
+        ),
+        (
+            {"initialPosition": "AT_TIMESTAMP"},
+            "'initialPosition' is 'AT_TIMESTAMP': flink.stream.initpos.timestamp, which says the time, is not set",
         ),
         (
             {"startingPosition": "2026-11-25 10:00", "flink.stream.initpos": "TRIM_HORIZON"},
@@ -296,3 +300,10 @@ def test_the_time_of_databricks_is_taken_and_one_in_a_format_of_its_own_gets_the
     other = '{"at_timestamp": "06/25/2020 10:23:45 PDT", "format": "MM/dd/yyyy HH:mm:ss ZZZ"}'
     with pytest.raises(ConfigurationError, match=r"Valid: \.option\('initialPosition', 'AT_TIMESTAMP 2026-"):
         read_options(stream="orders", initialPosition=other)
+
+
+@pytest.mark.parametrize("key", ["initialPosition", "startingPosition"])
+def test_the_time_of_a_start_may_be_an_option_of_its_own(key):
+    given = {key: "at_timestamp", "flink.stream.initpos.timestamp": "2026-03-01T00:00:00Z"}
+    start = initial_position(read_options(stream="orders", **given).properties)
+    assert start.timestamp_ms == 1_772_323_200_000
