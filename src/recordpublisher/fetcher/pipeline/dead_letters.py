@@ -41,7 +41,7 @@ class DeadLetterHandler:
     After a crash a dead letter may be written again.
 
     - `count(key, counter)`: counts a record of a shard (`Shard.key`) in one of its metrics.
-    - `rejected`: number of records that the job's sink has rejected. They count as written too.
+    - `rejected`: number of records that the job's sink has rejected or skipped. They count as written too.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class DeadLetterHandler:
             job,
             reject=self.handle_rejected,
             reject_together=self.handle_all_rejected,
+            skipped=self.count_skipped,
             has_dead_letters=self._sink is not None,
         )
 
@@ -105,7 +106,8 @@ class DeadLetterHandler:
             raise PluginError(f"a sink has rejected a record with the reason {repr_of(reason, 60)}: give a text")
 
     async def _handle(self, record: RecordBatch, reason: str, is_logged: bool) -> None:
-        is_kept = self._sink is not None
+        # A plugin may give a reason that neither a sink nor a log file could write.
+        is_kept, reason = self._sink is not None, writable(reason)
         if not is_kept and not self._skips:
             await fail_on_rejected_record(record, reason)
         key, first = record.shard.key, record.sequence_numbers[0]
@@ -114,8 +116,13 @@ class DeadLetterHandler:
             self._skipped_log.skipped(f"record {first} of {key}", reason, None, key, first, how=how)
         if is_kept:
             await self._write(record.shard, record.records[0], reason)
+            self.rejected += 1
         else:
-            self._count(key, "skipped_records")
+            self.count_skipped(key)
+
+    def count_skipped(self, key: str) -> None:
+        """Count a record of a shard (`Shard.key`) that the sink has skipped."""
+        self._count(key, "skipped_records")
         self.rejected += 1
 
     async def flush(self) -> None:
@@ -189,12 +196,11 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     def value(self) -> dict[str, Any]:
         """Return the fields that are stored next to the columns of the record: the reason, and the payload as text or else as base64."""
-        # A plugin may give a reason that a sink could not write.
-        data, reason = self.record.data, writable(self.reason)
+        data = self.record.data
         try:
-            value = _Value(reason, data.decode())
+            value = _Value(self.reason, data.decode())
         except UnicodeDecodeError:
-            value = _Value(reason, base64.b64encode(data).decode(), base64=True)
+            value = _Value(self.reason, base64.b64encode(data).decode(), base64=True)
         return cast(dict[str, Any], msgspec.to_builtins(value))
 
     def batch(self) -> RecordBatch:

@@ -424,12 +424,9 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         The log lines about bad records name only some of them.
         """
         done = self._fetcher.progress()
-        by_sink = (each.value for each in self.sink_metrics() if each.name == "skipped")
-        skipped = done.skipped + sum(value for value in by_sink if isinstance(value, int))
-        if skipped or done.dead_letters:
-            log.warning(
-                "left out in all: %s, %s", counted(skipped, "skipped record"), counted(done.dead_letters, "dead letter")
-            )
+        if done.skipped or done.dead_letters:
+            skipped, letters = counted(done.skipped, "skipped record"), counted(done.dead_letters, "dead letter")
+            log.warning("left out in all: %s, %s", skipped, letters)
 
 
 async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
