@@ -110,7 +110,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Called, in a group, when this process begins to read these shards (`Shard.key`), before the first write. Default: do nothing."""
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Called, in a group, when this process no longer reads these shards. No write of their records follows.
+        """Called, in a group, when this process no longer reads these shards: they move to another worker, or were read to their end, or
+        the worker ends. No write of their records follows.
 
         Their next reader resumes from their last checkpoint. After a planned transfer that checkpoint covers everything. After a lost lease
         it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or

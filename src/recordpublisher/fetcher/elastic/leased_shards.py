@@ -144,7 +144,7 @@ class LeasedShards:
     def drop(self, shards: Collection[str]) -> None:
         """Forget these shards, and let the sink drop their queued records."""
         if revoked := self._begun.keys() & set(shards):
-            with naming_sink(self._sink, "revoked"):
+            with naming_sink(self._sink, "revoked", is_watched=False):
                 self._sink.revoked(revoked)
         for key in shards:
             self._begun.pop(key, None)

@@ -209,7 +209,7 @@ class LeaseChanges:
     """The changes that a new version of the lease table means for this worker.
 
     - `begun`: shards that the worker begins to read, with their positions.
-    - `lost`: shards that the worker no longer holds.
+    - `lost`: shards that the worker no longer holds: taken away, given to another worker, or read to their end.
     - `taken_over`: shards in `begun` that another worker has held.
     """
 

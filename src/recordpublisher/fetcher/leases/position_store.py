@@ -215,7 +215,10 @@ class ShardReaders(Protocol):
         """Stop reading these shards, drop the records of them that were read and not written, and wait for the write in progress (E5)."""
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards, because another worker holds them. Records of them that are not committed are dropped (E1)."""
+        """Forget these shards: another worker holds them, they were read to their end, or their stream is deleted.
+
+        Records of them that are not committed are dropped (E1).
+        """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
         """Return whether records of these shards were read and are not finished by the sink, and their streams are deleted."""
