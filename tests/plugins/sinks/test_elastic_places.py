@@ -25,7 +25,7 @@ async def test_positions_stay_in_the_folder_that_they_were_written_to(tmp_path):
                 await fetcher.run_bounded(max_time=60, max_records=2)
 
         await run("first")
-        with pytest.raises(rp.StateError, match=r"the position of orders/.* is missing: .* start with that sink again"):
+        with pytest.raises(rp.StateError, match=r"are not in .*: if the job's last sink .* start with that sink again"):
             await run("other")
         await run("first")
 

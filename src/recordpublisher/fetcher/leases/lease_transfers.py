@@ -245,7 +245,8 @@ class LeaseTaker:
         """
         table = await self._cache.read()
         if table is None or table.version == before.version:
-            raise MissingPositionsError.of(shard, self._cache.place, before.job)
+            # The table has the job of this start, which is not the one that has stored the positions.
+            raise MissingPositionsError.of(shard, self._cache.place, None)
 
 
 def _stored_position(table: LeaseTable, shard: str, positions: Positions) -> StoredPosition | None:

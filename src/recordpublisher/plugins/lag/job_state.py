@@ -176,8 +176,7 @@ async def snapshots_of_workers(
         raise StateError(
             f"the job that runs alone was started again {ATTEMPTS} times while its positions were read; try again"
         )
-    assert table is not None  # Only a table names shards.
-    raise MissingPositionsError.of(", ".join(missing), group.place, table.document.job)
+    raise MissingPositionsError.of(", ".join(missing), group.place, None)
 
 
 async def _positions(

@@ -80,5 +80,6 @@ async def test_a_worker_that_has_left_the_group_counts_with_its_records_only():
     line = msgspec.json.encode(WorkerProgress(0, 7, 2, 1, 1, 0, 0, 90_000, unread_ms=5_000)).decode() + "\n"
     await Supervisor([sys.executable, "-c", LEAVING_WORKER, line], Properties(), 2, report).run()
 
-    assert [(each.records, each.open_shards, each.idle_shards) for each in seen[1:]] == [(14, 4, 2), (14, 2, 1)]
-    assert [each.lag_ms for each in seen[1:]] == [90_000, 90_000]
+    # On a busy machine, the first worker may have left before the second one reports.
+    last = seen[-1]
+    assert (last.records, last.open_shards, last.idle_shards, last.lag_ms) == (14, 2, 1, 90_000)
