@@ -49,7 +49,7 @@ class ShardMetrics:
     )
     skipped_records: int = _counter(
         "records",
-        "records skipped: no valid value or event time, or rejected by the sink (`flink.deserializer.error=SKIP`)",
+        "records skipped: no valid value or event time, or rejected by the sink (`flink.deserializer.error=SKIP`), or skipped by `MapSink`",
     )
     dead_letters: int = _counter(
         "records",

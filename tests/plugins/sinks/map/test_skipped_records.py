@@ -18,5 +18,6 @@ async def test_the_metrics_of_the_job_and_its_last_line_count_each_once(monkeypa
     async with rp.DataFetcher(["orders"], PROPERTIES, sink=SINKS[why]()) as fetcher:
         await fetcher.run()
         metrics = fetcher.metrics()
-        assert metrics["worker"]["skippedRecords"] == 3
+        assert metrics["worker"]["skippedRecords"] == metrics["shards"]["orders/a"]["skippedRecords"] == 3
+        assert fetcher._fetcher.progress().records == 3, "a skipped record counts as read once"
     assert "left out in all: 3 skipped records, 0 dead letters" in caplog.text
