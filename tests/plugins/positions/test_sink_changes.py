@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 
 import pytest
 
@@ -130,3 +131,19 @@ async def test_the_line_of_the_start_names_where_the_positions_are(job, keeping,
     await write(job.merged({"flink.job.name": "orders"}), keeping)
     [line] = [line for line in caplog.messages if "runs alone" in line]
     assert line.partition("with the positions in ")[2].count("rows") == 1, line
+
+
+async def test_a_sink_whose_positions_were_deleted_is_told_how_to_begin_elsewhere(job, put, tmp_path):
+    rows = tmp_path / "rows"
+    keeping = {"flink.sink": "jsonl", "flink.sink.jsonl.path": str(rows), "flink.job.name": "orders"}
+    put(b"1")
+    await write(job, keeping)
+    shutil.rmtree(rows / ".recordpublisher")
+    with pytest.raises(
+        rp.StateError, match=r"If they are lost, .* begin elsewhere with `recordpublisher positions reset`"
+    ):
+        await write(job, keeping)
+
+    await rp.reset_positions(job.merged(keeping), "TRIM_HORIZON")
+    async with rp.DataFetcher(job["flink.streams"], {**job, **keeping}, sink="jsonl") as fetcher:
+        assert (await fetcher.run_bounded(stop_at_tip=True)).records == 1

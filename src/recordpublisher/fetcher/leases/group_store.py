@@ -75,13 +75,11 @@ class MissingPositionsError(StateError):
             "sink, then `recordpublisher positions import JOB --from file:positions.jsonl --force --apply` with these"
         )
         if job is not None and job.keeps_positions:
-            where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again, or {take_along}"
+            where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again"
         else:
-            where = (
-                f"if the job's last sink keeps them with its rows, start with that sink again, or {take_along}. If they are lost, restore "
-                f"{place} from a copy, or begin elsewhere with `recordpublisher positions reset`"
-            )
-        return cls(f"the positions of {what} are not in {place}: {where}")
+            where = "if the job's last sink keeps them with its rows, start with that sink again"
+        lost = f"If they are lost, restore {place} or those rows from a copy, or begin elsewhere with `recordpublisher positions reset`"
+        return cls(f"the positions of {what} are not in {place}: {where}, or {take_along}. {lost}")
 
 
 MAX_AGE_SECONDS = 60.0
