@@ -165,7 +165,7 @@ class SnapshotCheckpointer(Checkpointer):
     async def _wait_for(self, asked: Checkpoint) -> dict[str, Any]:
         settings = self._job.settings
         outages = replace(settings.store_outages, max_outage_ms=settings.drain_ms, decided_by=DRAIN_TIMEOUT.key)
-        return await wait_for_store(partial(self._checkpoint, asked), outages)
+        return await wait_for_store(partial(self._checkpoint, asked), outages, "the state store or the sink")
 
     async def _is_sink_busy(self) -> bool:
         until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS

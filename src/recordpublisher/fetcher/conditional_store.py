@@ -249,14 +249,16 @@ async def pause_after_conflict(attempt: int) -> None:
     await asyncio.sleep(random.random() * 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter
 
 
-async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
+async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy, called: str = "the state store") -> T:
     """Call until the store answers, for as long as `policy` allows, and return the result.
+
+    `called`: what the call may have failed at, for the log.
 
     A call is not repeated if DNS does not know the host, or if the host does not speak TLS, because the address is probably wrong.
 
     Raises: StoreUnavailableError if the store gave no answer in that time, or for such an address; every other error of `call` at once.
     """
-    failures = Failures(policy, "the state store")
+    failures = Failures(policy, called)
     try:
         while True:
             try:

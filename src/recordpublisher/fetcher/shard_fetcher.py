@@ -89,7 +89,8 @@ class ShardFetcher:
         opened = await self._ownership.open(await parts.dead_letters.open(parts.context))
         parts.gaps.pin(opened.pinned_ms, parts.job.starts.default.ago_ms)
         parts.snapshotter.resume_from(opened)
-        await wait_for_store(self._checkpointer.take_first, self._dependencies.settings.store_outages)
+        outages = self._dependencies.settings.store_outages
+        await wait_for_store(self._checkpointer.take_first, outages, "the state store or the sink")
 
     async def run(self) -> BoundedResult:
         """Run until `stop` is called, an error occurs, or every stream was deleted (S8)."""

@@ -181,7 +181,7 @@ class QueueJob:
         context = await self._dead_letters.open(context)
         with naming_sink(self._sink, "open"):
             await self._sink.open(context)
-        await wait_for_store(self.checkpoint, self._settings.store_outages)
+        await wait_for_store(self.checkpoint, self._settings.store_outages, "the sink")
         most = len(list(self._receivers))
         log.info(
             "the job reads the queue of stream %s, with at most %d calls at a time",
@@ -363,7 +363,7 @@ class QueueJob:
                 if self._completion.is_running:
                     raise  # If the run is ending, the last flush tries again.
 
-        await wait_for_store(flush, self._settings.store_outages)
+        await wait_for_store(flush, self._settings.store_outages, "the sink")
 
     def _request_flush_of_written(self) -> None:
         if not self._sink.tells_done:
@@ -383,11 +383,11 @@ class QueueJob:
         if reason is EndReason.STOPPED:
             # A supervisor would kill the process soon, and the records that are left are received again in any case.
             outages = replace(outages, max_outage_ms=drain_ms, decided_by=DRAIN_TIMEOUT.key)
-        hung = await self._unless_hung(wait_for_store(flush, outages), reason)
+        hung = await self._unless_hung(wait_for_store(flush, outages, "the sink"), reason)
         if hung is None:
             self._in_flight.expect_no_more_reports()
         elif self._sink.tells_done:
-            await wait_for_store(partial(self._flush, may_be_partial=True), outages)
+            await wait_for_store(partial(self._flush, may_be_partial=True), outages, "the sink")
 
     async def _unless_hung(self, ending: Coroutine[Any, Any, None], reason: EndReason | None) -> Unfinished | None:
         """Await `ending`.

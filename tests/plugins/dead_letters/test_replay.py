@@ -182,6 +182,43 @@ async def test_a_handler_may_take_the_dead_letters(properties, service, shop):
     assert shop.kept == [b"{"]
 
 
+class AwayForAMoment(rp.Sink):
+    """Its service does not answer the first two flushes."""
+
+    def __init__(self):
+        self.records, self.flushes = [], 0
+
+    async def write(self, batch):
+        self.records += batch.records
+
+    async def flush(self, checkpoint=None):
+        self.flushes += 1
+        if self.flushes < 3:
+            raise rp.StoreUnavailableError("the service is away")
+
+
+@pytest.mark.parametrize("properties", ["jsonl"], indirect=True)
+async def test_an_outage_of_the_sink_is_outlasted(job, monkeypatch):
+    sink = AwayForAMoment()
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.replay.build_sink", lambda registry, given: sink)
+
+    assert await replay(job, JobTarget(job)) == (3, [])
+    assert len(sink.records) == 3
+    assert sink.flushes >= 3
+
+
+@pytest.mark.parametrize("properties", ["jsonl"], indirect=True)
+async def test_an_outage_longer_than_its_limit_ends_the_replay_and_names_the_sink(job, monkeypatch):
+    sink = AwayForAMoment()
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.replay.build_sink", lambda registry, given: sink)
+
+    with pytest.raises(
+        rp.StoreUnavailableError, match=r"the sink AwayForAMoment failed .*flink\.job\.max\.outage decides"
+    ):
+        await replay(job, JobTarget(job.merged({"flink.job.max.outage": "1ms"})))
+    assert len(await letters_left(job)) == 3
+
+
 async def test_a_second_replay_repeats_nothing(job, shop):
     shop.failing = {2}
     await replay(job, JobTarget(job))

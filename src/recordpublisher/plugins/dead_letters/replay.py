@@ -9,11 +9,13 @@ from typing import Self
 
 import msgspec
 
+from recordpublisher.fetcher.conditional_store import wait_for_store
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, dead_letter_sink_error
 from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
@@ -128,6 +130,7 @@ class JobTarget:
         self._sink = sink.for_dead_letters() if isinstance(sink, MapSink) else sink
         self._streams = tuple(StreamNames(streams_argument(properties)).given) if program is None else ()
         self._failed: dict[tuple[str, str, int], str] = {}
+        self._outages = outage_policy(properties)
 
     async def __aenter__(self) -> Self:
         context = SinkContext(
@@ -157,7 +160,7 @@ class JobTarget:
                     self._fail(part, bad.record.sequence_number, bad.record.sub_sequence_number, bad.reason)
                 if len(part):
                     await self._sink.write(part)
-        await self._sink.flush()
+        await wait_for_store(self._sink.flush, self._outages, f"the sink {type(self._sink).__name__}")
         return self._failed
 
     async def _reject_one(self, record: RecordBatch, reason: str) -> None:
