@@ -131,11 +131,12 @@ def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
 
 def is_ancestor(old: Shard, young: Shard) -> bool:
     """Return whether the hash keys of `young` were those of `old` before. False for the ids of other sources than Kinesis."""
-    # Kinesis numbers the shards of a stream in the order of creation, and at any time one shard accepts each hash key.
-    if old.stream != young.stream or not all(map(_NUMBERED.fullmatch, (old.shard_id, young.shard_id))):
-        return False
+    # Kinesis numbers the shards of a stream in the order of creation, and at any time one shard accepts each hash key. The ids are matched
+    # last: an archive may have thousands of old shards, each compared with every shard that is read.
     ours, theirs = old.hash_range, young.hash_range
-    return old.shard_id < young.shard_id and ours.start <= theirs.end and theirs.start <= ours.end
+    if ours.start > theirs.end or theirs.start > ours.end or old.shard_id >= young.shard_id:
+        return False
+    return old.stream == young.stream and all(map(_NUMBERED.fullmatch, (old.shard_id, young.shard_id)))
 
 
 def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
