@@ -10,10 +10,10 @@ SEARCHED = 40
 FOUND = {
     "parts_are_not_sealed": 5,
     "a_sealed_record_is_enough": 5,
-    "positions_from_before_the_seal": 333,
+    "positions_from_before_the_seal": 4,
     "positions_are_not_folded": 5,
     "what_resumes_has_not_begun": 238,
-    "table_before_positions": 98,
+    "table_before_positions": 308,
     "table_of_any_version": 19,
     "cleaned_at_once": 5,
     "nobody_looks_at_rest": 26,
