@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
@@ -47,7 +47,8 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
     """Deregister the consumer `flink.stream.efo.consumername` of each stream. Call it after the last run of the job.
 
     AWS charges for a consumer as long as it is registered, and Spark does not report to a source that its query will not run again. The
-    options of the query may be used as properties. A consumer that does not exist is ignored.
+    options of the query may be used as properties. A consumer that does not exist is ignored. If a stream fails, those of the others are
+    deregistered before the error is raised.
 
     Raises: ConfigurationError if the consumer's name is missing; StreamNotFoundError if there is no such stream; ConsumerError if a
     consumer cannot be deregistered; KinesisError if a call fails.
@@ -63,8 +64,16 @@ async def _deregister(streams: list[str], properties: Properties) -> None:
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with kinesis.KinesisClient(properties, streams) as client:
         registration = RegistrationCalls(client, config, SystemClock())
+        failed: RecordPublisherError | None = None
         for stream in streams:
-            await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")
+            try:
+                await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")
+            except (
+                RecordPublisherError
+            ) as error:  # The consumers of the other streams are billed, so they are deregistered all the same.
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:

@@ -2,15 +2,18 @@
 
 import errno
 import json
+import os
 import secrets
 from contextlib import asynccontextmanager
 from functools import cache
+from pathlib import Path
 
 import boto3
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.sinks.files.staged_objects import StagedObjects
 from recordpublisher.testing import CommittingSinkContract, SinkCase
 
 from fakes.batches import batch
@@ -117,6 +120,22 @@ async def test_the_next_start_copies_what_was_committed_and_deletes_what_was_not
     assert (len(bucket.staged()), bucket.visible()) == (2, [])
     await started(rp.JsonlSink(bucket.properties()))
     assert (bucket.staged(), [row["data"] for row in bucket.rows()]) == ([], ["committed"])
+
+
+async def test_a_thread_that_writes_after_a_failed_upload_does_not_replace_its_error(bucket, monkeypatch):
+    staged = StagedObjects(bucket.location, "flink.sink.jsonl.path", bucket.properties())
+    remove = os.rmdir
+
+    def remove_beside_a_writer(path, **options):
+        (Path(path) / "late").touch()
+        remove(path, **options)
+
+    def fail(file):
+        raise ValueError("no columns")
+
+    monkeypatch.setattr(os, "rmdir", remove_beside_a_writer)
+    with pytest.raises(ValueError, match="no columns"):
+        await staged.stage("life", 1, {"a.jsonl": fail})
 
 
 async def test_a_staged_object_that_is_gone_is_named_and_one_that_a_user_moved_away_is_not_missed(

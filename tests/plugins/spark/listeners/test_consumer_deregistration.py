@@ -9,9 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.plugins.spark.efo_consumers import deregister_consumers
+from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.spark.efo_consumers import deregister_consumers, register_consumers
 from recordpublisher.plugins.spark.listeners import ConsumerDeregistration
-from recordpublisher.publishers.errors import ConfigurationError, TransientError
+from recordpublisher.publishers.errors import ConfigurationError, StreamNotFoundError, TransientError
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import CONSUMER_NAME
 
 from processes.command_line import process_environment
@@ -19,6 +21,7 @@ from processes.command_line import process_environment
 PROPERTIES = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "mine"}
 
 OPTIONS_OF_ANOTHER_CONNECTOR = """
+from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.spark.efo_consumers import consumer_properties
 options = {"streamName": "orders", "consumerMode": "efo", "region": "us-east-1", "kinesis.consumerName": "mine"}
 print(consumer_properties(options)["flink.stream.efo.consumername"])
@@ -93,6 +96,16 @@ def test_f8_an_error_of_the_calls_is_a_warning(listener, calls, caplog):
     calls.failure = TransientError("DeregisterStreamConsumer", "Unavailable", "away")
     run(listener, "to-parquet", 1)
     assert "the consumers of query to-parquet stay registered, and AWS charges for them: Deregister" in caplog.text
+
+
+def test_f8_a_deleted_stream_does_not_keep_the_consumers_of_the_others():
+    with serve_in_thread(streams={"orders": 1}) as served:
+        properties = {**served.endpoint.properties(), CONSUMER_NAME.key: "mine"}
+        register_consumers(["orders"], Properties(properties))
+        with pytest.raises(StreamNotFoundError, match="deleted"):
+            deregister_consumers(["deleted", "orders"], properties)
+        (consumer,) = served.call(lambda: list(served.endpoint.stream("orders").consumers.all())) or [None]
+    assert consumer is None or consumer.gone_from_ms is not None
 
 
 def test_c2_consumer_and_query_need_names():

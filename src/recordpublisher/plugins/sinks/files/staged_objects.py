@@ -71,7 +71,8 @@ class StagedObjects:
         sizes: list[int] = []
         staged = [(f"{_STAGED}{life}/{number}-{index}", name) for index, name in enumerate(files)]
         try:
-            with tempfile.TemporaryDirectory(prefix="recordpublisher-") as folder:
+            # After a failed upload or a cancellation, threads may still write here: errors of the removal must not replace that error.
+            with tempfile.TemporaryDirectory(prefix="recordpublisher-", ignore_cleanup_errors=True) as folder:
 
                 async def upload(index: int, name: str) -> None:
                     file = Path(folder) / str(index)
