@@ -74,6 +74,18 @@ async def test_a_missing_table_is_created_for_records(uri, made):
     assert shown == [("shardId-0", "1", arrival, 1_700_000_000_500, b"a")]
 
 
+async def test_a_table_that_another_worker_creates_at_the_same_time_is_used(uri, made):
+    sink, other = made(), await psycopg.AsyncConnection.connect(uri)
+    async with other:
+        await other.execute("select pg_advisory_xact_lock(hashtext('records'))")
+        await other.execute("create table records (data bytea)")
+        opening = asyncio.create_task(sink.open(rp.SinkContext()))
+        await asyncio.sleep(1)  # It has looked for the table, which nobody sees before the commit.
+    await opening
+    await committed(sink, batch(b"a"))
+    assert query(uri, "select data from records") == [(b"a",)]
+
+
 async def test_a_missing_right_is_told_without_the_statement(uri, made):
     query(uri, "create role reader login")
     try:

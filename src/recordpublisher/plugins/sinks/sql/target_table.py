@@ -88,6 +88,9 @@ class TargetTable:
         if latest is not None:
             latest.check_fields(self._fields_of_type)
         if find_table(connection, name) is None:
+            lock_table_creation(connection, name)
+        # Workers that start together all find no table, and one of them creates it.
+        if find_table(connection, name) is None:
             fields = self._fields_of_type or _fields_of(connection.dialect, first, set())
             create_table(connection, _table_to_create(connection, name, columns, fields, latest))
         self._describe(connection)
