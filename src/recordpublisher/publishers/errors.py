@@ -257,7 +257,10 @@ class SinkError(RecordPublisherError):
 
 
 class InvalidRecordError(SinkError):
-    """The service would reject a record: data or key are too long, or the key is empty. The sink did not accept it, and stays usable."""
+    """The service would reject a record: data or key are too long, or the key is empty. The sink did not accept it, and stays usable.
+
+    A handler of `MapSink` raises it for a record that it can never handle, so that the record is not handled again.
+    """
 
 
 class ImpossibleStateError(RecordPublisherError):

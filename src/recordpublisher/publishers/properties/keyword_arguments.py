@@ -283,7 +283,7 @@ class ReadSettings(TypedDict, total=False):
     sink_map_batch_wait: float | str | timedelta
     """`flink.sink.map.batch.wait`: How long a list waits for more records. A number is in seconds."""
     sink_map_retries: int
-    """`flink.sink.map.retries`: How often a record that failed is handled again."""
+    """`flink.sink.map.retries`: How often a record that failed is handled again, unless the function raised InvalidRecordError."""
     sink_map_retry_for: float | str | timedelta
     """`flink.sink.map.retry.for`: How long a record that failed is handled again, and at least `flink.sink.map.retries` times. Set the
     longest outage of the services that the function calls. A number is in seconds."""

@@ -58,7 +58,11 @@ MAP_BATCH_WAIT = SINKS.integer(
     "flink.sink.map.batch.wait", "How long a list waits for more records.", 0, minimum=0, unit="ms"
 )
 MAP_RETRIES = SINKS.integer(
-    "flink.sink.map.retries", "How often a record that failed is handled again.", 3, minimum=0, unit="retries"
+    "flink.sink.map.retries",
+    "How often a record that failed is handled again, unless the function raised InvalidRecordError.",
+    3,
+    minimum=0,
+    unit="retries",
 )
 MAP_RETRY_FOR = SINKS.integer(
     "flink.sink.map.retry.for",

@@ -135,6 +135,24 @@ def test_a_record_is_handled_again_at_least_retries_times():
     assert run_virtual(job()) == 4
 
 
+def test_a_record_that_can_never_be_handled_is_not_handled_again():
+    async def job():
+        calls = []
+
+        async def handle(record):
+            calls.append(record.data)
+            if record.data == b"0":
+                raise rp.InvalidRecordError("HTTP 422")
+
+        sink = rp.MapSink(handle, retries=3, retry_for="15m", on_failure="SKIP", clock=VirtualClock())
+        await open_and_write(sink, batch_of_keys("a", "a"))
+        await sink.flush()
+        await sink.close()
+        return calls, sink.metrics()["skipped"]
+
+    assert run_virtual(job()) == ([b"0", b"1"], 1)
+
+
 def test_on_failure_skip_counts_the_record_and_continues(caplog):
     async def job():
         async def handle(record):

@@ -1,6 +1,7 @@
 """Which records `MapSink` handles in which order, and which positions its checkpoints get."""
 
 import asyncio
+import random
 import time
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.sinks.map.key_order import ShardLineage
+from recordpublisher.plugins.sinks.map.key_order import RETRY_SECONDS, ShardLineage
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -305,6 +306,28 @@ def test_a_record_that_waits_for_a_retry_is_handled_before_the_shard_is_given_up
         return calls, state["shards"][SHARD]["position"]
 
     assert run_virtual(job()) == ([b"0", b"0"], "1")
+
+
+def test_a_stop_does_not_wait_for_the_long_pause_before_a_retry():
+    async def job():
+        async def handle(record):
+            raise ValueError("away")
+
+        sink = rp.MapSink(handle, retry_for="1h", clock=VirtualClock())
+        await sink.open(SinkContext())
+        await sink.write(batch_of_keys("a", "b", "c"))
+        await asyncio.sleep(300)  # The pauses are up to 10 s long now.
+        began = asyncio.get_running_loop().time()
+        while sink.metrics()["outstanding"]:
+            state = await sink.flush(Checkpoint(LAST.state, True, (SHARD,)))
+            await asyncio.sleep(0.1)
+        await sink.close()
+        return asyncio.get_running_loop().time() - began, state["shards"]
+
+    for seed in range(10):
+        random.seed(seed)
+        seconds, shards = run_virtual(job())
+        assert (seconds <= RETRY_SECONDS + 0.2, shards) == (True, {})
 
 
 def retried_without_end(*batches, state=LAST.state, stopped=(SHARD,)):

@@ -122,6 +122,11 @@ class HandledPositions:
             each.drop_all()
         return True
 
+    def seconds_until_dropped(self, item: UnhandledRecord, now: float) -> float:
+        """Return how long a failed record of a released shard is still handled again. Not positive if that is not limited (yet)."""
+        released_at = item.batch.progress.released_at
+        return 0.0 if released_at is None else released_at + RETRY_SECONDS - now
+
     def revoke(self, keys: Collection[str]) -> None:
         """Drop all records of these shards, and forget their positions. A shard that comes back begins with a new `ShardProgress`."""
         for key in self._shards.keys() & keys:

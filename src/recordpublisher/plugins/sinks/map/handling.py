@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError
 from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.properties.config_fields import of_property
@@ -104,7 +104,8 @@ class RecordHandling:
         self._warning_timer: asyncio.TimerHandle | None = None
         # Step 4: what was decided
         self._retry_policy = RetryPolicy(settings.retries, _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT)
-        self._retry_timers: set[asyncio.TimerHandle] = set()
+        self._retry_timers: dict[asyncio.TimerHandle, Sequence[UnhandledRecord]] = {}
+        """The records of one key that wait for each retry."""
         self._rejected: deque[tuple[UnhandledRecord, str]] = deque()
         self._error: BaseException | None = None
         self._failed: list[Sequence[UnhandledRecord]] = []
@@ -386,10 +387,11 @@ class RecordHandling:
         failing_for = now - item.failing_since
         # Not `isinstance`, because that may read `__class__` of the user's error, which may raise another error.
         self._counts["timeouts"] += issubclass(type(error), TimeoutError)
+        is_final = issubclass(type(error), InvalidRecordError)
         if item.is_dropped:
             # The failed record was dropped while the handler ran. Other records of its key may be of shards that are still read here.
             self._handle_again(items)
-        elif item.attempts <= self._settings.retries or failing_for < self._settings.retry_for:
+        elif not is_final and (item.attempts <= self._settings.retries or failing_for < self._settings.retry_for):
             if self._positions.drop_failed(item, now):
                 # The shard's next reader waits for this record, so the remaining retries are left to that reader.
                 self.finish_dropped()
@@ -398,10 +400,12 @@ class RecordHandling:
             else:
                 self._counts["retries"] += 1
                 self._log_retry(item, error, "handled again:")
-                pause = self._retry_policy.delay_seconds(item.attempts - 1)
+                # The last retry is made when the time is over, and not after the longest pause.
+                limits = [self._positions.seconds_until_dropped(item, now)]
                 if item.attempts > self._settings.retries:
-                    pause = min(pause, self._settings.retry_for - failing_for)
-                self._handle_later(items, pause)
+                    limits.append(self._settings.retry_for - failing_for)
+                pauses = self._retry_policy.delay_seconds(item.attempts - 1), *(each for each in limits if each > 0)
+                self._handle_later(items, min(pauses))
         elif self._settings.on_failure is OnBadRecord.FAIL:
             self._failed.append(items)
             if self._leaves_failed:
@@ -433,12 +437,22 @@ class RecordHandling:
         due = self._clock.monotonic() + seconds
 
         def handle_again() -> None:
-            self._retry_timers.discard(timer)
+            del self._retry_timers[timer]
             items[0].failing_since += suspended_seconds(self._clock.monotonic() - due)
             self._handle_again(items)
 
         timer = asyncio.get_running_loop().call_later(seconds, handle_again)
-        self._retry_timers.add(timer)
+        self._retry_timers[timer] = items
+
+    def retry_released(self, now: float) -> None:
+        """Handle the records that wait for a retry at once if their shard was released `now` (seconds of the monotonic clock).
+
+        Their pause may be longer than the time for which a failed record of a released shard is handled here.
+        """
+        waiting = self._retry_timers.items()
+        for timer in [timer for timer, items in waiting if items[0].batch.progress.released_at == now]:
+            timer.cancel()
+            self._handle_again(self._retry_timers.pop(timer))
 
     def _skip_or_reject(self, item: UnhandledRecord, reason: str, error: Exception | None = None) -> None:
         is_rejected = self._settings.on_failure is OnBadRecord.DEAD_LETTER

@@ -23,7 +23,7 @@ RECORD_OBJECT_BYTES = 330
 
 
 RETRY_SECONDS = 5.0
-"""How long failed records of a released shard are handled again (seconds). A pause of up to 10 s that has begun may follow."""
+"""How long failed records of a released shard are handled again (seconds)."""
 
 
 class UnhandledRecord(msgspec.Struct, gc=False, eq=False):

@@ -52,6 +52,7 @@ class MapSink(Sink[V]):
       fails is alone.
     - `batch_wait`: how long a list waits for more records (seconds).
     - `retries`: how often a failed record is handled again. The pauses are random, up to 0.2 s, 0.4 s and so on, at most 10 s.
+      A record for which the handler raises InvalidRecordError is not handled again.
     - `retry_for`: how long a failed record is handled again (seconds), and at least `retries` times. Set it to how long the
       services that the handler calls may be unavailable.
     - `timeout`: how long an async handler may run (seconds) before it is cancelled and its record has failed; None for no limit.
@@ -198,6 +199,7 @@ class MapSink(Sink[V]):
             if self._positions.release(checkpoint.stopped, checkpoint.state, now):
                 self._handling.finish_dropped()
             self._handling.leave_failed()
+            self._handling.retry_released(now)
         # 2. Wait for the handlers, or only pass on the results that there are.
         if checkpoint is None or not checkpoint.may_be_partial:
             await self._handling.wait_until_handled()
