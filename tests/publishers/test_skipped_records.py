@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
+from recordpublisher.publishers.skipped_records_log import MOST_KINDS, SkippedRecordsLog
 from recordpublisher.testing import VirtualClock, run_virtual
 
 log = logging.getLogger("recordpublisher.test")
@@ -31,3 +31,24 @@ def test_a_record_after_a_minute_is_logged_at_once(caplog):
 
     run_virtual(job())
     assert caplog.messages == ["skipped record 1: no JSON", "skipped record 2: no JSON"]
+
+
+def test_an_error_that_comes_again_and_again_does_not_hide_another_one(caplog):
+    async def job():
+        skipped = SkippedRecordsLog(log, VirtualClock())
+        for number in range(40):
+            skipped.skipped("record 0", f"attempt {number}", KeyError("sku"))
+        skipped.skipped("record 1", "away", ConnectionRefusedError())
+
+    run_virtual(job())
+    assert caplog.messages == ["skipped record 0: attempt 0", "skipped record 1: away"]
+
+
+def test_many_classes_of_errors_share_a_line(caplog):
+    async def job():
+        skipped = SkippedRecordsLog(log, VirtualClock())
+        for number in range(40):
+            skipped.skipped(f"record {number}", "bad", type(f"Error{number}", (Exception,), {})())
+
+    run_virtual(job())
+    assert len(caplog.messages) == MOST_KINDS

@@ -1,21 +1,29 @@
-"""Logs records that cannot be used, at most once a minute, and says how to continue when such a record ends the job."""
+"""Logs records that cannot be used, rarely for each class of errors, and says how to continue when such a record ends the job."""
+
+from __future__ import annotations
 
 import asyncio
 import logging
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from .clock import Clock, SystemClock
 from .log_fields import counted, log_extra
 from .user_code import exc_info_for_log
 
 INTERVAL_SECONDS = 60.0
+MOST_KINDS = 8
+"""How many classes of errors have lines of their own in a minute. Further classes share the lines of one."""
 DEAD_LETTER = "dead letter for"
 
 
 class SkippedRecordsLog:
-    """Logs the first skipped record at once, and after that at most one line a minute, with the number of records since the last line.
+    """Logs the first skipped record of each class of errors at once, and then at most one line a minute for that class.
+
+    The line has the number of records of the class since its last line. So an error of one record that is handled again and again does not
+    hide that a service is away.
 
     In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the next record.
     """
@@ -24,9 +32,7 @@ class SkippedRecordsLog:
         self._log = log
         self._level = level
         self._clock = clock or SystemClock()
-        self._next_at = float("-inf")
-        self._unlogged = 0
-        self._last: tuple[str, Mapping[str, object] | None, float] = ("", None, 0.0)
+        self._kinds: dict[str, _Kind] = {}
 
     def skipped(
         self,
@@ -37,41 +43,61 @@ class SkippedRecordsLog:
         sequence_number: str | None = None,
         *,
         how: str = "skipped",
+        kind: str | None = None,
     ) -> bool:
         """Count a skipped record. Return whether it was logged at once, with its traceback.
 
         - `error`: the error that user code raised, for its traceback.
         - `shard`: the `Shard.key` of the record.
         - `how`: the words before the record's name.
+        - `kind`: the class of the error, by default that of `error`.
         """
+        kind = kind or type(error).__name__
+        if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            kind = next(reversed(self._kinds))
+        lines = self._kinds.setdefault(kind, _Kind())
         now = self._clock.monotonic()
         what = f"{how} {record}: {reason}"
         where = log_extra(shard, sequence_number, error) if shard else None
-        if now >= self._next_at:
-            self._write(what, where, error)
+        if now >= lines.next_at:
+            self._write(lines, what, where, error)
             return True
-        self._unlogged += 1
-        self._last = what, where, now  # The error is left out, because its traceback would keep the batch in memory.
-        if self._unlogged == 1:
-            self._write_later(self._next_at - now)
+        lines.unlogged += 1
+        lines.last = what, where, now  # The error is left out, because its traceback would keep the batch in memory.
+        if lines.unlogged == 1:
+            self._write_later(lines, lines.next_at - now)
         return False
 
-    def _write(self, what: str, where: Mapping[str, object] | None, error: BaseException | None = None) -> None:
-        others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""
+    def _write(
+        self, lines: _Kind, what: str, where: Mapping[str, object] | None, error: BaseException | None = None
+    ) -> None:
+        others = f" ({lines.unlogged} others since the last such line)" if lines.unlogged else ""
         self._log.log(
             self._level, "%s%s", what, others, exc_info=None if error is None else exc_info_for_log(error), extra=where
         )
-        self._next_at, self._unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
+        lines.next_at, lines.unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
 
-    def _write_later(self, seconds: float) -> None:
+    def _write_later(self, lines: _Kind, seconds: float) -> None:
         with suppress(RuntimeError):  # Without an event loop the record is logged with the next one.
-            asyncio.get_running_loop().call_later(seconds, self._write_last)
+            asyncio.get_running_loop().call_later(seconds, self._write_last, lines)
 
-    def _write_last(self) -> None:
-        if self._unlogged:
-            self._unlogged -= 1  # The line names this record, so the count of other records does not include it.
-            what, where, at = self._last
-            self._write(f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
+    def _write_last(self, lines: _Kind) -> None:
+        if lines.unlogged:
+            lines.unlogged -= 1  # The line names this record, so the count of other records does not include it.
+            what, where, at = lines.last
+            self._write(lines, f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The lines about one class of errors."""
+
+    next_at: float = float("-inf")
+    """When the next line may be written (seconds of the monotonic clock)."""
+    unlogged: int = 0
+    """Records since the last line."""
+    last: tuple[str, Mapping[str, object] | None, float] = ("", None, 0.0)
+    """The last of these: its line, its fields, and when it was skipped."""
 
 
 def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -> None:

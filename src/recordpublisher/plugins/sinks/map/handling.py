@@ -459,7 +459,10 @@ class RecordHandling:
         key, sequence_number = item.batch.records.shard.key, item.record.sequence_number
         how = "rejected" if is_rejected else "skipped"
         traced = None if error is None or describe_error(error) == item.told else error
-        self._skipped_log.skipped(str(item), reason, traced, key, sequence_number, how=how)
+        kind = type(
+            error
+        ).__name__  # also of an error that was logged before, so that its traceback is not logged again
+        self._skipped_log.skipped(str(item), reason, traced, key, sequence_number, how=how, kind=kind)
         if is_rejected:
             # The position moves past the record only when the job has stored the dead letter (`_pass_on_results`).
             self._rejected.append((item, reason))
@@ -523,7 +526,8 @@ class RecordHandling:
         # lines), or if the last error is a different one.
         key, reason = item.batch.records.shard.key, describe_error(error)
         first, attempt = error if item.attempts == 1 else None, f"attempt {item.attempts}: {reason}"
-        is_logged = self._retried_log.skipped(str(item), attempt, first, key, item.record.sequence_number, how=how)
+        number, kind = item.record.sequence_number, type(error).__name__
+        is_logged = self._retried_log.skipped(str(item), attempt, first, key, number, how=how, kind=kind)
         if is_logged and first is not None:
             item.told = reason
 
