@@ -293,7 +293,7 @@ class ShardFetcher:
         return False
 
     async def _take_if_sound(self) -> bool:
-        with naming_sink(self._dependencies.sink, "may_flush_after_error", is_watched=False):
+        with naming_sink(self._dependencies.sink, "may_flush_after_error"):
             is_safe = self._dependencies.sink.may_flush_after_error()
         if is_safe:
             self._emitter.turn.allow_flush()

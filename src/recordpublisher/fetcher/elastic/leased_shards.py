@@ -128,7 +128,7 @@ class LeasedShards:
         self._leases += 1
         self._begun[shard] = BegunShard(state, self._leases, below)
         try:
-            with naming_sink(self._sink, "assigned", is_watched=False):
+            with naming_sink(self._sink, "assigned"):
                 self._sink.assigned([shard])
         except Exception:
             self._stopped.add(shard)
@@ -144,7 +144,7 @@ class LeasedShards:
     def drop(self, shards: Collection[str]) -> None:
         """Forget these shards, and let the sink drop their queued records."""
         if revoked := self._begun.keys() & set(shards):
-            with naming_sink(self._sink, "revoked", is_watched=False):
+            with naming_sink(self._sink, "revoked"):
                 self._sink.revoked(revoked)
         for key in shards:
             self._begun.pop(key, None)
@@ -233,7 +233,7 @@ class LeasedShards:
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return CheckpointPositions(positions)
         (confirmed,) = found_states
-        with naming_sink(self._sink, "has_stopped", is_watched=False):
+        with naming_sink(self._sink, "has_stopped"):
             given_up = {key for key in shards if self._sink.has_stopped(key)}
         found: dict[str, StoredPosition] = {}
         for key, given in shards.items():
