@@ -47,7 +47,7 @@ AREAS = {
         [
             "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType",
             "Histogram", "HistogramValue", "Checkpoint",
-            "State", "Unfinished",
+            "State", "RevocationReason", "Unfinished",
             "UnfinishedShard",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
             "IcebergSink",

@@ -27,7 +27,7 @@ from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import CommitNumber, Staged
+from recordpublisher.fetcher.sink import CommitNumber, RevocationReason, Staged
 from recordpublisher.plugins.positions import leftovers
 from recordpublisher.plugins.positions.leftovers import take_back_commits
 from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StoreUnavailableError
@@ -109,7 +109,7 @@ class Readers:
         self.sink.revoked(shards)
 
     def drop_all(self):
-        self.drop(self.read)
+        self.drop(dict.fromkeys(self.read, RevocationReason.LOST))
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial=False):

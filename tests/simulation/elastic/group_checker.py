@@ -283,6 +283,15 @@ class GroupChecker:
         if self._database is None:
             self._on_visible(worker, shard, position, count, epoch, was_suspended)
 
+    def on_finished(self, worker: str, shard: str, position: int) -> None:
+        """The worker is told that a shard which it has read up to a position was given or has ended, not that it was lost."""
+        self.counts["finished"] += 1
+        expect(
+            position <= self.committed[shard],
+            "E5",
+            f"{worker} has given {shard}, and its records up to {position} are not stored",
+        )
+
     def _did_not_count(self, shard: str) -> bool:
         """Whether the owner before was sealed longer ago than it holds the watermark (E8), or has left the shard as idle, or either was so
         for a parent."""

@@ -23,7 +23,7 @@ from ..shards.lineage import parent_keys
 from ..shards.shard_reading import latest
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
-from ..sink import Checkpoint, CommittingSink
+from ..sink import Checkpoint, CommittingSink, RevocationReason
 from .committed_positions import SinkLives
 
 
@@ -141,9 +141,9 @@ class LeasedShards:
         self._stopped |= self._begun.keys() & set(shards)
         await self._shards.stop_shards(shards)
 
-    def drop(self, shards: Collection[str]) -> None:
+    def drop(self, shards: Mapping[str, RevocationReason]) -> None:
         """Forget these shards, and let the sink drop their queued records."""
-        if revoked := self._begun.keys() & set(shards):
+        if revoked := {key: reason for key, reason in shards.items() if key in self._begun}:
             with naming_sink(self._sink, "revoked"):
                 self._sink.revoked(revoked)
         for key in shards:
@@ -168,7 +168,7 @@ class LeasedShards:
 
     def drop_all(self) -> None:
         """Forget every shard. Records that the sink may have lost are read again."""
-        self.drop(tuple(self._begun))
+        self.drop(dict.fromkeys(self._begun, RevocationReason.LOST))
         self._emitter.turn.allow_flush()
 
     @asynccontextmanager

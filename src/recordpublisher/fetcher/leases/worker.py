@@ -13,6 +13,7 @@ from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError, StoreUnavailableError
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
+from ..sink import RevocationReason
 from .group_observer import GroupObserver
 from .group_store import GroupStore, TableCache
 from .group_upkeep import GroupUpkeep
@@ -392,13 +393,14 @@ class Worker:
             return  # The next look decides whether to wait for shards that are gone.
         watermarks = self._readers.watermarks()
         changes = self._owned.apply(table)
-        given = [shard for shard in changes.lost if shard in table.leases and not table.leases[shard].ended]
-        self._counts.count_moved(len(changes.begun), len(given))
+        given, lost = (changes.revoked_for(reason) for reason in (RevocationReason.GIVEN, RevocationReason.LOST))
+        self._counts.count_moved(len(changes.begun), len(given) + len(lost))
         log_moved(self.name, "takes", changes.begun)
         log_moved(self.name, "has given up", given)
-        for shard in watermarks.keys() & set(changes.lost):
+        log_moved(self.name, "has lost", lost)
+        for shard in watermarks.keys() & changes.revoked.keys():
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
-        self._readers.drop(changes.lost)
+        self._readers.drop(changes.revoked)
         self._upkeep.forget_deleted(self._owned.shards - changes.begun.keys())
         if not self._giver.is_leaving:
             for shard, stored in changes.begun.items():

@@ -126,7 +126,7 @@ def leaving_worker_begins_shards() -> Patches:
     def apply_table(self: Worker) -> None:
         if (table := self._cache.table) is not None:
             changes = self._owned.apply(table)
-            self._readers.drop(changes.lost)
+            self._readers.drop(changes.revoked)
             for shard, stored in changes.begun.items():
                 self._readers.begin(shard, stored.state)
 
