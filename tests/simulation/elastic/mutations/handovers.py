@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from recordpublisher.fetcher.leases import lease_table
 from recordpublisher.fetcher.leases import shard_listing as listing_module
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
@@ -243,7 +245,7 @@ def children_forget_their_parents() -> Patches:
     initial_state = LeaseTable.initial_state
 
     def without_parents(self: LeaseTable, shard: str) -> Any:
-        ends = {key: replace(lease, seen_ms=None) for key, lease in self.leases.items()}
+        ends = {key: structs.replace(lease, seen_ms=None) for key, lease in self.leases.items()}
         return initial_state(replace(self, leases=ends), shard)
 
     return [(LeaseTable, "initial_state", without_parents)]
