@@ -22,7 +22,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.user_code import describe_error
 
-from ..fetcher.checkpoints.commits import Commits
+from ..fetcher.checkpoints.staged_commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
 from ..fetcher.leases.position_documents import PositionPart
 from ..fetcher.monitoring.metrics_exporter import checked_metrics

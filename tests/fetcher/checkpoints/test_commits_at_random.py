@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
+from recordpublisher.fetcher.checkpoints.staged_commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
 from recordpublisher.fetcher.leases.position_documents import PositionPart

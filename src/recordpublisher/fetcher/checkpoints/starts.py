@@ -28,8 +28,8 @@ from ..shards.shard_reading import latest
 from ..shards.shard_state import ShardState
 from ..sink import State
 from ..watermark_rules import inherited_watermark
-from .commits import CommitCounts
 from .snapshot import RestoredState
+from .staged_commits import CommitCounts
 
 log = logging.getLogger("recordpublisher.fetcher")
 MAX_LISTINGS, PAUSE_SECONDS = 20, 1.0

@@ -26,9 +26,9 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
-from ..checkpoints.commits import CommitCounts, warn_of_rows_of_other_positions
 from ..checkpoints.committing_calls import CommittingCalls
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
+from ..checkpoints.staged_commits import CommitCounts, warn_of_rows_of_other_positions
 from ..conditional_store import ConflictError, StoredDocument, pause_after_conflict
 from ..leases.group_store import (
     MAX_ATTEMPTS,

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.commits import CommitCounts, Commits
 from ..checkpoints.committing_calls import CommittingCalls
+from ..checkpoints.staged_commits import CommitCounts, Commits
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore, part_name, read_positions
 from ..leases.position_documents import PositionPart, Positions, is_stored, positions_to_json

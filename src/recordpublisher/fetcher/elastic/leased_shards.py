@@ -9,7 +9,7 @@ from typing import NamedTuple
 from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..checkpointer import Snapshotter
-from ..checkpoints.commits import CommitCounts
+from ..checkpoints.staged_commits import CommitCounts
 from ..dependencies import FetcherDependencies
 from ..leases.group_watermark import ShardWatermark
 from ..leases.planning import LoadRate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
+from recordpublisher.fetcher.checkpoints.staged_commits import Commits
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
 from recordpublisher.fetcher.leases.position_commits import PositionCommits
 

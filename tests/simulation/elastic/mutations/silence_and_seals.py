@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
+from recordpublisher.fetcher.checkpoints.staged_commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
 from recordpublisher.fetcher.leases import worker as worker_module
