@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.elastic.committed_positions import SinkLives
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.positions_with_rows import SinkLives
 from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.group_watermark import ShardWatermark

@@ -7,7 +7,7 @@ import random
 from functools import lru_cache
 
 from recordpublisher.fetcher.conditional_store import StoredDocument, VersionedValue
-from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
+from recordpublisher.fetcher.elastic.positions_with_rows import PositionsWithRows, SinkLives
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
@@ -202,7 +202,7 @@ class SimulatedProcess:
             group = SuspendableGroupStore(self.client, self._schedule.timeout)
             positions = None
             if self._sink_lives is not None:
-                positions = CommittedPositions(
+                positions = PositionsWithRows(
                     self._sink_lives,
                     self.client,
                     group,

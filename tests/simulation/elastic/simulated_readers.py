@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.elastic.committed_positions import SinkLives
+from recordpublisher.fetcher.elastic.positions_with_rows import SinkLives
 from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.planning import LoadRate
 from recordpublisher.fetcher.leases.position_documents import StoredPosition

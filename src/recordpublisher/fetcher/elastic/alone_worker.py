@@ -48,7 +48,7 @@ from ..sink import CommittingSink, Sink, State, entry_store_of
 from .group_place import ElasticGroup, refuse_positions_in_sink
 
 if TYPE_CHECKING:
-    from .committed_positions import AloneSinkLives
+    from .positions_with_rows import AloneSinkLives
 
 log = logging.getLogger("recordpublisher.start")
 SEAL_SECONDS = 5.0
@@ -85,7 +85,7 @@ class AloneWorker:
         self._rivals = RivalStarts(self._documents, clock, group.chance)
         self._life: AloneSinkLives | None = None
         if isinstance(sink, CommittingSink):
-            from .committed_positions import AloneSinkLives  # imported here, because other sinks do not need it
+            from .positions_with_rows import AloneSinkLives  # imported here, because other sinks do not need it
 
             self._life = AloneSinkLives(sink, clock)
         self._positions = self._position_store()
@@ -347,10 +347,10 @@ class AloneWorker:
     def _position_store(self) -> PositionStore:
         if self._life is None:
             return PartPositionStore(self._documents, self.name, sys.maxsize, self._write_record)
-        from .committed_positions import CommittedPositions
+        from .positions_with_rows import PositionsWithRows
 
         # This worker's lease never expires, so an unanswered commit may be repeated for as long as `flink.job.max.outage` allows.
-        return CommittedPositions(
+        return PositionsWithRows(
             self._life,
             self._group.store,
             self._documents,

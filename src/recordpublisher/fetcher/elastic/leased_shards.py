@@ -24,7 +24,7 @@ from ..shards.shard_reading import latest
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, CommittingSink, RevocationReason
-from .committed_positions import SinkLives
+from .positions_with_rows import SinkLives
 
 
 class LeasedShards:

@@ -20,7 +20,7 @@ from ..pipeline.emitter import Emitter
 from ..sink import CommittingSink, Staged, entry_store_of
 
 
-class CommittedPositions(PositionStore):
+class PositionsWithRows(PositionStore):
     """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
     The worker's positions are in one document, its part. The part also names the staged items (rows or files that are durable and not
