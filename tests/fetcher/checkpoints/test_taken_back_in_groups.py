@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.elastic.positions_with_rows import SinkLives
 from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.leases.group_store import GroupStore
@@ -168,7 +168,7 @@ async def process(world, network, until=lambda: False):
     """A job until it is killed, an error ends it, or it is done. A kill leaves everything as it is."""
     draw, clock = network.draw, VirtualClock()
     store, readers = Client(world.store, network), Readers(world.sink(network))
-    group = ElasticGroup(store, SETTINGS, "job", random.Random(draw.random()))
+    group = JobStorage(store, SETTINGS, "job", random.Random(draw.random()))
     job = GroupJob("table", ("orders",), world.entries is not None, "job")
     failed = []
     lives = WorkerLives(

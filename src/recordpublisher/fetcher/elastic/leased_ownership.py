@@ -34,7 +34,7 @@ from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob
 from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, WatermarkTracker
-from .group_place import ElasticGroup, refuse_positions_in_sink
+from .job_storage import JobStorage, refuse_positions_in_sink
 from .leased_shards import LeasedShards
 from .worker_lives import WorkerLives, replace_group_job
 
@@ -51,7 +51,7 @@ class LeasedOwnership(ShardOwnership):
     def __init__(
         self,
         job: FetcherDependencies,
-        group: ElasticGroup,
+        group: JobStorage,
         group_job: GroupJob,
         table: ShardTable,
         leased: LeasedShards,

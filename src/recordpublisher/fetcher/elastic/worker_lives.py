@@ -28,7 +28,7 @@ from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..pipeline.current_worker import CurrentWorker
 from ..shard_ownership import StartTask
-from .group_place import ElasticGroup
+from .job_storage import JobStorage
 from .leased_shards import LeasedShards
 from .positions_with_rows import PositionsWithRows
 
@@ -91,7 +91,7 @@ class WorkerLives:
 
     def __init__(
         self,
-        group: ElasticGroup,
+        group: JobStorage,
         shards: LeasedShards,
         current: CurrentWorker,
         clock: Clock,
