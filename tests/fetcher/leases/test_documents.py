@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.leases.json_documents import by_stream, long_id, short_id
+from recordpublisher.fetcher.leases.document_format import by_stream, long_id, short_id
 from recordpublisher.fetcher.leases.lease_table import GroupJob, Lease, LeaseTable, table_from_bytes, table_to_bytes
 from recordpublisher.fetcher.leases.position_documents import PositionKey, PositionPart, StoredPosition
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord

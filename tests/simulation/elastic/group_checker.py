@@ -6,8 +6,8 @@ import math
 from collections import Counter, defaultdict
 from functools import lru_cache
 
+from recordpublisher.fetcher.leases.document_format import by_key
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS_PREFIX, WORKERS
-from recordpublisher.fetcher.leases.json_documents import by_key
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_from_bytes
 from recordpublisher.fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO

@@ -21,7 +21,7 @@ from ..shards.lineage import parents_ended
 from ..shards.shard_reading import latest
 from ..shards.shard_state import ShardState, StoredStarts, start_of, stored_start
 from ..watermark_rules import inherited_watermark
-from . import json_documents
+from . import document_format
 
 _LONGEST_SHARD_ID = 1_000
 """The longest shard id that a stored table may have (characters). Ids of Kinesis have at most 128; ids of a plugin may be longer."""
@@ -179,7 +179,7 @@ def table_to_bytes(table: LeaseTable) -> bytes:
     workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
     numbers = {worker: number for number, worker in enumerate(workers)}
     leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
-    drained, by_stream = tuple(sorted(table.drained)), json_documents.by_stream(leases)
+    drained, by_stream = tuple(sorted(table.drained)), document_format.by_stream(leases)
     stored = _StoredTable(
         table.version,
         table.writer,
@@ -196,7 +196,7 @@ def table_to_bytes(table: LeaseTable) -> bytes:
 
 def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     """Read a table that `table_to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
-    stored = read_document(value, _StoredTable, place, json_documents.FORMAT)
+    stored = read_document(value, _StoredTable, place, document_format.FORMAT)
     if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
         raise unreadable_error(place, "a lease names an owner that is not among the workers of the table")
     leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
@@ -210,7 +210,7 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     return LeaseTable(stored.version, stored.writer, start, leases, drained, stored.job, stored.latest, alone)
 
 
-class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
+class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=document_format.FORMAT):
     version: Count
     writer: str
     start: StoredStarts
@@ -222,19 +222,19 @@ class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=j
     alone: tuple[WorkerName, Count] | None = None
 
     def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | Lease]]:
-        return json_documents.by_key(self.leases)
+        return document_format.by_key(self.leases)
 
 
 def _stored_lease(shard: str, lease: Lease, numbers: Mapping[str, int]) -> tuple[int, int] | Lease:
     if lease.owner is not None and lease == Lease(lease.owner, lease.epoch):
         return numbers[lease.owner], lease.epoch
-    return _with_keys(lease, json_documents.short_keys, stream_of(shard))
+    return _with_keys(lease, document_format.short_keys, stream_of(shard))
 
 
 def _lease_of(shard: str, stored: tuple[int, int] | Lease, workers: Sequence[str]) -> Lease:
     if isinstance(stored, tuple):
         return Lease(workers[stored[0]], stored[1])
-    return _with_keys(stored, json_documents.long_keys, stream_of(shard))
+    return _with_keys(stored, document_format.long_keys, stream_of(shard))
 
 
 def _with_keys(lease: Lease, changed: Callable[[Iterable[str], str], tuple[str, ...]], stream: str) -> Lease:

@@ -14,12 +14,12 @@ from recordpublisher.publishers.errors import FencedError, ImpossibleStateError,
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..sink import RevocationReason
+from .document_format import by_stream
 from .group_observer import GroupObserver
 from .group_store import GroupStore, TableCache
 from .group_upkeep import GroupUpkeep
 from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .heartbeat import Heartbeat, WritePermission, join_group
-from .json_documents import by_stream
 from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_POLL_SECONDS, LEAVING_POLL_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_table import AloneOwner, GroupJob, LeaseTable, table_of_new_group
