@@ -15,7 +15,7 @@ from recordpublisher.fetcher.leases.planning import LoadRate
 from recordpublisher.fetcher.leases.position_documents import StoredPosition
 from recordpublisher.fetcher.leases.position_store import CheckpointPositions
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import RevocationReason
 from recordpublisher.publishers.positions import SequenceNumber

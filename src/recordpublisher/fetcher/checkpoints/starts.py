@@ -23,8 +23,8 @@ from recordpublisher.publishers.start_from_properties import time_ms
 
 from ..shards.discovery import MissingShards
 from ..shards.lineage import Children, finished_ancestors, parent_keys, parents_ended, reachable
+from ..shards.read_state import latest
 from ..shards.retention_check import RetentionCheck, RetentionGap, may_have_gap
-from ..shards.shard_reading import latest
 from ..shards.shard_state import ShardState
 from ..sink import State
 from ..watermark_rules import inherited_watermark

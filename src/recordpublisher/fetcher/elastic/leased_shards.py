@@ -20,7 +20,7 @@ from ..pipeline.emitter import Emitter
 from ..pipeline.sink_errors import copied_state, naming_sink, states_of_sink, unfinished_of
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
-from ..shards.shard_reading import latest
+from ..shards.read_state import latest
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, CommittingSink, RevocationReason

@@ -18,7 +18,7 @@ from recordpublisher.publishers.shards import stream_of
 
 from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable_error
 from ..shards.lineage import parents_ended
-from ..shards.shard_reading import latest
+from ..shards.read_state import latest
 from ..shards.shard_state import ShardState, StoredStarts, start_of, stored_start
 from ..watermark_rules import inherited_watermark
 from . import document_format

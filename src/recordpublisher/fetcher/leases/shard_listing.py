@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..shards.discovery import MissingShards
 from ..shards.lineage import Children, finished_ancestors, parent_keys
-from ..shards.shard_reading import latest
+from ..shards.read_state import latest
 from .lease_table import Lease, LeaseTable, ShardEnd
 
 
