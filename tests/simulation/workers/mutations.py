@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
-from recordpublisher.fetcher import watermark_rules, watermarks
+from recordpublisher.fetcher import global_watermark_rules, watermarks
 from recordpublisher.fetcher.elastic.leased_ownership import GroupWatermarkTracker
 from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.pipeline import memory_budget
@@ -88,8 +88,8 @@ def _report(self: Any, status: Any, watermark: int | None) -> int | None:
 
 def limit_is_passed() -> Patches:
     """W8: records above the limit are written."""
-    emit_limit = watermark_rules.emit_limit
-    return [(watermark_rules, "emit_limit", lambda value, lookahead: emit_limit(value, lookahead) + 5_000)]
+    emit_limit = global_watermark_rules.emit_limit
+    return [(global_watermark_rules, "emit_limit", lambda value, lookahead: emit_limit(value, lookahead) + 5_000)]
 
 
 def heads_of_queues_do_not_count() -> Patches:

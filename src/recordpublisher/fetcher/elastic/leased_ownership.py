@@ -22,6 +22,7 @@ from ..checkpoints.staged_commits import warn_of_rows_of_other_positions
 from ..checkpoints.starts import data_loss_error
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
+from ..global_watermark_rules import raised_watermark
 from ..leases.group_store import GroupStore, alone_part_of
 from ..leases.lease_table import GroupJob
 from ..leases.shard_listing import ShardListing
@@ -32,7 +33,6 @@ from ..shards.discovery import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob
-from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, WatermarkTracker
 from .job_storage import JobStorage, refuse_positions_in_sink
 from .leased_shards import LeasedShards

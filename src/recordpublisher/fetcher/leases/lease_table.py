@@ -17,10 +17,10 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import stream_of
 
 from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable_error
+from ..global_watermark_rules import inherited_watermark
 from ..shards.lineage import parents_ended
 from ..shards.read_state import latest
 from ..shards.shard_state import ShardState, StoredStarts, start_of, stored_start
-from ..watermark_rules import inherited_watermark
 from . import document_format
 
 _LONGEST_SHARD_ID = 1_000

@@ -15,8 +15,8 @@ from recordpublisher.publishers.records import RecordBatch, millis_behind_at, to
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..global_watermark_rules import is_active, shard_watermark
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_rules import is_active, shard_watermark
 from .idleness import IdlenessTimer, WatermarkStatus
 from .read_state import ReadMoment, ReadProgress, ReadReservation, ShardReadState, latest
 from .shard_state import ShardState
