@@ -466,7 +466,7 @@ class WatermarkTracker(ABC):
 
     @property
     def worker(self) -> str | None:
-        """Name of this process in its group of workers; None without a group."""
+        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
         return None
 
     def after_suspension(self) -> None:  # noqa: B027 - optional on purpose

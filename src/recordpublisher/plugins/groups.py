@@ -144,9 +144,9 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """The report of a worker about itself.
+    """The status of one worker, from its record and the leases of the group. Other workers may have sealed it.
 
-    - `shards`: number of shards that it holds.
+    - `shards`: number of shards that it holds by the lease table.
     - `share`: its part of the load of all owned shards, 0 to 1.
     - `heartbeat`: the number of its last heartbeat.
     - `sent_ms`: when that heartbeat was sent, by the worker's own clock (epoch ms). None if it is not known.

@@ -247,7 +247,9 @@ class Worker:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
             except StoreUnavailableError as error:
-                log.warning("worker %s cannot read its group's documents; it tries again: %s", self.name, error)
+                log.warning(
+                    "worker %s could not read or change the leases of its group; it tries again: %s", self.name, error
+                )
                 seconds = RETRY_SECONDS
             # If the other workers are leaving too, this one need not wait for them. A short pause lets it notice that.
             if self._giver.is_leaving:
@@ -433,12 +435,14 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat the work until the store answers. Each attempt comes after a pause with jitter."""
+        """Repeat the work until the state store and the sink, which may keep positions, answer. There is a pause with jitter between
+        attempts.
+        """
         while True:
             try:
                 await work()
             except StoreUnavailableError as error:
-                log.warning("worker %s waits for the store of its group: %s", self.name, error)
+                log.warning("worker %s waits for the state store or the sink: %s", self.name, error)
             else:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
