@@ -44,7 +44,7 @@ LAYERS = (
     ),
     Layer(
         "consumer", "consumer/", "#dcefd8", "one shard: values, event times, watermarks",
-        ("consumer.shard_consumer:ShardConsumer", "consumer.event_time:WatermarkStrategy"),
+        ("consumer.shard_consumer:ShardConsumer", "consumer.watermark_strategies:WatermarkStrategy"),
         "RecordBatch with values, event times and watermarks", "back-pressure: returns when the next read may start",
     ),
     Layer(

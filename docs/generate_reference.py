@@ -47,7 +47,7 @@ AREAS = {
         [
             "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType",
             "Histogram", "HistogramValue", "Checkpoint",
-            "State", "Unfinished",
+            "State", "RevocationReason", "Unfinished",
             "UnfinishedShard",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
             "IcebergSink",
@@ -71,7 +71,7 @@ FURTHER = {
     "reading": [("fetcher.pipeline.bounded_runs", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
-        ("consumer.event_time", ["WatermarkStrategy"]),
+        ("consumer.watermark_strategies", ["WatermarkStrategy"]),
         (
             "publishers.properties",
             ["text", "choice", "integer", "optional_integer", "number", "boolean", "prefix", "PropertyOptions"],

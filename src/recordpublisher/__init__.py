@@ -15,7 +15,10 @@ _NAMES = {
     ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
     ".fetcher.metric_types": "MetricType SinkMetric",
-    ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext State Unfinished UnfinishedShard",
+    ".fetcher.sink": (
+        "CommitNumber CommittingSink Leftover Staged Checkpoint Sink RevocationReason SinkContext State Unfinished "
+        "UnfinishedShard"
+    ),
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource WorkerHealth WorkerMetrics",
     ".fetcher.pipeline.bounded_runs": "BoundedResult EndReason",

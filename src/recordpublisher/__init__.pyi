@@ -17,6 +17,7 @@ from .fetcher.sink import Leftover as Leftover
 from .fetcher.sink import Staged as Staged
 from .fetcher.sink import Checkpoint as Checkpoint
 from .fetcher.sink import Sink as Sink
+from .fetcher.sink import RevocationReason as RevocationReason
 from .fetcher.sink import SinkContext as SinkContext
 from .fetcher.sink import State as State
 from .fetcher.sink import Unfinished as Unfinished

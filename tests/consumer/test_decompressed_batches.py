@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.consumer.deserialization import TextDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps, ArrivalWatermarks
+from recordpublisher.consumer.event_time import ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.consumer.watermark_strategies import ArrivalWatermarks
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties

@@ -10,8 +10,9 @@ import pytest
 from msgspec import structs
 
 from recordpublisher.consumer.deserialization import JsonDeserializer, StreamDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness, JsonFieldTimestamps
+from recordpublisher.consumer.event_time import ArrivalTimestamps, JsonFieldTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
 from recordpublisher.publishers.properties.job_properties import OnBadRecord

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.consumer.event_time import (
+from recordpublisher.consumer.watermark_strategies import (
     ArrivalWatermarks,
     AssignedWatermarks,
     BoundedOutOfOrderness,

@@ -1,6 +1,6 @@
 """The global watermark of a group, whose other workers are a value that the test sets."""
 
-from recordpublisher.fetcher.watermark_rules import raised_watermark
+from recordpublisher.fetcher.global_watermark_rules import raised_watermark
 from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker
 
 

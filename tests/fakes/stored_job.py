@@ -4,7 +4,7 @@ import itertools
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import GroupJob
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -32,7 +32,7 @@ _STARTS = itertools.count()
 def alone_worker(store, name=None, sink=None):
     """The worker of one start."""
     job = GroupJob("memory", None, False, name)
-    return AloneWorker(ElasticGroup(store, LeaseSettings(20.0), name), job, sink or MemorySink(), LaterClock())
+    return AloneWorker(JobStorage(store, LeaseSettings(20.0), name), job, sink or MemorySink(), LaterClock())
 
 
 def snapshot_at(sequence, shard=SHARD):

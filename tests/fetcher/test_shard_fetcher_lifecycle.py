@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
+from recordpublisher.consumer.event_time import FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck

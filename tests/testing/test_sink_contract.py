@@ -139,6 +139,14 @@ class DropsWhatWasFlushed(ListSink):
         self.target.payloads.clear()
 
 
+class FailsAtTheEndOfAShard(ListSink):
+    """Expects that each revoked shard has another reader."""
+
+    def revoked(self, shards):
+        for shard, reason in shards.items():
+            assert reason is not rp.RevocationReason.ENDED, shard
+
+
 class RefusesRevokedShards(ListSink):
     """Never writes a shard again that was revoked once."""
 
@@ -195,6 +203,7 @@ class SortsItsBatch(ListSink):
         (NamesNoDestination, "test_what_a_job_asks_of_a_sink_has_the_right_type", KeyError),
         (ExportsText, "test_what_a_job_asks_of_a_sink_has_the_right_type", TypeError),
         (SaysMaybe, "test_what_a_job_asks_of_a_sink_has_the_right_type", AssertionError),
+        (FailsAtTheEndOfAShard, "test_what_a_job_asks_of_a_sink_has_the_right_type", AssertionError),
         (SortsItsBatch, "test_a_write_leaves_its_batch_as_it_was", AssertionError),
         (LosesOnFlush, "test_what_was_flushed_is_in_the_target", AssertionError),
         (CommitsOnWrite, "test_a_restart_loses_nothing", AssertionError),

@@ -10,8 +10,9 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
+from recordpublisher.consumer.event_time import ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.job_properties import OnBadRecord

@@ -31,14 +31,8 @@ from .deserialization import (
     prepare_values,
     values_of,
 )
-from .event_time import (
-    ImplausibleTimes,
-    TimestampAssigner,
-    WatermarkStrategy,
-    cap_future_event_times,
-    check_arrivals,
-    check_times,
-)
+from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
+from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 EMPTY_RUN_SECONDS = 0.1
 """The pause after a run of the publisher without a batch (seconds). A publisher that returns at once would otherwise use a whole CPU."""

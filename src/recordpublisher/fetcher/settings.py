@@ -59,7 +59,7 @@ def sink_interval_ms(properties: Properties) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """The memory limits: bytes held for all shards of a worker, and bytes and number of records held for one shard."""
+    """The memory limits of queued records: bytes for all shards of a worker, and bytes and number of records for one shard."""
 
     worker_bytes: int = of_property(WORKER_BYTES)
     shard_bytes: int = of_property(SHARD_BYTES)

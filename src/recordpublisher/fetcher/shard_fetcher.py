@@ -47,7 +47,7 @@ from .startup import close_dependencies
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 if TYPE_CHECKING:
-    from .elastic.group_place import ElasticGroup
+    from .elastic.job_storage import JobStorage
 
 
 class ShardFetcher:
@@ -293,7 +293,7 @@ class ShardFetcher:
         return False
 
     async def _take_if_sound(self) -> bool:
-        with naming_sink(self._dependencies.sink, "may_flush_after_error", is_watched=False):
+        with naming_sink(self._dependencies.sink, "may_flush_after_error"):
             is_safe = self._dependencies.sink.may_flush_after_error()
         if is_safe:
             self._emitter.turn.allow_flush()
@@ -361,7 +361,7 @@ class ShardFetcher:
         await self._shards.end_run()
 
 
-def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> ShardFetcher:
+def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:
     """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
     The three functions below let a part call another part that is built later. Modules for groups are imported only if there is a group,
@@ -378,7 +378,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         shards.on_reader_failed(entry, error)
 
     if group is not None:
-        from .elastic.group_place import group_job_of
+        from .elastic.job_storage import group_job_of
         from .elastic.leased_ownership import GroupWatermarkTracker
         from .pipeline.current_worker import CurrentWorker, LeaseGate
 
@@ -441,7 +441,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
-        from .elastic.group_place import group_job_of
+        from .elastic.job_storage import group_job_of
         from .elastic.lease_checkpointer import LeaseCheckpointer
         from .elastic.leased_ownership import LeasedOwnership
         from .elastic.leased_shards import LeasedShards

@@ -118,7 +118,7 @@ class ShardLifecycle(ShardListener):
             # `seen_ms` is known only if the parents were read.
             follows_parents = state.position is None and state.seen_ms is not None
             start = state.starting_position(use_continuation=False)
-            with naming_sink(self._job.sink, "shard_started", is_watched=False):
+            with naming_sink(self._job.sink, "shard_started"):
                 self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._is_exhausted():
@@ -166,7 +166,7 @@ class ShardLifecycle(ShardListener):
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
         """Notify the sink of a shard, whichever worker owns it. Only a listing shows whether a shard is open."""
         is_open = is_in_listing and not shard.closed
-        with naming_sink(self._job.sink, "shard_listed", is_watched=False):
+        with naming_sink(self._job.sink, "shard_listed"):
             self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
 
     def on_added(self, entry: ShardEntry) -> None:
@@ -187,7 +187,7 @@ class ShardLifecycle(ShardListener):
         self._emitter.on_emitted(entry, batch)
         position = batch.read_position
         if not len(batch) and position is not None and not position.continuation:
-            with naming_sink(self._job.sink, "shard_passed", is_watched=False):
+            with naming_sink(self._job.sink, "shard_passed"):
                 self._job.sink.shard_passed(entry.shard, position)
 
     def on_ended(self, entry: ShardEntry) -> None:
@@ -201,7 +201,7 @@ class ShardLifecycle(ShardListener):
             return
         children = [child.shard_id for child in entry.reading.children]
         log.info("shard %s has ended, children: %s", entry.key, children, extra=log_extra(entry.key))
-        with naming_sink(self._job.sink, "shard_ended", is_watched=False):
+        with naming_sink(self._job.sink, "shard_ended"):
             self._job.sink.shard_ended(entry.shard, entry.reading.children)
         self.request_checkpoint()
         self._ended_parents.on_shard_ended(entry)

@@ -9,6 +9,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar, Generic, NamedTuple
 
 from ..publishers.async_port import AsyncPort
@@ -37,6 +38,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
     """Receives the batches of a job. Calls never overlap, and stopping a job never cancels a write.
 
     A registered sink is built as `Sink(properties)`.
+
+    To add a method of Sink: declare it here with a default that changes nothing, call it in `fetcher/` within `naming_sink` (also in
+    `queues/job.py`, if a queue has it too), and let `testing/sink_contract.py` call it in the order in which a job does.
     """
 
     traces_writes: ClassVar[bool] = True
@@ -109,13 +113,15 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def assigned(self, shards: Collection[str]) -> None:
         """Called, in a group, when this process begins to read these shards (`Shard.key`), before the first write. Default: do nothing."""
 
-    def revoked(self, shards: Collection[str]) -> None:
-        """Called, in a group, when this process no longer reads these shards: they move to another worker, or were read to their end, or
-        the worker ends. No write of their records follows.
+    def revoked(self, shards: Mapping[str, RevocationReason]) -> None:
+        """Called, in a group, when this process no longer reads these shards (`Shard.key`), with the reason for each. No write of their
+        records follows.
 
-        Their next reader resumes from their last checkpoint. After a planned transfer that checkpoint covers everything. After a lost lease
-        it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or
-        `flush` waits. Default: do nothing.
+        It follows `assigned` when the lease table no longer gives a shard to this process, and for all shards of a worker that was replaced
+        or has failed. At a stop it is called only for shards that another process acquires before `close`.
+
+        Drop the queued records of these shards, whatever the reason is: their next reader resumes from their last checkpoint, and writes
+        the records after it again. May be called while a `write` or `flush` waits. Default: do nothing.
         """
 
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
@@ -198,6 +204,15 @@ class Sink(AsyncPort, ABC, Generic[V]):
         Also called for a sink whose `open` failed, and for one that was not opened: commands such as `recordpublisher lag` only call
         `stored_positions` or `destination`.
         """
+
+
+class RevocationReason(Enum):
+    """The reason why a process of a group no longer reads a shard (`Sink.revoked`)."""
+
+    ENDED = "the shard was read to its end, and a stored checkpoint says so"
+    GIVEN = "another worker acquired it after a stored checkpoint of all records that the sink finished here"
+    LOST = "the worker was replaced or has failed: records after the last checkpoint are read again, even if the sink finished them"
+    DELETED = "the stream was deleted, so no process reads its records again"
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:

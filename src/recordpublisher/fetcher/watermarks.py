@@ -2,7 +2,7 @@
 
 `Alignment` orders the shards, `EndedParentHold` keeps the watermark of an ended parent (W5), `LocalWatermark` is the sink's
 watermark, `StragglerDetector` excludes shards that are far behind (W12), and `OwnWatermark` is the global watermark of a process
-that reads every shard (W6). The rules for one shard are in `watermark_rules.py`.
+that reads every shard (W6). The rules for one shard are in `global_watermark_rules.py`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import msgspec
 
 from ..publishers.clock import Clock
 from ..publishers.shards import Shard
-from . import watermark_rules
+from . import global_watermark_rules
+from .global_watermark_rules import holds_after_end, raised_watermark
 from .settings import AlignmentTimes
 from .shards.lineage import parent_keys
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
-from .watermark_rules import holds_after_end, raised_watermark
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -177,7 +177,7 @@ class Alignment:
         return self._limit(None if self._lookahead is None else self.report())
 
     def _limit(self, global_watermark: int | None) -> float:
-        limit = watermark_rules.emit_limit(global_watermark, self._lookahead)
+        limit = global_watermark_rules.emit_limit(global_watermark, self._lookahead)
         return limit if self._until_event_time is None else min(limit, self._until_event_time)
 
     @property
@@ -466,7 +466,7 @@ class WatermarkTracker(ABC):
 
     @property
     def worker(self) -> str | None:
-        """Name of this process in its group of workers; None without a group."""
+        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
         return None
 
     def after_suspension(self) -> None:  # noqa: B027 - optional on purpose

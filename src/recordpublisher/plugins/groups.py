@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -143,9 +144,9 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """The report of a worker about itself.
+    """The status of one worker, from its record and the leases of the group. Other workers may have sealed it.
 
-    - `shards`: number of shards that it holds.
+    - `shards`: number of shards that it holds by the lease table.
     - `share`: its part of the load of all owned shards, 0 to 1.
     - `heartbeat`: the number of its last heartbeat.
     - `sent_ms`: when that heartbeat was sent, by the worker's own clock (epoch ms). None if it is not known.
@@ -164,10 +165,10 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """The status of one shard.
+    """The status of one shard, as `recordpublisher group show --json` has it. `SHARD_COLUMNS` are its columns in the text.
 
     - `worker`: the worker that holds it.
-    - `epoch`: the version of the lease table since which that worker holds it.
+    - `epoch`: the epoch of its lease (`Lease`), which is higher for each owner. 0 if no worker has held it yet.
     - `load`: bytes per second, as its owner states them. None if the load is 1 KB per second or less.
     - `next_worker`: the worker to which the shard is about to move; None if it stays where it is.
     """
@@ -178,6 +179,23 @@ class ShardStatus:
     epoch: int
     load: int | None
     next_worker: str | None
+
+
+def _load_text(shard: ShardStatus) -> str | None:
+    """Return the shard's bytes per second, as text. Its worker rounds them, and reports no number for up to 1,000."""
+    if shard.worker is None:
+        return None
+    return "at most 1,000" if shard.load is None else f"{shard.load:,}"
+
+
+SHARD_COLUMNS: Mapping[str, Callable[[ShardStatus], str | None]] = {
+    "SHARD": lambda each: each.shard,
+    "WORKER": lambda each: each.worker,
+    "STATE": lambda each: each.stage,
+    "BYTES/S": _load_text,
+    "MOVES TO": lambda each: each.next_worker,
+}
+"""The columns of a table of shards, each with its text for a shard, or None if there is nothing to show."""
 
 
 @dataclass(frozen=True, slots=True)

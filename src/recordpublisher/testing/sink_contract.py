@@ -22,12 +22,22 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.user_code import describe_error
 
-from ..fetcher.checkpoints.commits import Commits
+from ..fetcher.checkpoints.staged_commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
 from ..fetcher.leases.position_documents import PositionPart
 from ..fetcher.monitoring.metrics_exporter import checked_metrics
 from ..fetcher.pipeline.sink_errors import destination_of, has_room, unfinished_of
-from ..fetcher.sink import Checkpoint, CommitNumber, CommittingSink, Sink, SinkContext, Staged, State, entry_store_of
+from ..fetcher.sink import (
+    Checkpoint,
+    CommitNumber,
+    CommittingSink,
+    RevocationReason,
+    Sink,
+    SinkContext,
+    Staged,
+    State,
+    entry_store_of,
+)
 from ..publishers.shards import Shard
 from .contract import Contract, on_case
 
@@ -121,6 +131,7 @@ class SinkContract(Contract[SinkCase]):
         sink.shard_passed(shard, SequenceNumber("2"))
         sink.shard_ended(shard, [Shard("orders", "b", parents=("a",))])
         await sink.flush(checkpoint_at(2))
+        sink.revoked({shard.key: RevocationReason.ENDED})
         assert list(await case.written()) == [b"1"]
         await sink.close()
 
@@ -200,7 +211,7 @@ class SinkContract(Contract[SinkCase]):
         await sink.write(case.batch("a", 1))
         await sink.write(case.batch("b", 2))
         await sink.flush(checkpoint_at(2))
-        sink.revoked(["orders/a"])
+        sink.revoked({"orders/a": RevocationReason.GIVEN})
         await sink.write(case.batch("b", 3))
         await sink.flush(checkpoint_at(3))
         assert sorted(await case.written()) == [b"1", b"2", b"3"]
@@ -214,7 +225,7 @@ class SinkContract(Contract[SinkCase]):
         sink = await _opened(case)
         sink.assigned(["orders/a"])
         await sink.write(case.batch("a", 1, 2))
-        sink.revoked(["orders/a"])
+        sink.revoked({"orders/a": RevocationReason.LOST})
         sink.assigned(["orders/a"])
         await sink.write(case.batch("a", 1, 2, 3))
         await sink.flush(checkpoint_at(3))
@@ -232,7 +243,7 @@ class SinkContract(Contract[SinkCase]):
         sink.assigned(["orders/a"])
         await sink.write(case.batch("a", 1, 2))
         await sink.flush(replace(checkpoint_at(2), may_be_partial=True))
-        sink.revoked(["orders/a"])
+        sink.revoked({"orders/a": RevocationReason.LOST})
         sink.assigned(["orders/a"])
         last = replace(checkpoint_at(5), may_be_partial=True)
         await sink.write(case.batch("a", 4, 5))
@@ -565,7 +576,7 @@ class CommittingSinkContract(SinkContract):
         process = await _start_process(case)
         await process.write("a", 1)
         await process.write("b", 2)
-        process.sink.revoked(["orders/a"])
+        process.sink.revoked({"orders/a": RevocationReason.LOST})
         await process.checkpoint()
         assert list(await case.written()) == [b"2"]
         await process.close()

@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import GroupJob
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -74,7 +74,7 @@ class Start:
     def __init__(self, sink, context=SinkContext(), store=None, job="job", clock=None):  # noqa: B008 - frozen
         self.sink = sink
         self.context = context
-        place = ElasticGroup(store or sink.entries(), LeaseSettings(20.0), job)
+        place = JobStorage(store or sink.entries(), LeaseSettings(20.0), job)
         named = GroupJob(sink.destination(), ("orders",), sink.entries() is not None, job)
         self.alone = AloneWorker(place, named, sink, clock or SystemClock())
         self.alone._rivals = NoRivals()

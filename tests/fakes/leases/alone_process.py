@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup, group_job_of
+from recordpublisher.fetcher.elastic.job_storage import JobStorage, group_job_of
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.fetcher.sink import Sink
@@ -24,7 +24,7 @@ class AloneProcess(FetcherProcess):
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         dependencies = fetcher_dependencies(group.source, self.sink, given)
         chance = random.Random(group._chance.random())
-        place = ElasticGroup(self.store, LeaseSettings(DURATION), chance=chance)
+        place = JobStorage(self.store, LeaseSettings(DURATION), chance=chance)
         job = group_job_of(dependencies.streams, self.sink)
         self.alone = AloneWorker(place, job, self.sink, dependencies.clock)
         self.fetcher = build_fetcher(replace(dependencies, alone=self.alone, check_owner=self.alone.check_owner))

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
 from recordpublisher.fetcher.leases.group_store import WORKERS
@@ -119,7 +119,7 @@ class ElasticProcess(FetcherProcess):
                 pin_latest=lambda stream: asyncio.sleep(0, latest_ms),
             )
         self.fetcher = build_fetcher(
-            dependencies, ElasticGroup(store, LeaseSettings(DURATION), chance=chance or random.Random(0))
+            dependencies, JobStorage(store, LeaseSettings(DURATION), chance=chance or random.Random(0))
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
@@ -18,6 +18,7 @@ from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import RevocationReason
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock
@@ -94,7 +95,7 @@ class HandReaders:
             self._unread.stop(shard)
         self.stopped |= set(shards)
 
-    def drop(self, shards: Collection[str]) -> None:
+    def drop(self, shards: Mapping[str, RevocationReason]) -> None:
         for shard in shards:
             self.positions.pop(shard, None)
 

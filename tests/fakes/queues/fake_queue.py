@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
+from recordpublisher.consumer.event_time import ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource

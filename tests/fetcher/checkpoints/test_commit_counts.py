@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.checkpoints.commits import CommitCounts
+from recordpublisher.fetcher.checkpoints.staged_commits import CommitCounts
 from recordpublisher.fetcher.sink import CommitNumber, Staged
 from recordpublisher.testing import VirtualClock, run_virtual
 

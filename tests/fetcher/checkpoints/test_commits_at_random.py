@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
+from recordpublisher.fetcher.checkpoints.staged_commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
-from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
+from recordpublisher.fetcher.elastic.positions_with_rows import PositionsWithRows
 from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.testing import VirtualClock, run_virtual
@@ -239,7 +239,7 @@ def forget_the_unpublished(monkeypatch):
 
 
 def discard_what_is_named(monkeypatch):
-    seal = CommittedPositions.seal
+    seal = PositionsWithRows.seal
 
     async def careless(self, record):
         discard, publish = self._sink.discard, self._sink.publish
@@ -255,7 +255,7 @@ def discard_what_is_named(monkeypatch):
         finally:
             self._sink.publish = publish
 
-    monkeypatch.setattr(CommittedPositions, "seal", careless)
+    monkeypatch.setattr(PositionsWithRows, "seal", careless)
 
 
 def let_the_replaced_go_on(monkeypatch):

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.checkpoints.committing_calls import CommittingCalls
+from recordpublisher.fetcher.checkpoints.staged_commits import Commits
 from recordpublisher.fetcher.sink import CommitNumber, Staged, entry_store_of
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import notes_of

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.elastic.committed_positions import SinkLives
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
+from recordpublisher.fetcher.elastic.positions_with_rows import SinkLives
 from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
@@ -27,7 +27,7 @@ from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import CommitNumber, Staged
+from recordpublisher.fetcher.sink import CommitNumber, RevocationReason, Staged
 from recordpublisher.plugins.positions import leftovers
 from recordpublisher.plugins.positions.leftovers import take_back_commits
 from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StoreUnavailableError
@@ -109,7 +109,7 @@ class Readers:
         self.sink.revoked(shards)
 
     def drop_all(self):
-        self.drop(self.read)
+        self.drop(dict.fromkeys(self.read, RevocationReason.LOST))
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial=False):
@@ -168,7 +168,7 @@ async def process(world, network, until=lambda: False):
     """A job until it is killed, an error ends it, or it is done. A kill leaves everything as it is."""
     draw, clock = network.draw, VirtualClock()
     store, readers = Client(world.store, network), Readers(world.sink(network))
-    group = ElasticGroup(store, SETTINGS, "job", random.Random(draw.random()))
+    group = JobStorage(store, SETTINGS, "job", random.Random(draw.random()))
     job = GroupJob("table", ("orders",), world.entries is not None, "job")
     failed = []
     lives = WorkerLives(

@@ -8,6 +8,7 @@ import pytest
 from recordpublisher.fetcher.leases.heartbeat import WritePermission
 from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import RevocationReason
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock
@@ -110,7 +111,7 @@ def test_a_batch_that_waits_for_a_flush_is_not_written_and_gives_its_memory_back
 
 def test_a_batch_that_waits_for_a_flush_is_not_written_and_gives_its_memory_back_when_its_shard_is_dropped():
     async def drop(leased):
-        leased.drop(["s/shard-0"])
+        leased.drop({"s/shard-0": RevocationReason.LOST})
 
     assert run_virtual(take_the_shard_away_during_a_flush(drop)) == (20, 0)
 
@@ -120,7 +121,7 @@ def test_a_shard_that_is_dropped_during_a_write_holds_no_watermark():
         async with fetcher_without_group() as (group, process, leased):
             leased.begin("s/shard-0", START)
             await wait_for_a_write(group, process)
-            leased.drop(["s/shard-0"])
+            leased.drop({"s/shard-0": RevocationReason.LOST})
             await asyncio.sleep(WRITE_SECONDS)
             return process.fetcher.metrics()["worker"]["blockingShard"], process.shards, await positions_of(leased)
 
@@ -132,7 +133,7 @@ def test_a_dropped_shard_that_comes_back_goes_on_from_its_new_state():
         async with fetcher_without_group() as (group, process, leased):
             leased.begin("s/shard-0", START)
             await wait_for_a_write(group, process)
-            leased.drop(["s/shard-0"])
+            leased.drop({"s/shard-0": RevocationReason.LOST})
             leased.begin("s/shard-0", START)
             await group.wait_until_all_is_written()
             return group.rows.count(("shard-0", 0))
@@ -268,7 +269,7 @@ def test_a_position_that_the_sink_has_from_an_earlier_lease_of_the_shard_does_no
             first = await partial_positions(leased)
             await wait_for_a_write(group, process)
             second = await partial_positions(leased)
-            leased.drop(["s/shard-0"])
+            leased.drop({"s/shard-0": RevocationReason.LOST})
             leased.begin("s/shard-0", START)
             return first, second, await partial_positions(leased)
 

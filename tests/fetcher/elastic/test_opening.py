@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
 from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
@@ -59,7 +59,7 @@ class KeepingSink(RecordingSink):
 
 def fetcher_of(store, sink, properties=None):
     dependencies = fetcher_dependencies(ScriptedSource(), sink, properties)
-    return build_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION)))
+    return build_fetcher(dependencies, JobStorage(store, LeaseSettings(DURATION)))
 
 
 def test_a_sink_that_returns_stored_positions_is_refused():

@@ -6,6 +6,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.sink import RevocationReason
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
@@ -81,7 +82,7 @@ class SinkWithShards(RecordingSink):
 
     def __init__(self):
         super().__init__()
-        self.shards = set()
+        self.shards, self.revoked_for = set(), {}
 
     def assigned(self, shards):
         assert self.shards.isdisjoint(shards)
@@ -90,6 +91,7 @@ class SinkWithShards(RecordingSink):
     def revoked(self, shards):
         assert self.shards >= set(shards)
         self.shards -= set(shards)
+        self.revoked_for |= shards
 
     async def write(self, batch):
         assert batch.shard.key in self.shards
@@ -129,9 +131,37 @@ def test_a_process_that_was_replaced_has_no_shards_of_its_earlier_life():
         of_second = {f"s/{shard}" for shard in second.shards}
         await first.stop()
         await second.stop()
-        return kept, sink.shards & of_second
+        return kept, sink.shards & of_second, sink.revoked_for
 
-    assert run_virtual(story()) == ({"s/shard-0", "s/shard-1"}, set())
+    lost = dict.fromkeys(["s/shard-0", "s/shard-1"], RevocationReason.LOST)
+    assert run_virtual(story()) == (lost.keys(), set(), lost)
+
+
+def test_a_sink_learns_why_it_has_a_shard_no_longer():
+    async def story():
+        group = ElasticProcesses(shards=4, streams=("s", "t"))
+        sinks = SinkWithShards(), SinkWithShards()
+        first = await group.join(("s", "t"), sink=sinks[0])
+        await group.wait_until(lambda: len(sinks[0].shards) == 4)
+        second = await group.join(("s", "t"), sink=sinks[1])
+        await group.wait_until(lambda: len(sinks[0].shards) == len(sinks[1].shards) == 2)
+        given = dict(sinks[0].revoked_for)
+        await second.stop()
+        await group.wait_until(lambda: len(sinks[0].shards) == 4)
+        group.source.split("shard-0", "left", "right")
+        await group.wait_until(lambda: "s/left" in sinks[0].shards)
+        group.source.deleted.add("t")
+        await group.wait_until(lambda: sinks[0].shards == {"s/shard-2", "s/left", "s/right"})
+        await first.stop()
+        return given, sinks[0].revoked_for
+
+    given, found = run_virtual(story())
+    assert [*given.values()] == [RevocationReason.GIVEN] * 2
+    assert found.items() >= {
+        ("s/shard-0", RevocationReason.ENDED),
+        ("t/shard-1", RevocationReason.DELETED),
+        ("t/shard-3", RevocationReason.DELETED),
+    }
 
 
 def test_a_full_queue_with_a_handler_that_hangs_keeps_no_other_shard():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.elastic.group_place import group_job_of
+from recordpublisher.fetcher.elastic.job_storage import group_job_of
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE
 from recordpublisher.fetcher.leases.lease_table import GroupJob
 from recordpublisher.fetcher.shards.discovery import StreamList

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.leases.json_documents import by_stream, long_id, short_id
+from recordpublisher.fetcher.leases.document_format import by_stream, long_id, short_id
 from recordpublisher.fetcher.leases.lease_table import GroupJob, Lease, LeaseTable, table_from_bytes, table_to_bytes
 from recordpublisher.fetcher.leases.position_documents import PositionKey, PositionPart, StoredPosition
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
@@ -19,7 +19,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 KEYS = [f"{stream}/{shard}" for stream in ("orders", "a.b") for shard in ("shardId-000000000012", "12", "=7", "other")]
 keys = st.sampled_from(KEYS)
 times = st.none() | st.integers(-(10**15), 10**15)
-owned = st.builds(Lease, owner=st.sampled_from(["x", "y"]), epoch=st.integers(1, 99))
+owned = st.builds(Lease, owner=st.sampled_from(["x", "y"]), epoch=st.integers(1, 99), seen_ms=times)
 
 
 def kin_of(key):
@@ -59,6 +59,27 @@ def tables(draw):
 @given(tables())
 def test_a_lease_table_is_read_as_it_was_written(table):
     assert table_from_bytes(table_to_bytes(table), "place") == table
+
+
+TABLE = (
+    b'{"format":1,"version":9,"writer":"w1","start":{"type":"AT_TIMESTAMP","timestamp":1700000000000},"workers":["w1","w2"],'
+    b'"leases":{"orders":{"0":{"epoch":3,"ended":true,"watermark":17,"children":["1","2"],"seen":19},"1":[1,7],"2":[0,5],'
+    b'"3":{"parents":["1"]},"4":{"first":true}},"other":{"odd":{"parents":["=12"],"seen":23}}},"drained":["w2"],'
+    b'"job":{"sink":"a folder","streams":["orders","other"],"name":"totals"},"latest":true}'
+)
+
+
+def test_the_bytes_of_a_stored_lease_table_stay_the_same():
+    table = table_from_bytes(TABLE, "place")
+    assert table.leases == {
+        shard(0): Lease(None, 3, True, 17, (shard(1), shard(2)), seen_ms=19),
+        shard(1): Lease("w2", 7),
+        shard(2): Lease("w1", 5),
+        shard(3): Lease(parents=(shard(1),)),
+        shard(4): Lease(is_first=True),
+        "other/odd": Lease(parents=("other/12",), seen_ms=23),
+    }
+    assert table_to_bytes(table) == TABLE
 
 
 numbers = st.dictionaries(keys, st.integers(0, 10**9)).map(by_stream)

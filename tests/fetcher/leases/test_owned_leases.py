@@ -2,11 +2,12 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
+from recordpublisher.fetcher.leases.lease_table import AloneOwner, Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
 from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.position_store import CheckpointPositions
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import RevocationReason
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
@@ -71,9 +72,39 @@ def test_a_take_that_follows_others_keeps_its_epoch():
 
 
 def test_a_shard_that_the_table_gives_to_another_is_lost(owned):
-    assert owned.apply(table(6, a=("other", 6))).lost == {"t/a"}
+    assert owned.apply(table(6, a=("other", 6))).revoked == {"t/a": RevocationReason.LOST}
     assert not owned.shards
     assert owned.positions_with_prepared() == {}
+
+
+def test_a_shard_that_another_takes_before_its_last_position_is_stored_is_lost(owned):
+    owned.stop({"t/a": 5})
+    assert owned.apply(table(6, a=("other", 6))).revoked_for(RevocationReason.LOST) == ["t/a"]
+
+
+def test_a_released_shard_that_another_takes_is_given(owned):
+    owned.stop({"t/a": 5})
+    take_checkpoint(owned, a=at(12))
+    assert owned.apply(table(6, a=("other", 6))).revoked_for(RevocationReason.GIVEN) == ["t/a"]
+
+
+@pytest.mark.parametrize("leases", [{"t/a": Lease(None, 5, True, children=("t/b",))}, {}])
+def test_a_shard_whose_end_is_stored_has_ended_also_when_its_lease_is_removed(owned, leases):
+    take_checkpoint(owned, a=at(15, ended=True, children=["t/b"]))
+    assert owned.apply(LeaseTable(6, leases=leases)).revoked == {"t/a": RevocationReason.ENDED}
+
+
+def test_a_shard_whose_end_another_worker_has_written_has_ended(owned):
+    leases = {"t/a": Lease(None, 5, True, children=("t/b",))}
+    assert owned.apply(LeaseTable(6, leases=leases)).revoked == {"t/a": RevocationReason.ENDED}
+
+
+def test_a_shard_that_has_not_ended_and_has_no_lease_left_was_deleted(owned):
+    assert owned.apply(table(6)).revoked == {"t/a": RevocationReason.DELETED}
+
+
+def test_a_worker_that_a_job_without_a_group_has_replaced_has_lost_its_shards(owned):
+    assert owned.apply(LeaseTable(6, alone=AloneOwner("other", 6))).revoked == {"t/a": RevocationReason.LOST}
 
 
 def test_a_shard_that_was_never_prepared_cannot_be_owned(owned):
@@ -121,7 +152,7 @@ def test_what_was_released_and_what_is_prepared_are_stored_beside_each_other(own
     owned.prepare_take("t/a", 8, at(12))
     assert owned.positions_with_prepared().keys() == {PositionKey("t/a", 5), PositionKey("t/a", 9)}
     changes = owned.apply(table(9, a=("me", 9)))
-    assert (changes.lost, changes.begun) == ({"t/a"}, {"t/a": at(12)})
+    assert (changes.revoked, changes.begun) == ({"t/a": RevocationReason.GIVEN}, {"t/a": at(12)})
     assert owned.reading == {"t/a"}
 
 

@@ -83,6 +83,26 @@ def test_a_store_that_answers_again_is_logged(caplog, monkeypatch):
     assert caplog.messages.count("the store of the group of a answers again") == 1
 
 
+def test_a_worker_that_leaves_during_an_outage_of_its_sink_is_not_said_to_wait_for_its_group_alone(caplog):
+    async def story():
+        async with group_of("a") as group:
+
+            @asynccontextmanager
+            async def checkpoint(*, may_be_partial=False):
+                raise StoreUnavailableError("the bucket does not answer")
+                yield
+
+            flush, group.readers["a"].checkpoint = group.readers["a"].checkpoint, checkpoint
+            group.workers["a"].leave()
+            await asyncio.sleep(7)
+            group.readers["a"].checkpoint = flush
+            await group.tasks["a"]
+
+    with caplog.at_level("WARNING", "recordpublisher.group"):
+        run_virtual(story())
+    assert set(caplog.messages) == {"worker a waits for the state store or the sink: the bucket does not answer"}
+
+
 def test_a_line_about_many_shards_names_some(caplog):
     async def story():
         async with group_of("a", shards=30):

@@ -12,7 +12,7 @@ from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetect
 from recordpublisher.fetcher.pipeline.reading import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.settings import AlignmentTimes, BudgetLimits, FetcherSettings
-from recordpublisher.fetcher.shards.shard_reading import ReadMoment
+from recordpublisher.fetcher.shards.read_state import ReadMoment
 from recordpublisher.fetcher.sink import Sink, always_may_write
 from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
 from recordpublisher.publishers.clock import SystemClock

@@ -1,10 +1,13 @@
 """An error of a sink names the sink and the method that raised it, also that of the dead-letter sink."""
 
+import inspect
+
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.sink_errors import destination_of, unfinished_of
+from recordpublisher.fetcher.pipeline.sink_errors import destination_of, naming_sink, unfinished_of
 from recordpublisher.plugins.runtime import job_assembly
+from recordpublisher.publishers.user_code import is_coroutine_function
 
 from fakes.memory_streams import PROPERTIES, install
 from fakes.queues.fake_queue import FakeQueue, queue_job
@@ -136,3 +139,17 @@ async def test_a_queue_whose_sink_cannot_say_what_is_unfinished_names_it(answer)
 
     told = [str(caught.value), *getattr(caught.value, "__notes__", [])]
     assert any("unfinished` returned 5" in line or "failed in `unfinished`" in line for line in told)
+
+
+def test_only_a_call_that_is_awaited_is_watched():
+    """Outside an event loop, where a watched call raises RuntimeError, every method of a sink that is not async can be called."""
+    plain = [
+        name for name, each in vars(rp.Sink).items() if inspect.isfunction(each) and not is_coroutine_function(each)
+    ]
+    assert {"assigned", "revoked", "has_stopped", "may_flush_after_error"} <= set(plain)
+    for method in plain:
+        with naming_sink(rp.MemorySink(), method):
+            """The call of a sink."""
+    for method in ("open", "flush", "watermark", "stored_positions"):
+        with pytest.raises(RuntimeError, match="no running event loop"), naming_sink(rp.MemorySink(), method):
+            """The call is watched."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.fetcher.shards.read_state import ReadMoment
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
-from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from recordpublisher.fetcher.shards.shard_reading import ShardQueue
+from recordpublisher.fetcher.shards.read_state import ShardQueue
 from recordpublisher.publishers.positions import SequenceNumber
 
 from fakes.batches import batch

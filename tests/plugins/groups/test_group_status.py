@@ -1,6 +1,6 @@
 """What the documents of a group mean to somebody who looks at it."""
 
-from recordpublisher.fetcher.leases.json_documents import by_stream
+from recordpublisher.fetcher.leases.document_format import by_stream
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord

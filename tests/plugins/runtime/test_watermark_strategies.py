@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.consumer.event_time import BoundedOutOfOrderness
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.plugins.host.manager import load_registry
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, Streams, install

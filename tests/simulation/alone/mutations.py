@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from recordpublisher.fetcher.elastic import alone_worker, committed_positions
+from recordpublisher.fetcher.elastic import alone_worker, positions_with_rows
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.leases import lease_table, sealing, worker
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, GroupStore, alone_states, read_alone_part
@@ -23,7 +23,7 @@ def parts_are_not_sealed() -> Patches:
         part = await group.read_part(worker, number)
         return None if part is None else part.document
 
-    return [(sealing, "seal_part", read), (committed_positions, "seal_part", read)]
+    return [(sealing, "seal_part", read), (positions_with_rows, "seal_part", read)]
 
 
 def a_sealed_record_is_enough() -> Patches:

@@ -6,8 +6,8 @@ import math
 from collections import Counter, defaultdict
 from functools import lru_cache
 
+from recordpublisher.fetcher.leases.document_format import by_key
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS_PREFIX, WORKERS
-from recordpublisher.fetcher.leases.json_documents import by_key
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_from_bytes
 from recordpublisher.fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
@@ -282,6 +282,15 @@ class GroupChecker:
         self.counts["late"] += self._shards.by_key[shard].watermark(position) < self.group_watermark
         if self._database is None:
             self._on_visible(worker, shard, position, count, epoch, was_suspended)
+
+    def on_finished(self, worker: str, shard: str, position: int) -> None:
+        """The worker is told that a shard which it has read up to a position was given or has ended, not that it was lost."""
+        self.counts["finished"] += 1
+        expect(
+            position <= self.committed[shard],
+            "E5",
+            f"{worker} has given {shard}, and its records up to {position} are not stored",
+        )
 
     def _did_not_count(self, shard: str) -> bool:
         """Whether the owner before was sealed longer ago than it holds the watermark (E8), or has left the shard as idle, or either was so

@@ -7,7 +7,8 @@ import random
 from functools import lru_cache
 
 from recordpublisher.fetcher.conditional_store import StoredDocument, VersionedValue
-from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
+from recordpublisher.fetcher.elastic.positions_with_rows import PositionsWithRows, SinkLives
+from recordpublisher.fetcher.global_watermark_rules import emit_limit
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
@@ -15,7 +16,6 @@ from recordpublisher.fetcher.leases.worker import Worker
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.discovery import MissingShards
-from recordpublisher.fetcher.watermark_rules import emit_limit
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -202,7 +202,7 @@ class SimulatedProcess:
             group = SuspendableGroupStore(self.client, self._schedule.timeout)
             positions = None
             if self._sink_lives is not None:
-                positions = CommittedPositions(
+                positions = PositionsWithRows(
                     self._sink_lives,
                     self.client,
                     group,

@@ -9,14 +9,15 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.elastic.committed_positions import SinkLives
+from recordpublisher.fetcher.elastic.positions_with_rows import SinkLives
 from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.planning import LoadRate
 from recordpublisher.fetcher.leases.position_documents import StoredPosition
 from recordpublisher.fetcher.leases.position_store import CheckpointPositions
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
-from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import RevocationReason
 from recordpublisher.publishers.positions import SequenceNumber
 
 from ..simulator import Clock, Process, Simulator
@@ -95,14 +96,17 @@ class SimulatedReaders:
         if self._writing in shards:
             await self._written.wait()
 
-    def drop(self, shards: Collection[str]) -> None:
-        for shard in shards:
-            self._readers.pop(shard, None)
+    def drop(self, shards: Mapping[str, RevocationReason]) -> None:
+        for shard, reason in shards.items():
+            if shard in self._readers:
+                if reason in (RevocationReason.GIVEN, RevocationReason.ENDED) and self._is_there(shard):
+                    self._checker.on_finished(self._worker, shard, self._readers[shard].position)
+                del self._readers[shard]
         if self._sink_lives is not None:
             self._sink_lives.sink.revoked(shards)
 
     def drop_all(self) -> None:
-        self.drop(tuple(self._readers))
+        self.drop(dict.fromkeys(self._readers, RevocationReason.LOST))
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[CheckpointPositions]:

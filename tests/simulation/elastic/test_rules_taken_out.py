@@ -76,10 +76,10 @@ FOUND = [
     ("write_without_permission", "cut_off", 1),
 ]
 TESTED_ELSEWHERE = {
-    "an_ended_life_stages": "fetcher/leases/test_committed_positions.py",
-    "cleaned_before_it_is_published": "fetcher/leases/test_committed_positions.py",
-    "prepared_takes_name_staged_rows": "fetcher/leases/test_committed_positions.py",
-    "sink_is_not_sealed": "fetcher/leases/test_committed_positions.py",
+    "an_ended_life_stages": "fetcher/leases/test_positions_with_rows.py",
+    "cleaned_before_it_is_published": "fetcher/leases/test_positions_with_rows.py",
+    "prepared_takes_name_staged_rows": "fetcher/leases/test_positions_with_rows.py",
+    "sink_is_not_sealed": "fetcher/leases/test_positions_with_rows.py",
     "scope_is_from_before_the_lock": "fetcher/leases/test_position_commits.py",
     "given_shards_do_not_count": "fetcher/leases/planning/test_group_watermark.py",
     "unnamed_parts": "fetcher/leases/test_position_store.py",

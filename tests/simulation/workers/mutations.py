@@ -8,15 +8,15 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
-from recordpublisher.fetcher import watermark_rules, watermarks
+from recordpublisher.fetcher import global_watermark_rules, watermarks
 from recordpublisher.fetcher.elastic.leased_ownership import GroupWatermarkTracker
 from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.pipeline import memory_budget
 from recordpublisher.fetcher.pipeline.emitter import Emitter
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
 from recordpublisher.fetcher.shards.idleness import IdlenessTimer
+from recordpublisher.fetcher.shards.read_state import ShardReadState
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
-from recordpublisher.fetcher.shards.shard_reading import ShardReading
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks import ActiveMinimum, LocalWatermark, OwnWatermark
 from recordpublisher.publishers.records import RecordBatch
@@ -88,8 +88,8 @@ def _report(self: Any, status: Any, watermark: int | None) -> int | None:
 
 def limit_is_passed() -> Patches:
     """W8: records above the limit are written."""
-    emit_limit = watermark_rules.emit_limit
-    return [(watermark_rules, "emit_limit", lambda value, lookahead: emit_limit(value, lookahead) + 5_000)]
+    emit_limit = global_watermark_rules.emit_limit
+    return [(global_watermark_rules, "emit_limit", lambda value, lookahead: emit_limit(value, lookahead) + 5_000)]
 
 
 def heads_of_queues_do_not_count() -> Patches:
@@ -99,9 +99,9 @@ def heads_of_queues_do_not_count() -> Patches:
 
 def idle_until_a_record_is_written() -> Patches:
     """W4: watermarks do not wait for the records that end the idleness of a shard before these are written."""
-    record, is_active = ShardReading.on_read, ShardEntry.is_active.fget
+    record, is_active = ShardReadState.on_read, ShardEntry.is_active.fget
 
-    def recording(self: ShardReading, batch: RecordBatch, *rest: Any) -> None:
+    def recording(self: ShardReadState, batch: RecordBatch, *rest: Any) -> None:
         self.was_idle = self.is_idle or (self.was_idle and self.queue.records > 0)  # type: ignore[attr-defined]
         record(self, batch, *rest)
 
@@ -109,8 +109,8 @@ def idle_until_a_record_is_written() -> Patches:
         return is_active(self) and not (self.has_unwritten and self.reading.was_idle)  # type: ignore[attr-defined,misc]
 
     return [
-        (ShardReading, "was_idle", False),
-        (ShardReading, "on_read", recording),
+        (ShardReadState, "was_idle", False),
+        (ShardReadState, "on_read", recording),
         (ShardEntry, "is_active", property(is_counted)),
     ]
 

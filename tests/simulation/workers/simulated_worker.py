@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup, group_job_of
+from recordpublisher.fetcher.elastic.job_storage import JobStorage, group_job_of
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
@@ -50,7 +50,7 @@ class SimulatedWorker(CheckedProcess):
     def _build(self) -> ShardFetcher:
         clock, tracker = Clock(self._simulator), OwnWatermark()
         self.store = StoreClient(self._simulator, self.process, self._shared, self.faults, self._chance)
-        group = ElasticGroup(self.store, LeaseSettings(), chance=self._chance)
+        group = JobStorage(self.store, LeaseSettings(), chance=self._chance)
         if not self.is_alone:
             return build_fetcher(self._parts(tracker), group)
         streams = self._parts(tracker).discovery.streams

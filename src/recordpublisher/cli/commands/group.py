@@ -20,7 +20,7 @@ from ..output import duration, echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.leases.group_store import GroupStore
-    from recordpublisher.plugins.groups import GroupStatus, ShardStatus
+    from recordpublisher.plugins.groups import GroupStatus
 
 group = subcommands(
     "Show the workers and shards of a group (`run --group`); take a worker out of it.\n\n"
@@ -126,6 +126,8 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
 
 
 def _text(status: GroupStatus, now_ms: int) -> str:
+    from recordpublisher.plugins.groups import SHARD_COLUMNS
+
     workers = [
         (
             each.worker,
@@ -137,22 +139,11 @@ def _text(status: GroupStatus, now_ms: int) -> str:
         )
         for each in status.workers
     ]
-    shards = [(each.shard, each.worker or "-", each.stage, _load(each), _next(each)) for each in status.shards]
+    shards = [[text(each) or "-" for text in SHARD_COLUMNS.values()] for each in status.shards]
     return joined(
         (
             table(("WORKER", "STATE", "HOST (PROCESS)", "SHARDS", "SHARE", "LAST HEARTBEAT"), workers),
             "",
-            table(("SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"), shards),
+            table(tuple(SHARD_COLUMNS), shards),
         )
     )
-
-
-def _load(shard: ShardStatus) -> str:
-    """Return the shard's bytes per second, as text. Its worker rounds them, and reports no number for up to 1,000."""
-    if shard.worker is None:
-        return "-"
-    return "at most 1,000" if shard.load is None else f"{shard.load:,}"
-
-
-def _next(shard: ShardStatus) -> str:
-    return shard.next_worker or "-"

@@ -13,7 +13,7 @@ from msgspec.inspect import type_info
 from recordpublisher.consumer.typed_values import fields_of, type_name
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.worker_record import HOST, WorkerRecord
 from recordpublisher.fetcher.pipeline.sink_errors import destination_of
@@ -26,7 +26,7 @@ from recordpublisher.plugins.host.build_from_properties import (
     build_store,
     source_class,
 )
-from recordpublisher.plugins.host.elastic_group import elastic_group_of
+from recordpublisher.plugins.host.group_from_properties import group_from_properties
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.plugins.lag.probe import LagProbe
@@ -164,7 +164,7 @@ class JobChecks:
     async def _group_store(self) -> str:
         return await check_members(self._group())
 
-    def _group(self) -> ElasticGroup:
+    def _group(self) -> JobStorage:
         """Return the group that the job would join.
 
         Raises: ConfigurationError if a property cannot be combined with a group; NotCheckedError if the job runs alone.
@@ -179,7 +179,7 @@ class JobChecks:
         store = build_store(self._registry, self._properties)
         if store is not None:
             self._made.push_async_callback(store.close)
-        group = elastic_group_of(self._properties, sink, dead_letters, store, ())
+        group = group_from_properties(self._properties, sink, dead_letters, store, ())
         if group is None:
             raise NotCheckedError(f"{JOB_WORKERS.key} is not GROUP")
         return group
@@ -299,7 +299,7 @@ async def _open_records(documents: GroupStore) -> dict[str, WorkerRecord]:
     return {worker: each.document for worker, each in records.items() if not each.document.is_sealed}
 
 
-async def check_group(group: ElasticGroup) -> str:
+async def check_group(group: JobStorage) -> str:
     """Return which workers of a group send heartbeats. A process that starts here joins them."""
     before = await group.documents.read_records()
     if not before:
@@ -319,7 +319,7 @@ async def check_group(group: ElasticGroup) -> str:
     return f"yes: worker {named}; a start here joins, and takes its share"
 
 
-async def check_members(group: ElasticGroup) -> str:
+async def check_members(group: JobStorage) -> str:
     """Return the size of the group that a process would join. Raises: StateError if the group is another job's."""
     table = await group.documents.read_table()
     if table is None:

@@ -21,15 +21,15 @@ from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, Seq
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
 from recordpublisher.publishers.start_from_properties import time_ms
 
+from ..global_watermark_rules import inherited_watermark
 from ..shards.discovery import MissingShards
 from ..shards.lineage import Children, finished_ancestors, parent_keys, parents_ended, reachable
+from ..shards.read_state import latest
 from ..shards.retention_check import RetentionCheck, RetentionGap, may_have_gap
-from ..shards.shard_reading import latest
 from ..shards.shard_state import ShardState
 from ..sink import State
-from ..watermark_rules import inherited_watermark
-from .commits import CommitCounts
 from .snapshot import RestoredState
+from .staged_commits import CommitCounts
 
 log = logging.getLogger("recordpublisher.fetcher")
 MAX_LISTINGS, PAUSE_SECONDS = 20, 1.0

@@ -26,9 +26,9 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
-from ..checkpoints.commits import CommitCounts, warn_of_rows_of_other_positions
 from ..checkpoints.committing_calls import CommittingCalls
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
+from ..checkpoints.staged_commits import CommitCounts, warn_of_rows_of_other_positions
 from ..conditional_store import ConflictError, StoredDocument, pause_after_conflict
 from ..leases.group_store import (
     MAX_ATTEMPTS,
@@ -45,10 +45,10 @@ from ..leases.sealing import seal_alone_worker, seal_worker
 from ..leases.worker_record import HOST, WorkerRecord
 from ..shards.shard_state import ShardState
 from ..sink import CommittingSink, Sink, State, entry_store_of
-from .group_place import ElasticGroup, refuse_positions_in_sink
+from .job_storage import JobStorage, refuse_positions_in_sink
 
 if TYPE_CHECKING:
-    from .committed_positions import AloneSinkLives
+    from .positions_with_rows import AloneSinkLives
 
 log = logging.getLogger("recordpublisher.start")
 SEAL_SECONDS = 5.0
@@ -74,18 +74,18 @@ class AloneWorker:
     Each write of the part is conditional. A later start seals the part, so this worker can no longer write it.
     """
 
-    def __init__(self, group: ElasticGroup, job: GroupJob, sink: Sink, clock: Clock) -> None:
-        self._group = group
-        self._documents = GroupStore(group.store)
+    def __init__(self, storage: JobStorage, job: GroupJob, sink: Sink, clock: Clock) -> None:
+        self._storage = storage
+        self._documents = GroupStore(storage.store)
         self._job = job
         self._sink = sink
         self._clock = clock
-        self.name = f"{group.chance.getrandbits(64):016x}"
+        self.name = f"{storage.chance.getrandbits(64):016x}"
         self._record = self._documents.own_record(self.name)
-        self._rivals = RivalStarts(self._documents, clock, group.chance)
+        self._rivals = RivalStarts(self._documents, clock, storage.chance)
         self._life: AloneSinkLives | None = None
         if isinstance(sink, CommittingSink):
-            from .committed_positions import AloneSinkLives  # imported here, because other sinks do not need it
+            from .positions_with_rows import AloneSinkLives  # imported here, because other sinks do not need it
 
             self._life = AloneSinkLives(sink, clock)
         self._positions = self._position_store()
@@ -105,7 +105,7 @@ class AloneWorker:
     @property
     def place(self) -> str:
         """Where the positions are stored, as messages show it."""
-        return self._group.store.place
+        return self._storage.store.place
 
     async def open(self) -> tuple[int, list[State]]:
         """Acquire every shard. Return the epoch, and a list with the stored snapshot, or an empty list if there are no positions.
@@ -127,7 +127,7 @@ class AloneWorker:
                 continue
             # If the previous worker was suspended within a transaction, its database session may hold locks on the documents that this
             # start seals next.
-            await self._group.store.end_sessions("alone")
+            await self._storage.store.end_sessions("alone")
             if table.alone is not None and isinstance(self._sink, CommittingSink):
                 await CommittingCalls(self._sink).end_life(table.alone.worker)
             states = await self._sealed_states(table)
@@ -210,8 +210,8 @@ class AloneWorker:
             with contextlib.suppress(RecordPublisherError, TimeoutError):
                 async with asyncio.timeout(SEAL_SECONDS):
                     await self._write_record(is_sealed=True)
-        await self._group.store.close()
-        if (entries := entry_store_of(self._sink)) is not None and entries is not self._group.store:
+        await self._storage.store.close()
+        if (entries := entry_store_of(self._sink)) is not None and entries is not self._storage.store:
             await entries.close()
 
     # --- the start -------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class AloneWorker:
         """
         entries = entry_store_of(self._sink)
         if found is None:
-            if entries is not None and entries is not self._group.store:
+            if entries is not None and entries is not self._storage.store:
                 await refuse_positions_in_sink(GroupStore(entries), self.place)
             if isinstance(self._sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._sink, self.place)
@@ -239,9 +239,9 @@ class AloneWorker:
             # Imported here because few starts need it: only those that find workers of a group.
             from ..leases.sealing import LiveWorkerError, seal_all_silent
 
-            settings = self._group.settings
+            settings = self._storage.settings
             try:
-                await seal_all_silent(GroupStore(self._group.store, settings.interval), settings, self._clock)
+                await seal_all_silent(GroupStore(self._storage.store, settings.interval), settings, self._clock)
             except LiveWorkerError as error:
                 raise StateError(
                     f"worker {error.worker} of the group in {self.place} sends heartbeats: stop it, or start with --group"
@@ -347,15 +347,15 @@ class AloneWorker:
     def _position_store(self) -> PositionStore:
         if self._life is None:
             return PartPositionStore(self._documents, self.name, sys.maxsize, self._write_record)
-        from .committed_positions import CommittedPositions
+        from .positions_with_rows import PositionsWithRows
 
         # This worker's lease never expires, so an unanswered commit may be repeated for as long as `flink.job.max.outage` allows.
-        return CommittedPositions(
+        return PositionsWithRows(
             self._life,
-            self._group.store,
+            self._storage.store,
             self._documents,
             self.name,
-            job=self._group.job_name or "job",
+            job=self._storage.job_name or "job",
             clock=self._clock,
             duration=float("inf"),
             is_alone=True,

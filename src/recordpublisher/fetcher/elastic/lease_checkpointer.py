@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.log_fields import with_notes
 
 from ..checkpointer import Checkpointer, Snapshotter
-from ..checkpoints.commits import CommitCounts
+from ..checkpoints.staged_commits import CommitCounts
 from ..pipeline.process_suspension import SuspensionDetector
 from .worker_lives import WorkerLives
 

@@ -17,11 +17,12 @@ from recordpublisher.publishers.log_fields import log_extra, with_notes
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..checkpoints.commits import warn_of_rows_of_other_positions
 from ..checkpoints.snapshot import RestoredState
+from ..checkpoints.staged_commits import warn_of_rows_of_other_positions
 from ..checkpoints.starts import data_loss_error
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
+from ..global_watermark_rules import raised_watermark
 from ..leases.group_store import GroupStore, alone_part_of
 from ..leases.lease_table import GroupJob
 from ..leases.shard_listing import ShardListing
@@ -32,9 +33,8 @@ from ..shards.discovery import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob
-from ..watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, WatermarkTracker
-from .group_place import ElasticGroup, refuse_positions_in_sink
+from .job_storage import JobStorage, refuse_positions_in_sink
 from .leased_shards import LeasedShards
 from .worker_lives import WorkerLives, replace_group_job
 
@@ -51,7 +51,7 @@ class LeasedOwnership(ShardOwnership):
     def __init__(
         self,
         job: FetcherDependencies,
-        group: ElasticGroup,
+        group: JobStorage,
         group_job: GroupJob,
         table: ShardTable,
         leased: LeasedShards,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..checkpointer import Snapshotter
-from ..checkpoints.commits import CommitCounts
+from ..checkpoints.staged_commits import CommitCounts
 from ..dependencies import FetcherDependencies
 from ..leases.group_watermark import ShardWatermark
 from ..leases.planning import LoadRate
@@ -20,11 +20,11 @@ from ..pipeline.emitter import Emitter
 from ..pipeline.sink_errors import copied_state, naming_sink, states_of_sink, unfinished_of
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
-from ..shards.shard_reading import latest
+from ..shards.read_state import latest
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
-from ..sink import Checkpoint, CommittingSink
-from .committed_positions import SinkLives
+from ..sink import Checkpoint, CommittingSink, RevocationReason
+from .positions_with_rows import SinkLives
 
 
 class LeasedShards:
@@ -128,7 +128,7 @@ class LeasedShards:
         self._leases += 1
         self._begun[shard] = BegunShard(state, self._leases, below)
         try:
-            with naming_sink(self._sink, "assigned", is_watched=False):
+            with naming_sink(self._sink, "assigned"):
                 self._sink.assigned([shard])
         except Exception:
             self._stopped.add(shard)
@@ -141,10 +141,10 @@ class LeasedShards:
         self._stopped |= self._begun.keys() & set(shards)
         await self._shards.stop_shards(shards)
 
-    def drop(self, shards: Collection[str]) -> None:
+    def drop(self, shards: Mapping[str, RevocationReason]) -> None:
         """Forget these shards, and let the sink drop their queued records."""
-        if revoked := self._begun.keys() & set(shards):
-            with naming_sink(self._sink, "revoked", is_watched=False):
+        if revoked := {key: reason for key, reason in shards.items() if key in self._begun}:
+            with naming_sink(self._sink, "revoked"):
                 self._sink.revoked(revoked)
         for key in shards:
             self._begun.pop(key, None)
@@ -168,7 +168,7 @@ class LeasedShards:
 
     def drop_all(self) -> None:
         """Forget every shard. Records that the sink may have lost are read again."""
-        self.drop(tuple(self._begun))
+        self.drop(dict.fromkeys(self._begun, RevocationReason.LOST))
         self._emitter.turn.allow_flush()
 
     @asynccontextmanager
@@ -233,7 +233,7 @@ class LeasedShards:
         if not (found_states := states_of_sink(self._sink, "flush", confirmed)):
             return CheckpointPositions(positions)
         (confirmed,) = found_states
-        with naming_sink(self._sink, "has_stopped", is_watched=False):
+        with naming_sink(self._sink, "has_stopped"):
             given_up = {key for key in shards if self._sink.has_stopped(key)}
         found: dict[str, StoredPosition] = {}
         for key, given in shards.items():

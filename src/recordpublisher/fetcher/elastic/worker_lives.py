@@ -28,9 +28,9 @@ from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..pipeline.current_worker import CurrentWorker
 from ..shard_ownership import StartTask
-from .committed_positions import CommittedPositions
-from .group_place import ElasticGroup
+from .job_storage import JobStorage
 from .leased_shards import LeasedShards
+from .positions_with_rows import PositionsWithRows
 
 group_log = logging.getLogger("recordpublisher.group")
 
@@ -91,7 +91,7 @@ class WorkerLives:
 
     def __init__(
         self,
-        group: ElasticGroup,
+        group: JobStorage,
         shards: LeasedShards,
         current: CurrentWorker,
         clock: Clock,
@@ -272,7 +272,7 @@ class WorkerLives:
             self._group.settings,
             self._clock,
             jitter=self._group.chance,
-            positions=self._committed_positions(name, documents),
+            positions=self._positions_with_rows(name, documents),
             counts=self._counts,
             on_drain=self._on_drain,
             on_sink_error=self._on_sink_error,
@@ -285,10 +285,10 @@ class WorkerLives:
         self._current.become(worker)
         return worker
 
-    def _committed_positions(self, worker: str, documents: GroupStore) -> CommittedPositions | None:
+    def _positions_with_rows(self, worker: str, documents: GroupStore) -> PositionsWithRows | None:
         if (lives := self._shards.sink_lives) is None:
             return None
-        return CommittedPositions(
+        return PositionsWithRows(
             lives,
             self._group.store,
             documents,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..watermark_rules import raised_watermark
+from ..global_watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, lowest_active
 from .planning import GroupView
 from .position_documents import StoredPosition

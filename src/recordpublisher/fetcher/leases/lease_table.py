@@ -5,22 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import stream_of
 
 from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable_error
+from ..global_watermark_rules import inherited_watermark
 from ..shards.lineage import parents_ended
-from ..shards.shard_reading import latest
+from ..shards.read_state import latest
 from ..shards.shard_state import ShardState, StoredStarts, start_of, stored_start
-from ..watermark_rules import inherited_watermark
-from . import json_documents
+from . import document_format
 
 _LONGEST_SHARD_ID = 1_000
 """The longest shard id that a stored table may have (characters). Ids of Kinesis have at most 128; ids of a plugin may be longer."""
@@ -121,7 +122,7 @@ class LeaseTable:
         for shard, end in (ended or {}).items():
             leases = _with_end(leases, shard, end)
         for shard, listed in (children or {}).items():
-            leases[shard] = replace(leases[shard], children=listed)
+            leases[shard] = structs.replace(leases[shard], children=listed)
         if expired:
             kept = {
                 shard: lease
@@ -171,11 +172,14 @@ class LeaseTable:
 
 
 def table_to_bytes(table: LeaseTable) -> bytes:
-    """Return the table as JSON. The lease of an owned shard is stored as `[index of its owner, epoch]`, any other lease as an object."""
+    """Return the table as JSON.
+
+    The lease of an owned shard is stored as `[index of its owner, epoch]`, which is short, and any other lease as an object (`Lease`).
+    """
     workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
     numbers = {worker: number for number, worker in enumerate(workers)}
     leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
-    drained, by_stream = tuple(sorted(table.drained)), json_documents.by_stream(leases)
+    drained, by_stream = tuple(sorted(table.drained)), document_format.by_stream(leases)
     stored = _StoredTable(
         table.version,
         table.writer,
@@ -192,7 +196,7 @@ def table_to_bytes(table: LeaseTable) -> bytes:
 
 def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     """Read a table that `table_to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
-    stored = read_document(value, _StoredTable, place, json_documents.FORMAT)
+    stored = read_document(value, _StoredTable, place, document_format.FORMAT)
     if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
         raise unreadable_error(place, "a lease names an owner that is not among the workers of the table")
     leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
@@ -206,52 +210,45 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     return LeaseTable(stored.version, stored.writer, start, leases, drained, stored.job, stored.latest, alone)
 
 
-class _StoredLease(msgspec.Struct, omit_defaults=True):
-    epoch: Count = 0
-    ended: bool = False
-    watermark: Millis | None = None
-    children: tuple[str, ...] = ()
-    parents: tuple[str, ...] = ()
-    first: bool = False
-    seen: Millis | None = None
-
-
-class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
+class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=document_format.FORMAT):
     version: Count
     writer: str
     start: StoredStarts
     workers: list[WorkerName]
-    leases: dict[str, dict[str, tuple[Count, Count] | _StoredLease]]
+    leases: dict[str, dict[str, tuple[Count, Count] | Lease]]
     drained: tuple[str, ...] = ()
     job: GroupJob | None = None
     latest: bool = False
     alone: tuple[WorkerName, Count] | None = None
 
-    def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
-        return json_documents.by_key(self.leases)
+    def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | Lease]]:
+        return document_format.by_key(self.leases)
 
 
-def _stored_lease(shard: str, lease: Lease, numbers: Mapping[str, int]) -> tuple[int, int] | _StoredLease:
-    if lease.owner is not None:
+def _stored_lease(shard: str, lease: Lease, numbers: Mapping[str, int]) -> tuple[int, int] | Lease:
+    if lease.owner is not None and lease == Lease(lease.owner, lease.epoch):
         return numbers[lease.owner], lease.epoch
-    stream = stream_of(shard)
-    children = json_documents.short_keys(lease.children, stream)
-    parents = json_documents.short_keys(lease.parents, stream)
-    return _StoredLease(lease.epoch, lease.ended, lease.watermark, children, parents, lease.is_first, lease.seen_ms)
+    return _with_keys(lease, document_format.short_keys, stream_of(shard))
 
 
-def _lease_of(shard: str, stored: tuple[int, int] | _StoredLease, workers: Sequence[str]) -> Lease:
+def _lease_of(shard: str, stored: tuple[int, int] | Lease, workers: Sequence[str]) -> Lease:
     if isinstance(stored, tuple):
         return Lease(workers[stored[0]], stored[1])
-    stream = stream_of(shard)
-    children = json_documents.long_keys(stored.children, stream)
-    parents = json_documents.long_keys(stored.parents, stream)
-    return Lease(None, stored.epoch, stored.ended, stored.watermark, children, parents, stored.first, stored.seen)
+    return _with_keys(stored, document_format.long_keys, stream_of(shard))
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The lease of one shard.
+def _with_keys(lease: Lease, changed: Callable[[Iterable[str], str], tuple[str, ...]], stream: str) -> Lease:
+    if not lease.children and not lease.parents:
+        return lease
+    return structs.replace(lease, children=changed(lease.children, stream), parents=changed(lease.parents, stream))
+
+
+class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The lease of one shard, also as it is stored, except that a stored lease has short ids of its children and parents.
+
+    To add a field: declare it here with a default and a short stored name, set it where the lease changes (`LeaseTable.with_changes`), and
+    add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field has
+    another value than its default.
 
     - `owner`: the worker that holds it. None if no worker has held it yet, or if the shard has ended.
     - `epoch`: the version of the table for which the owner has stored the shard's position before it acquired the shard. The table that
@@ -266,14 +263,14 @@ class Lease:
       TRIM_HORIZON.
     """
 
-    owner: str | None = None
-    epoch: int = 0
+    owner: WorkerName | None = None
+    epoch: Count = 0
     ended: bool = False
-    watermark: int | None = None
+    watermark: Millis | None = None
     children: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
-    is_first: bool = False
-    seen_ms: int | None = None
+    is_first: bool = msgspec.field(name="first", default=False)
+    seen_ms: Millis | None = msgspec.field(name="seen", default=None)
 
     @property
     def was_owned(self) -> bool:
@@ -337,7 +334,7 @@ def _with_end(leases: Mapping[str, Lease], shard: str, end: ShardEnd) -> dict[st
 
 def _without_parents(lease: Lease, expired: Collection[str], leases: Mapping[str, Lease]) -> Lease:
     kept = tuple(parent for parent in lease.parents if parent in leases or parent not in expired)
-    return lease if kept == lease.parents else replace(lease, parents=kept)
+    return lease if kept == lease.parents else structs.replace(lease, parents=kept)
 
 
 def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
 
+from ..sink import RevocationReason
 from .lease_table import LeaseTable, ShardEnd
 from .position_documents import PositionKey, Positions, StoredPosition
 from .position_store import CheckpointPositions
@@ -166,8 +167,8 @@ class OwnedLeases:
 
         Raises: ImpossibleStateError if the table gives this worker a shard that it has not prepared.
         """
-        lost = {shard for shard, epoch in self._epochs.items() if not table.is_owned(shard, self._worker, epoch)}
-        for shard in lost:
+        revoked = self._revoked(table)
+        for shard in revoked:
             del self._epochs[shard]
             self._stopped.pop(shard, None)
         settled = [key for key, sent_at in self._sent_at.items() if sent_at < table.version]
@@ -186,7 +187,21 @@ class OwnedLeases:
                     f"the lease table gives {self._worker} the shard {shard} since version {lease.epoch}, but this "
                     "worker has not asked for it"
                 )
-        return LeaseChanges(begun, lost, taken_over)
+        return LeaseChanges(begun, revoked, taken_over)
+
+    def _revoked(self, table: LeaseTable) -> dict[str, RevocationReason]:
+        ends, released = self.ends.keys(), self.released.keys()
+
+        def reason_of(shard: str) -> RevocationReason:
+            lease = table.leases.get(shard)
+            if shard in ends or (lease is not None and lease.ended):
+                return RevocationReason.ENDED
+            if lease is None and table.alone is None:
+                return RevocationReason.DELETED
+            return RevocationReason.GIVEN if shard in released else RevocationReason.LOST
+
+        kept = {shard for shard, epoch in self._epochs.items() if table.is_owned(shard, self._worker, epoch)}
+        return {shard: reason_of(shard) for shard in self._epochs.keys() - kept}
 
     def _has_ended(self, shard: str) -> bool:
         stored = self._published.get(PositionKey(shard, self._epochs[shard]))
@@ -209,13 +224,17 @@ class LeaseChanges:
     """The changes that a new version of the lease table means for this worker.
 
     - `begun`: shards that the worker begins to read, with their positions.
-    - `lost`: shards that the worker no longer holds: taken away, given to another worker, or read to their end.
+    - `revoked`: shards that the worker no longer holds, with the reasons.
     - `taken_over`: shards in `begun` that another worker has held.
     """
 
     begun: Mapping[str, StoredPosition]
-    lost: Collection[str]
+    revoked: Mapping[str, RevocationReason]
     taken_over: Collection[str] = ()
+
+    def revoked_for(self, reason: RevocationReason) -> list[str]:
+        """Return the shards that the worker no longer holds for this reason."""
+        return [shard for shard, each in self.revoked.items() if each is reason]
 
 
 def log_moved(worker: str, what: str, shards: Collection[str]) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from ..shards.shard_reading import latest
+from ..shards.read_state import latest
 from .lease_settings import LeaseSettings
 from .lease_table import LeaseTable
 from .worker_record import WorkerRecord

@@ -17,7 +17,7 @@ from ..conditional_store import (
 )
 from ..shards.shard_state import ShardState, StoredState
 from ..sink import CommitNumber, Staged
-from . import json_documents
+from . import document_format
 
 
 class PositionKey(NamedTuple):
@@ -176,12 +176,12 @@ class PositionPart:
         times = {"pinned": self.pinned_ms, "taken": self.taken_ms, "alone": self.is_alone or None}
         known = {name: value for name, value in times.items() if value is not None}
         content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
-        return json_documents.to_bytes(content)
+        return document_format.to_bytes(content)
 
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> PositionPart:
         """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
-        stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
+        stored = read_document(value, _StoredPart, place, document_format.FORMAT)
         staged = tuple(each.staged for each in stored.staged)
         positions, times = _by_key(stored.positions), (stored.pinned, stored.taken, stored.alone)
         return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..shards.shard_state import ShardState
+from ..sink import RevocationReason
 from .group_store import GroupStore
 from .position_documents import PositionKey, PositionPart, Positions, StoredPosition, is_stored
 from .worker_record import WorkerRecord
@@ -214,8 +215,8 @@ class ShardReaders(Protocol):
     async def stop(self, shards: Collection[str]) -> None:
         """Stop reading these shards, drop the records of them that were read and not written, and wait for the write in progress (E5)."""
 
-    def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards: another worker holds them, they were read to their end, or their stream is deleted.
+    def drop(self, shards: Mapping[str, RevocationReason]) -> None:
+        """Forget these shards, for these reasons, because the lease table no longer gives them to this worker.
 
         Records of them that are not committed are dropped (E1).
         """
@@ -224,7 +225,7 @@ class ShardReaders(Protocol):
         """Return whether records of these shards were read and are not finished by the sink, and their streams are deleted."""
 
     def drop_all(self) -> None:
-        """Forget every shard, because the worker has ended."""
+        """Forget every shard, because the worker was replaced or has failed."""
 
     def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[CheckpointPositions]:
         """Flush the sink, and provide for each shard the position up to which everything is flushed (S6).

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..shards.discovery import MissingShards
 from ..shards.lineage import Children, finished_ancestors, parent_keys
-from ..shards.shard_reading import latest
+from ..shards.read_state import latest
 from .lease_table import Lease, LeaseTable, ShardEnd
 
 
@@ -105,7 +107,7 @@ class ShardListing:
         Nothing shows it if the shard appeared after the first listing, and the table no longer has its parents.
         """
         is_known = lease.is_first or lease.parents or lease.seen_ms is not None
-        return lease if is_known else replace(lease, seen_ms=self._clock.now_ms())
+        return lease if is_known else structs.replace(lease, seen_ms=self._clock.now_ms())
 
     def _of_deleted_streams(self, table: LeaseTable) -> tuple[str, ...]:
         streams = {stream_of(key) for key in table.leases}.intersection(self._not_found)

@@ -13,12 +13,13 @@ from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError, StoreUnavailableError
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
+from ..sink import RevocationReason
+from .document_format import by_stream
 from .group_observer import GroupObserver
 from .group_store import GroupStore, TableCache
 from .group_upkeep import GroupUpkeep
 from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .heartbeat import Heartbeat, WritePermission, join_group
-from .json_documents import by_stream
 from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_POLL_SECONDS, LEAVING_POLL_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_table import AloneOwner, GroupJob, LeaseTable, table_of_new_group
@@ -246,7 +247,9 @@ class Worker:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
             except StoreUnavailableError as error:
-                log.warning("worker %s cannot read its group's documents; it tries again: %s", self.name, error)
+                log.warning(
+                    "worker %s could not read or change the leases of its group; it tries again: %s", self.name, error
+                )
                 seconds = RETRY_SECONDS
             # If the other workers are leaving too, this one need not wait for them. A short pause lets it notice that.
             if self._giver.is_leaving:
@@ -392,13 +395,14 @@ class Worker:
             return  # The next look decides whether to wait for shards that are gone.
         watermarks = self._readers.watermarks()
         changes = self._owned.apply(table)
-        given = [shard for shard in changes.lost if shard in table.leases and not table.leases[shard].ended]
-        self._counts.count_moved(len(changes.begun), len(given))
+        given, lost = (changes.revoked_for(reason) for reason in (RevocationReason.GIVEN, RevocationReason.LOST))
+        self._counts.count_moved(len(changes.begun), len(given) + len(lost))
         log_moved(self.name, "takes", changes.begun)
         log_moved(self.name, "has given up", given)
-        for shard in watermarks.keys() & set(changes.lost):
+        log_moved(self.name, "has lost", lost)
+        for shard in watermarks.keys() & changes.revoked.keys():
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
-        self._readers.drop(changes.lost)
+        self._readers.drop(changes.revoked)
         self._upkeep.forget_deleted(self._owned.shards - changes.begun.keys())
         if not self._giver.is_leaving:
             for shard, stored in changes.begun.items():
@@ -431,12 +435,14 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat the work until the store answers. Each attempt comes after a pause with jitter."""
+        """Repeat the work until the state store and the sink, which may keep positions, answer. There is a pause with jitter between
+        attempts.
+        """
         while True:
             try:
                 await work()
             except StoreUnavailableError as error:
-                log.warning("worker %s waits for the store of its group: %s", self.name, error)
+                log.warning("worker %s waits for the state store or the sink: %s", self.name, error)
             else:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))

@@ -13,7 +13,7 @@ from ..conditional_store import (
     WorkerName,
     read_document,
 )
-from . import json_documents
+from . import document_format
 
 HOST = socket.gethostname()[:255]
 """This host, as the records of its workers name it."""
@@ -21,7 +21,7 @@ MAX_PARTS = 10_000
 """The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
 
 
-class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
+class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=document_format.FORMAT):
     """The stored document in which a worker reports about itself. Each heartbeat writes it again.
 
     A process that seals the record ends the worker: the record is never written again.
@@ -53,12 +53,12 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     is_leaving: bool = msgspec.field(name="leaving", default=False)
     parts: Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTS)] = 0
     table_version: Count = msgspec.field(name="table", default=0)
-    released: json_documents.ByStream = {}
+    released: document_format.ByStream = {}
     watermark: Millis | None = None
     is_active: bool = msgspec.field(name="active", default=False)
     max_watermark: Millis | None = msgspec.field(name="maxWatermark", default=None)
     group_watermark: Millis | None = msgspec.field(name="groupWatermark", default=None)
-    loads: json_documents.ByStream = {}
+    loads: document_format.ByStream = {}
     checkpoint_ms: Millis | None = msgspec.field(name="checkpoint", default=None)
     lease_ms: Millis | None = msgspec.field(name="lease", default=None)
     is_alone: bool = msgspec.field(name="alone", default=False)
@@ -70,11 +70,11 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
 
     def has_released(self, shard: str, epoch: int) -> bool:
         """Return whether the worker has released the shard that it acquired in this epoch."""
-        return json_documents.number_of(shard, self.released) == epoch
+        return document_format.number_of(shard, self.released) == epoch
 
     def load_level(self, shard: str) -> int:
         """Return the load level that the worker states for one of its shards."""
-        return json_documents.number_of(shard, self.loads) or 0
+        return document_format.number_of(shard, self.loads) or 0
 
     def to_bytes(self) -> bytes:
         """Return the record as JSON, without defaults: at most 1 KB for a worker at rest (E2)."""
@@ -83,4 +83,4 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
         """Read a record that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
-        return read_document(value, cls, place, json_documents.FORMAT)
+        return read_document(value, cls, place, document_format.FORMAT)

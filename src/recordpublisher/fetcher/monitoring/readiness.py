@@ -8,8 +8,8 @@ from math import inf
 from ..alarms import Alarm, AlarmKind
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..pipeline.bounded_runs import RunCompletion
+from ..shards.read_state import latest
 from ..shards.shard_entry import ShardEntry
-from ..shards.shard_reading import latest
 
 READ_LIMIT_MS = 60_000
 """If no read succeeds for this time, the service counts as unreachable (ms). A read without records succeeds."""

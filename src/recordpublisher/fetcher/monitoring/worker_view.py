@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.histogram import HistogramValue
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
-from ..checkpoints.commits import CommitCounts
+from ..checkpoints.staged_commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler

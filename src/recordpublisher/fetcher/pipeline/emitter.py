@@ -206,7 +206,7 @@ class Emitter:
         batch, freed = entry.take(count)
         try:
             if batch.after_gap:
-                with naming_sink(self._sink, "shard_started", is_watched=False):
+                with naming_sink(self._sink, "shard_started"):
                     self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
             if len(batch) or batch.poisoned:
                 async with self.turn.lock:

@@ -31,8 +31,8 @@ from recordpublisher.publishers.user_code import (
 )
 
 from ..shards.lineage import parent_keys
+from ..shards.read_state import ReadMoment
 from ..shards.shard_entry import ShardEntry
-from ..shards.shard_reading import ReadMoment
 from ..shards.shard_table import ShardTable
 from .memory_budget import MemoryBudget, PendingReads, ReadBlock
 from .process_suspension import SuspensionDetector

@@ -19,9 +19,9 @@ from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard
 
 from ..checkpoints.starts import given_position
 from ..conditional_store import document_as
+from ..shards.read_state import latest
 from ..shards.retention_check import UNKNOWN_MS, RetentionCheck, RetentionGap, may_have_gap
 from ..shards.shard_entry import ShardEntry
-from ..shards.shard_reading import latest
 from .process_suspension import GAP_SECONDS, SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")

@@ -8,19 +8,20 @@ from typing import Any
 from recordpublisher.publishers.errors import PluginError, StateError
 from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave
+from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave, is_coroutine_function
 
 from ..checkpoints.snapshot import checked_snapshot
 from ..sink import Sink, State, Unfinished
 
+_ASYNC_METHODS = frozenset(name for name, each in vars(Sink).items() if is_coroutine_function(each))
 
-def naming_sink(sink: Sink, method: str, kind: str = "sink", *, is_watched: bool = True) -> PluginCall:
+
+def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
     """Return a context manager around a call of a sink's method, which adds the sink's name to an error of the call.
 
-    - `kind`: what the sink is to the job.
-    - `is_watched`: whether a call that does not return is logged; False for a method that is not async.
+    If the method is async, a call that does not return is logged. `kind`: what the sink is to the job.
     """
-    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=is_watched)
+    return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=method in _ASYNC_METHODS)
 
 
 def naming_writes(sink: Sink) -> PluginCall:
@@ -115,7 +116,7 @@ def unfinished_of(sink: Sink) -> Unfinished | None:
 
     Raises: PluginError if the sink returns something else; the sink's own error, with a note that names the method.
     """
-    with naming_sink(sink, "unfinished", is_watched=False):
+    with naming_sink(sink, "unfinished"):
         found: Any = sink.unfinished()
     if found is not None and not isinstance(found, Unfinished):
         raise PluginError(
@@ -129,7 +130,7 @@ def destination_of(sink: Sink) -> str:
 
     Raises: PluginError if the sink does not return a text; the sink's own error, with a note that names the method.
     """
-    with naming_sink(sink, "destination", is_watched=False):
+    with naming_sink(sink, "destination"):
         found: Any = sink.destination()
     if not isinstance(found, str):
         raise PluginError(f"`{type(sink).__name__}.destination` returned {repr_of(found)}: return a str")

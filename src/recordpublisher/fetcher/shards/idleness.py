@@ -5,8 +5,8 @@ It also keeps why watermarks do not wait for a shard although it is open, or wai
 
 from __future__ import annotations
 
+from ..global_watermark_rules import is_idle
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_rules import is_idle
 
 MAX_CREDIT_SECONDS = 6.0
 """The longest time between two empty reads that counts as silence (seconds).

@@ -14,7 +14,7 @@ from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
-from .shard_reading import latest
+from .read_state import latest
 from .shard_state import ShardState
 
 log = logging.getLogger("recordpublisher.fetcher")

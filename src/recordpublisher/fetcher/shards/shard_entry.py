@@ -15,10 +15,10 @@ from recordpublisher.publishers.records import RecordBatch, millis_behind_at, to
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..global_watermark_rules import is_active, shard_watermark
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_rules import is_active, shard_watermark
 from .idleness import IdlenessTimer, WatermarkStatus
-from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading, latest
+from .read_state import ReadMoment, ReadProgress, ReadReservation, ShardReadState, latest
 from .shard_state import ShardState
 
 
@@ -84,7 +84,7 @@ class ShardEntry:
     ) -> None:
         self.shard = shard
         self.owned_since_ms = owned_since_ms
-        self.reading = ShardReading(IdlenessTimer(idle_intervals))
+        self.reading = ShardReadState(IdlenessTimer(idle_intervals))
         self.emission = ShardEmission(state, taken_over_below)
         self.status = WatermarkStatus()
         self.reservation = ReadReservation()

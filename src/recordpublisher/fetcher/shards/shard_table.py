@@ -9,8 +9,8 @@ from operator import attrgetter
 from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
+from ..global_watermark_rules import inherited_watermark
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from ..watermark_rules import inherited_watermark
 from .lineage import Children, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener
 from .shard_state import ShardState

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap
-from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from recordpublisher.fetcher.pipeline.process_suspension import GAP_SECONDS
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, may_have_gap
-from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.log_fields import log_extra

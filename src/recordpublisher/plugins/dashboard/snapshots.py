@@ -9,13 +9,13 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
+from recordpublisher.fetcher.global_watermark_rules import is_idle
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
     WorkerHealth,
     WorkerMetrics,
 )
-from recordpublisher.fetcher.watermark_rules import is_idle
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import mask_passwords

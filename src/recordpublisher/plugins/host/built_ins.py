@@ -38,9 +38,9 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {
-        "BOUNDED": "consumer.event_time:BoundedOutOfOrderness",
-        "MONOTONOUS": "consumer.event_time:Monotonous",
-        "ARRIVAL": "consumer.event_time:ArrivalWatermarks",
+        "BOUNDED": "consumer.watermark_strategies:BoundedOutOfOrderness",
+        "MONOTONOUS": "consumer.watermark_strategies:Monotonous",
+        "ARRIVAL": "consumer.watermark_strategies:ArrivalWatermarks",
     },
     "deserializers": {
         "bytes": "consumer.deserialization:BytesDeserializer",

@@ -14,7 +14,7 @@ A job builds the class with its properties: `LinesFactory(properties)`.
 import pluggy
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.event_time import WatermarkStrategy
+from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink

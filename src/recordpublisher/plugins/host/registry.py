@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import msgspec
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.event_time import WatermarkStrategy
+from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink

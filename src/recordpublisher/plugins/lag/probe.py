@@ -13,10 +13,10 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from recordpublisher.fetcher.global_watermark_rules import is_idle
 from recordpublisher.fetcher.monitoring.stuck_shards import LineageProgress
 from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.watermark_rules import is_idle
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.publisher import (

@@ -13,13 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, deserializer_of
-from recordpublisher.consumer.event_time import (
-    AssignedWatermarks,
-    ImplausibleTimes,
-    WatermarkStrategy,
-    timestamp_assigner_for,
-)
+from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator, log
+from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings

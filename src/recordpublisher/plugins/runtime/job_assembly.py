@@ -131,9 +131,9 @@ def build_job(
     group = None
     if given.value(JOB_WORKERS) == "GROUP":
         # Imported here because most jobs run alone and need no groups.
-        from ..host.elastic_group import elastic_group_of
+        from ..host.group_from_properties import group_from_properties
 
-        group = elastic_group_of(given, sink, dead_letters, store, snapshots)
+        group = group_from_properties(given, sink, dead_letters, store, snapshots)
     factory = build_source(registry, given, publisher)
     merge_snapshots(snapshots, factory.order_of)
     lister = StreamLister(factory, given, names.given, clock)
@@ -205,12 +205,12 @@ def _alone_worker(
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-    from recordpublisher.fetcher.elastic.group_place import ElasticGroup, group_job_of
+    from recordpublisher.fetcher.elastic.job_storage import JobStorage, group_job_of
     from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 
     name = given.value(JOB_NAME)
-    group = ElasticGroup(place, LeaseSettings(**values_of(LeaseSettings, given)), name)
-    return AloneWorker(group, group_job_of(streams, sink, name), sink, clock)
+    storage = JobStorage(place, LeaseSettings(**values_of(LeaseSettings, given)), name)
+    return AloneWorker(storage, group_job_of(streams, sink, name), sink, clock)
 
 
 # --- the job of a queue, which has no positions ---------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 import asyncio
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
+from recordpublisher.consumer.event_time import ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.memory_budget import MemoryBudget
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.reading import ReadIntake

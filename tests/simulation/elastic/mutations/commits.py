@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
-from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
+from recordpublisher.fetcher.checkpoints.staged_commits import Commits
+from recordpublisher.fetcher.elastic.positions_with_rows import PositionsWithRows, SinkLives
 from recordpublisher.fetcher.leases.position_commits import PositionCommits
 
 from .patches import Patches
@@ -13,12 +13,12 @@ from .patches import Patches
 
 def prepared_takes_name_staged_rows() -> Patches:
     """S6: an entry whose positions do not cover them names rows that are staged."""
-    commit = CommittedPositions.commit
+    commit = PositionsWithRows.commit
 
-    async def naming(self: CommittedPositions, positions: Any, *, is_checkpoint: bool = False) -> None:
+    async def naming(self: PositionsWithRows, positions: Any, *, is_checkpoint: bool = False) -> None:
         await commit(self, positions, is_checkpoint=True)
 
-    return [(CommittedPositions, "commit", naming)]
+    return [(PositionsWithRows, "commit", naming)]
 
 
 def scope_is_from_before_the_lock() -> Patches:
@@ -53,17 +53,17 @@ def names_of_the_unpublished_are_dropped() -> Patches:
 def cleaned_before_it_is_published() -> Patches:
     """E12: what a worker has left is deleted although its entry names some of it."""
 
-    async def delete(self: CommittedPositions, worker: str) -> bool:
+    async def delete(self: PositionsWithRows, worker: str) -> bool:
         if self._entries is not None:
             await self._entries.delete_worker(worker)
         return True
 
-    async def publish(self: CommittedPositions, record: Any) -> Any:
+    async def publish(self: PositionsWithRows, record: Any) -> Any:
         place = self._entries or self._group
         part = await self._seal(place, record.worker, 0)
         return {} if part is None else part.positions
 
-    return [(CommittedPositions, "delete", delete), (CommittedPositions, "seal", publish)]
+    return [(PositionsWithRows, "delete", delete), (PositionsWithRows, "seal", publish)]
 
 
 def an_ended_life_stages() -> Patches:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from recordpublisher.fetcher.leases import lease_table
 from recordpublisher.fetcher.leases import shard_listing as listing_module
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
@@ -126,7 +128,7 @@ def leaving_worker_begins_shards() -> Patches:
     def apply_table(self: Worker) -> None:
         if (table := self._cache.table) is not None:
             changes = self._owned.apply(table)
-            self._readers.drop(changes.lost)
+            self._readers.drop(changes.revoked)
             for shard, stored in changes.begun.items():
                 self._readers.begin(shard, stored.state)
 
@@ -243,7 +245,7 @@ def children_forget_their_parents() -> Patches:
     initial_state = LeaseTable.initial_state
 
     def without_parents(self: LeaseTable, shard: str) -> Any:
-        ends = {key: replace(lease, seen_ms=None) for key, lease in self.leases.items()}
+        ends = {key: structs.replace(lease, seen_ms=None) for key, lease in self.leases.items()}
         return initial_state(replace(self, leases=ends), shard)
 
     return [(LeaseTable, "initial_state", without_parents)]

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
+from recordpublisher.fetcher.checkpoints.staged_commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
-from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
+from recordpublisher.fetcher.elastic.positions_with_rows import PositionsWithRows
 from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
 from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, OwnDocument
@@ -201,10 +201,10 @@ def unnamed_parts() -> Patches:
 def sink_is_not_sealed() -> Patches:
     """E1, E3: the positions in the sink are read without a seal there, while a commit of the sealed worker is under way."""
 
-    async def read(self: CommittedPositions, record: Any) -> Any:
+    async def read(self: PositionsWithRows, record: Any) -> Any:
         return await self.read(record)
 
-    return [(CommittedPositions, "seal", read)]
+    return [(PositionsWithRows, "seal", read)]
 
 
 def deleted_worker_commits() -> Patches:

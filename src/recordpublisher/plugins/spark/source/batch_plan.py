@@ -8,7 +8,7 @@ from enum import Enum
 
 import msgspec
 
-from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import SparkOptions

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from recordpublisher.fetcher.global_watermark_rules import shard_watermark
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.fetcher.shards.shard_state import ShardState, start_from_json, start_to_json
-from recordpublisher.fetcher.watermark_rules import shard_watermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from

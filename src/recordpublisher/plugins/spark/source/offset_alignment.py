@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recordpublisher.fetcher import watermark_rules
+from recordpublisher.fetcher import global_watermark_rules
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from recordpublisher.fetcher.watermarks import lowest_active
@@ -42,14 +42,16 @@ class AlignmentSettings:
         While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
         the first batch are also within the lookahead.
         """
-        limit = watermark_rules.emit_limit(global_watermark, self.lookahead)
+        limit = global_watermark_rules.emit_limit(global_watermark, self.lookahead)
         if limit == math.inf:
             return None
         return EMIT_NOTHING if limit == -math.inf else int(limit)
 
     def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
         """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return seen.next_watermark is None and watermark_rules.is_idle(silence.ms, self.idle_intervals.watermarks_ms)
+        return seen.next_watermark is None and global_watermark_rules.is_idle(
+            silence.ms, self.idle_intervals.watermarks_ms
+        )
 
 
 def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
@@ -66,7 +68,9 @@ def next_global_watermark(
     It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
     """
     active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
-    return watermark_rules.raised_watermark(current, lowest_active(entry.alignment_watermark for entry in active)[1])
+    return global_watermark_rules.raised_watermark(
+        current, lowest_active(entry.alignment_watermark for entry in active)[1]
+    )
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
@@ -76,6 +80,6 @@ def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: 
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)
-        return watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
+        return global_watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
     is_open = not entry.done and is_startable(entry, shards)
-    return watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)
+    return global_watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from recordpublisher.fetcher.global_watermark_rules import inherited_watermark
 from recordpublisher.fetcher.shards.lineage import finished_ancestors, parent_keys, parents_ended
-from recordpublisher.fetcher.shards.shard_reading import latest
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.watermark_rules import inherited_watermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 

@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
-from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
+from recordpublisher.fetcher.elastic.positions_with_rows import PositionsWithRows, SinkLives
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.position_documents import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
@@ -64,7 +64,7 @@ class Process:
         self.lives = SinkLives(self.sink, Lock(), VirtualClock())
 
     async def live(self, worker):
-        positions = CommittedPositions(
+        positions = PositionsWithRows(
             self.lives,
             self.store,
             GroupStore(self.store),

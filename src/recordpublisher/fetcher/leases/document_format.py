@@ -1,4 +1,4 @@
-"""The JSON format of a group's documents: the format number, and short names for shards."""
+"""The format of the documents of a group: JSON with a format number, in which shards have short names."""
 
 import json
 import re

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from recordpublisher.fetcher import watermark_rules as rules
+from recordpublisher.fetcher import global_watermark_rules as rules
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState

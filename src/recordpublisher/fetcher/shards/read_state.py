@@ -20,7 +20,7 @@ from recordpublisher.publishers.shards import Shard
 from .idleness import IdlenessTimer
 
 
-class ShardReading:
+class ShardReadState:
     """Keeps the records of a shard that were read and not emitted, and what the reads of this run have shown.
 
     - `has_started`: whether a reader has started, in this run or an earlier one.

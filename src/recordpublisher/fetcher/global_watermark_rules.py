@@ -1,7 +1,7 @@
-"""The rules of watermarks as plain functions, without state, clock or asyncio.
+"""The rules of the global watermark as plain functions, without state, clock or asyncio: which shards count for it, and what it allows.
 
 The running fetcher applies them shard by shard as batches arrive. The Spark source applies them to a whole offset when it plans a batch.
-All times and watermarks are in ms.
+All times and watermarks are in ms. How the watermark of one shard follows from its records is in `consumer/watermark_strategies.py`.
 """
 
 import math

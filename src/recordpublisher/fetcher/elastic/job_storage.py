@@ -1,5 +1,6 @@
-"""The place where a job stores its positions, and what identifies a job. Modules of workers are not imported here, so that loading it is
-fast.
+"""Where a job stores its leases and positions, with a group or without (`JobStorage`), and what identifies a job (`group_job_of`).
+
+Modules of workers are not imported here, so that loading it is fast.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticGroup:
-    """Where a job stores its leases and positions, and the times of its heartbeats and leases.
+class JobStorage:
+    """The place where a job stores its leases and positions, and the times of its heartbeats and leases.
 
-    A group uses it, and a process that runs alone.
+    A group uses it (`plugins/host/group_from_properties.py` makes it), and so does a process that runs alone.
 
     - `store`: the state store (`flink.state.uri`).
     - `job_name`: the name of the job, if it has one.

@@ -1,10 +1,12 @@
-"""Checks that `flink.job.workers=GROUP` is not combined with settings that it does not support (C2)."""
+"""Makes the storage of a group from properties, and checks that `flink.job.workers=GROUP` is not combined with settings that it does not
+support (C2).
+"""
 
 import sys
 from collections.abc import Sequence
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.lease_settings import HELD_POLL_SECONDS, LeaseSettings
 from recordpublisher.fetcher.leases.position_documents import SHARDS_PER_PART
 from recordpublisher.fetcher.sink import CommittingSink, Sink, State, entry_store_of, stores_positions
@@ -15,14 +17,14 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..stores.by_location import back_end_of
 
 
-def elastic_group_of(
+def group_from_properties(
     properties: Properties,
     sink: Sink | None,
     dead_letters: Sink | None,
     store: ConditionalStore | None,
     restore: Sequence[State],
-) -> ElasticGroup | None:
-    """Return the group of this process in a store, or None for a job that runs alone.
+) -> JobStorage | None:
+    """Return the storage of the group of this process, or None for a job that runs alone.
 
     Raises: ConfigurationError if a setting cannot be combined with a group, or if there is no store.
     """
@@ -41,7 +43,7 @@ def elastic_group_of(
         raise ConfigurationError(
             STATE_URI.key, None, STATE_URI.valid, reason="a group keeps leases and positions there"
         )
-    return ElasticGroup(place, settings, properties.value(JOB_NAME))
+    return JobStorage(place, settings, properties.value(JOB_NAME))
 
 
 def _check_sink(sink: Sink | None) -> None:

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.commits import CommitCounts, Commits
 from ..checkpoints.committing_calls import CommittingCalls
+from ..checkpoints.staged_commits import CommitCounts, Commits
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore, part_name, read_positions
 from ..leases.position_documents import PositionPart, Positions, is_stored, positions_to_json
@@ -20,7 +20,7 @@ from ..pipeline.emitter import Emitter
 from ..sink import CommittingSink, Staged, entry_store_of
 
 
-class CommittedPositions(PositionStore):
+class PositionsWithRows(PositionStore):
     """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
     The worker's positions are in one document, its part. The part also names the staged items (rows or files that are durable and not

@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.host.elastic_group import elastic_group_of
+from recordpublisher.plugins.host.group_from_properties import group_from_properties
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -68,7 +68,7 @@ def test_a_sink_that_keeps_positions_and_not_those_of_workers_is_refused(tmp_pat
 def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.lease.duration": 30_000}))
 
-    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), ())
+    group = group_from_properties(properties, rp.MemorySink(), None, MemoryStore(), ())
 
     assert (group.settings.duration, group.settings.tracker_timeout) == (30.0, 90.0)
 
@@ -76,10 +76,10 @@ def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_p
 def test_positions_in_dynamodb_are_in_small_parts(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.state.uri": "dynamodb://table/job"}))
 
-    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), ())
+    group = group_from_properties(properties, rp.MemorySink(), None, MemoryStore(), ())
 
     assert group.settings.shards_per_part == 16
 
 
 def test_a_job_that_runs_alone_is_no_group(tmp_path):
-    assert elastic_group_of(Properties({"flink.state.uri": str(tmp_path)}), None, None, None, ()) is None
+    assert group_from_properties(Properties({"flink.state.uri": str(tmp_path)}), None, None, None, ()) is None
