@@ -85,11 +85,11 @@ class ShardEntry:
         self.shard = shard
         self.owned_since_ms = owned_since_ms
         self.reading = ShardReading(IdlenessTimer(idle_intervals))
-        self.emission = ShardEmission(state, taken_over_below)
         self.status = WatermarkStatus()
         self.reservation = ReadReservation()
         self.progress = ReadProgress()
         self.metrics = ShardMetrics(worker_read_durations=worker_read_durations or Histogram())
+        self.emission = ShardEmission(state, taken_over_below, self.metrics)
         self.is_removed = False
         self._listener = listener
 
@@ -315,15 +315,16 @@ class ShardEntry:
 
 
 class ShardEmission:
-    """Keeps how far a shard was emitted, and counts emitted records.
+    """Keeps how far a shard was emitted, and counts emitted records. Late ones are counted in `metrics`.
 
     `taken_over_below` is the global watermark at the time when this process acquired the shard from another one (epoch ms). Records that
     are read again may be below it (E8).
     """
 
-    def __init__(self, state: ShardState, taken_over_below: int | None) -> None:
+    def __init__(self, state: ShardState, taken_over_below: int | None, metrics: ShardMetrics) -> None:
         self.state = state
         self._taken_over_below = taken_over_below
+        self._metrics = metrics
         self.is_writing = False
         self.writing_from: int | None = None
         """The watermark of the first record that was taken from the queue and is not written yet (epoch ms)."""
@@ -333,7 +334,6 @@ class ShardEmission:
         """
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
-        self.late_after_idle = self.late_after_takeover = 0
 
     def start_at(self, watermark: int | None) -> None:
         """Set the watermark with which a shard begins (the lowest one of its parents), unless the shard has its own (W5)."""
@@ -380,9 +380,9 @@ class ShardEmission:
     def _count_late(self, records: int) -> None:
         watermark, limit = self.state.watermark, self._taken_over_below
         if limit is not None and (watermark is None or watermark < limit):
-            self.late_after_takeover += records
+            self._metrics.late_after_takeover += records
         else:
-            self.late_after_idle += records
+            self._metrics.late_after_idle += records
 
 
 def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
