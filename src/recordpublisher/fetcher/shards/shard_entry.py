@@ -129,6 +129,11 @@ class ShardEntry:
         self.reading.end(children)
         self._on_progress()
 
+    def reach_run_end(self) -> None:
+        """Note that the shard was read to the end of the run in it (`Bounds.ends`). Called by QueueingShardOutput."""
+        self.reading.reach_run_end()
+        self._listener.on_changed(self)
+
     def finish_reading(self) -> None:
         """Mark the shard as not to be read again in this run. Called by ReadTasks.
 
@@ -175,6 +180,8 @@ class ShardEntry:
         `global_watermark`: its value before the write.
         """
         self.emission.advance(batch, global_watermark, now_ms)
+        if batch.skipped:
+            self.metrics.add("skipped_records", batch.skipped_count)
         self._listener.on_emitted(self, batch)
         self._on_progress()
 
@@ -380,9 +387,9 @@ class ShardEmission:
     def _count_late(self, records: int) -> None:
         watermark, limit = self.state.watermark, self._taken_over_below
         if limit is not None and (watermark is None or watermark < limit):
-            self._metrics.late_after_takeover += records
+            self._metrics.add("late_after_takeover", records)
         else:
-            self._metrics.late_after_idle += records
+            self._metrics.add("late_after_idle", records)
 
 
 def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:

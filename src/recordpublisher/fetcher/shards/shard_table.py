@@ -67,7 +67,8 @@ class ShardTable:
 
     def total(self, counter: str) -> int:
         """Return one of the counters `SUMMED_COUNTERS`, summed over all shards. Removed shards stay in the sum, so it never falls."""
-        return self._removed[counter] + sum(getattr(each.metrics, counter) for each in self._entries.values())
+        owned: int = sum(getattr(each.metrics, counter) for each in self._entries.values())
+        return self._removed[counter] + owned
 
     def count(self, key: str, counter: str) -> None:
         """Add 1 to a counter of a shard (`Shard.key`), even if the shard was removed, because a sink may reject its records late."""

@@ -77,7 +77,7 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
     - `commit`: the last commit, if the worker is running and its sink commits.
     - `alarms`: number of active alarms.
-    - `counts`: as in `ShardSnapshot`, since the worker started and over all shards that it has read.
+    - `counts`: the counters of `ShardSnapshot.counts` since the worker started, over all shards that it has read.
     """
 
     process: int | None = None
