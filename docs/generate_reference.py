@@ -158,8 +158,9 @@ WORKER_SUBJECTS = {
     "records": "Records and checkpoints",
     "loopLagMs": "Process and memory",
     "shards": "Shards and alignment",
-    "skippedRecords": "Loss, late records, alarms",
+    "alarms": "Alarms",
     "worker": "Group",
+    "skippedRecords": "Loss and late records",
 }
 SHARD_SUBJECTS = {
     "lagMs": "Progress",
@@ -167,18 +168,14 @@ SHARD_SUBJECTS = {
     "idle": "Idleness and alignment",
     "timeToRetentionLossMs": "Retention and alarms",
     "numberOfAggregatedRecords": "Reads",
-    "foreignSubRecords": "Loss and bad records",
+    "foreignSubRecords": "Loss, bad and late records",
     "unacknowledged": "Queues",
 }
 """The heading before a metric."""
 
-LOSS = {
-    "retentionGaps": "records passed retention unread, and are lost (`flink.state.dataloss=CONTINUE`)",
-    "skippedRecords": "records were left out, and are written nowhere (`flink.deserializer.error=SKIP`)",
+LOSS = {each.name: each.loss for each in SHARD_METRICS if each.loss} | {
     "skipped": '`MapSink` has left records out (`on_failure="SKIP"`, `max_age`)',
     "numRecordsOutErrors": "the [Kinesis sink](kinesis-sink-metrics.md) could not put records",
-    "foreignSubRecords": "records of aggregates were dropped; they are lost unless their producer puts them again, as the KPL does",
-    "retentionNotChecked": "records may be lost, because a stream was not read for longer than its retention, and was empty then",
     "timeToRetentionLossMs": "below 0, the oldest unfinished record may be lost; above 0, it is the time that is left",
 }
 """What it means that a metric is not 0."""

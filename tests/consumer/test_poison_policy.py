@@ -10,7 +10,6 @@ from recordpublisher.consumer.deserialization import CallableDeserializer
 from recordpublisher.consumer.shard_consumer import PoisonPolicy
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
-from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from fakes.batches import batch
 
@@ -21,16 +20,14 @@ def numbers(given):
 
 def test_a_batch_without_poisoned_records_is_decorated_once():
     calls = []
-    PoisonPolicy(OnBadRecord.SKIP, ShardMetrics()).apply(
-        batch(b"1", b"2"), lambda part: calls.append(len(part)) or numbers(part)
-    )
+    PoisonPolicy(OnBadRecord.SKIP).apply(batch(b"1", b"2"), lambda part: calls.append(len(part)) or numbers(part))
 
     assert calls == [2]
 
 
 def test_the_error_names_shard_record_and_reason():
     with pytest.raises(DeserializationError, match="invalid literal") as raised:
-        PoisonPolicy(OnBadRecord.FAIL, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+        PoisonPolicy(OnBadRecord.FAIL).apply(batch(b"1", b"x", b"y"), numbers)
 
     assert (raised.value.stream, raised.value.shard_id, raised.value.sequence_number) == ("orders", "shardId-0", "2")
     assert isinstance(raised.value.__cause__, ValueError)
@@ -38,13 +35,17 @@ def test_the_error_names_shard_record_and_reason():
 
 @given(st.lists(st.sampled_from([b"1", b"22", b"poison"]), max_size=8))
 def test_skipping_drops_exactly_the_poisoned_and_keeps_the_position(payloads):
-    metrics, whole = ShardMetrics(), batch(*payloads)
-    done = PoisonPolicy(OnBadRecord.SKIP, metrics).apply(whole, numbers)
+    whole = batch(*payloads)
+    done = PoisonPolicy(OnBadRecord.SKIP).apply(whole, numbers)
 
     assert list(done.data) == [data for data in payloads if data != b"poison"]
     assert list(done.values) == [int(data) for data in done.data]
     assert list(done.event_time_column) == [int(data) for data in done.data]
-    assert metrics.skipped_records == payloads.count(b"poison")
+    assert done.skipped_count == payloads.count(b"poison")
+    for each in done.skipped:
+        first = payloads[int(each.sequence_number) - 1 :][: each.count]
+        assert first == [b"poison"] * each.count
+        assert each.index == int(each.sequence_number) - 1 - payloads[: int(each.sequence_number) - 1].count(b"poison")
     assert done.read_position == whole.read_position
 
 
@@ -52,14 +53,14 @@ def test_bytes_stay_bytes_when_only_times_fail():
     def times(part):
         return replace(part, event_times=[int(data) for data in part.data])
 
-    done = PoisonPolicy(OnBadRecord.SKIP, ShardMetrics()).apply(batch(b"1", b"x"), times)
+    done = PoisonPolicy(OnBadRecord.SKIP).apply(batch(b"1", b"x"), times)
 
     assert done.decoded is None
     assert done.values == [b"1"]
 
 
 def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(caplog):
-    PoisonPolicy(OnBadRecord.SKIP, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+    PoisonPolicy(OnBadRecord.SKIP).apply(batch(b"1", b"x", b"y"), numbers)
 
     lines = [line for line in caplog.records if line.levelname == "WARNING"]
     assert [line.getMessage() for line in lines] == [
@@ -70,7 +71,7 @@ def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(capl
 
 
 def test_the_first_dead_letter_is_logged_as_a_skipped_record_is(caplog):
-    PoisonPolicy(OnBadRecord.DEAD_LETTER, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+    PoisonPolicy(OnBadRecord.DEAD_LETTER).apply(batch(b"1", b"x", b"y"), numbers)
 
     lines = [line for line in caplog.records if line.levelname == "WARNING"]
     assert [line.getMessage() for line in lines] == [
@@ -84,7 +85,7 @@ def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to
         DeserializationError,
         match=r"tail orders --shard shardId-0 --from 2 -n 1., with --properties .* flink.deserializer.error .* deserializer_error=",
     ):
-        PoisonPolicy(OnBadRecord.FAIL, ShardMetrics()).apply(batch(b"1", b"x"), numbers)
+        PoisonPolicy(OnBadRecord.FAIL).apply(batch(b"1", b"x"), numbers)
 
     line = next(line for line in caplog.records if line.levelname == "ERROR")
     assert (line.exc_info[0], line.fields["shard"]) == (ValueError, "shardId-0")
@@ -103,11 +104,10 @@ def test_whatever_user_code_raises_only_its_record_is_skipped(raised):
         return record.data
 
     deserializer = CallableDeserializer(fail)
-    metrics = ShardMetrics()
-    done = PoisonPolicy(OnBadRecord.SKIP, metrics).apply(
+    done = PoisonPolicy(OnBadRecord.SKIP).apply(
         batch(b"1", b"x", b"y"), lambda part: part.with_columns(values=deserializer.values(part))
     )
-    assert (done.data, metrics.skipped_records) == ([b"1", b"y"], 1)
+    assert (done.data, done.skipped_count) == ([b"1", b"y"], 1)
 
 
 def test_a_deserializer_that_nobody_would_await_is_refused():
@@ -125,7 +125,5 @@ def test_a_record_for_which_memory_was_missing_is_not_dropped(action):
     def decorate(part):
         raise ValueError("wrapped") from MemoryError()
 
-    metrics = ShardMetrics()
     with pytest.raises(DeserializationError, match="wrapped"):
-        PoisonPolicy(action, metrics).apply(batch(b"1", b"2"), decorate)
-    assert metrics.skipped_records == 0
+        PoisonPolicy(action).apply(batch(b"1", b"2"), decorate)

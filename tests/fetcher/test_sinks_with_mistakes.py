@@ -61,3 +61,15 @@ async def test_what_is_rejected_is_one_record_as_a_batch(monkeypatch, rejected):
 async def test_a_rejected_record_has_a_reason(monkeypatch):
     with pytest.raises(rp.PluginError, match="with the reason None: give a text"):
         await run(monkeypatch, Rejects(lambda batch: batch.slice(0, 1), None))
+
+
+@pytest.mark.parametrize("counter", ["reads", "tooOld", None])
+async def test_a_sink_counts_only_in_counters_that_outlast_their_shard(monkeypatch, counter):
+    class Counts(Rejects):
+        async def write(self, batch):
+            self.context.count(batch.shard.key, counter)
+
+    with pytest.raises(
+        rp.PluginError, match=f"a sink has counted a record in {counter!r}. Valid values: skipped_records, "
+    ):
+        await run(monkeypatch, Counts(None))

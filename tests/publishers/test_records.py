@@ -17,6 +17,7 @@ from recordpublisher.publishers.records import (
     PoisonedRecord,
     RecordBatch,
     RecordColumns,
+    SkippedRecords,
     UserRecord,
     to_millis,
 )
@@ -185,11 +186,14 @@ def test_each_poisoned_record_is_in_the_slice_of_its_index(batch, cuts, places):
     poisoned = tuple(
         PoisonedRecord(place, UserRecord(b"", f"poison {number}"), "why") for number, place in enumerate(places)
     )
-    parts = cut(replace(batch, poisoned=poisoned), cuts) or [replace(batch, poisoned=poisoned)]
+    skipped = tuple(SkippedRecords(place, number, f"skipped {number}") for number, place in enumerate(places))
+    whole = replace(batch, poisoned=poisoned, skipped=skipped)
+    parts = cut(whole, cuts) or [whole]
 
     assert [each.record for part in parts for each in part.poisoned] == [each.record for each in poisoned]
+    assert [each.count for part in parts for each in part.skipped] == [each.count for each in skipped]
     for part in parts[:-1]:
-        assert all(0 <= each.index < len(part) for each in part.poisoned), (
+        assert all(0 <= each.index < len(part) for each in (*part.poisoned, *part.skipped)), (
             "a position must not pass a record that was not written"
         )
 
@@ -207,6 +211,15 @@ def test_a_slice_before_a_dead_letter_of_its_aggregate_ends_inside_the_aggregate
 
     assert batch.slice(0, 1).read_position == SequenceNumber("7", 0)
     assert batch.slice(1, 2).poisoned == (PoisonedRecord(0, parts[1], "no"),)
+
+
+def test_a_slice_before_a_skipped_record_of_its_aggregate_ends_inside_the_aggregate():  # P2
+    parts = [UserRecord(b"x", "7", 1.5, sub_sequence_number=sub) for sub in range(2)]
+    records, skipped = [parts[0], UserRecord(b"x", "8", 2.5)], (SkippedRecords(1, 4, "7"),)
+    batch = RecordBatch(Shard("s", "a"), records, 0, SequenceNumber("8"), skipped=skipped)
+
+    assert batch.slice(0, 1).read_position == SequenceNumber("7", 0)
+    assert (batch.slice(0, 1).skipped, batch.slice(1, 2).skipped) == ((), (SkippedRecords(0, 4, "7"),))
 
 
 def test_a_batch_shows_its_first_values():

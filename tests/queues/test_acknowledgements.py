@@ -96,11 +96,31 @@ def test_a_skipped_record_is_acknowledged():
     queue.put(7, data=b"{no json")
     sink = rp.MemorySink()
 
-    run_virtual(work(queue, sink, on_poison=OnBadRecord.SKIP))
+    job, _ = run_virtual(work(queue, sink, on_poison=OnBadRecord.SKIP))
 
     assert len(sink.records) == 5
     assert not queue.messages
     assert queue.acknowledged[0] == "7"
+    assert job.metrics()["worker"]["skippedRecords"] == 1
+    assert job.progress().records == 6
+
+
+def test_a_skipped_record_that_is_received_again_counts_when_it_is_acknowledged():
+    queue, sink = FakeQueue(visibility=8), rp.MemorySink()
+    queue.put(*range(4))
+    queue.put(7, data=b"{no json")
+
+    async def run():
+        job = queue_job(queue, sink, on_poison=OnBadRecord.SKIP, receivers=1)
+        await job.open()
+        counts = []
+        for bounds in (Bounds(max_records=1, max_time=60), Bounds(stop_at_tip=True, max_time=60)):
+            await job.run_bounded(bounds)
+            counts.append((job.metrics()["worker"]["skippedRecords"], "7" in queue.acknowledged))
+        await job.close()
+        return counts
+
+    assert run_virtual(run()) == [(0, False), (1, True)]
 
 
 def test_a_dead_letter_is_acknowledged_when_it_is_durable():

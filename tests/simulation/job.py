@@ -110,8 +110,8 @@ class Job:
         for entry in self._running.fetcher._table:
             if not entry.emission.is_writing and not entry.shard.parents:
                 counted = self._checker.late_of(entry.key)
-                text = f"{entry.key}: the metric is {entry.emission.late_after_idle}, {counted} were late"
-                self._checker.expect(entry.emission.late_after_idle == counted, "W13", text)
+                text = f"{entry.key}: the metric is {entry.metrics.late_after_idle}, {counted} were late"
+                self._checker.expect(entry.metrics.late_after_idle == counted, "W13", text)
 
     def _start(self, job_run: JobRun) -> None:
         self._seed += 1

@@ -12,10 +12,12 @@ from itertools import islice, pairwise
 from operator import lt
 from typing import Any, Protocol
 
+import msgspec
+
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, PluginError, causes_of
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
-from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, SkippedRecords, UserRecord
 from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
 
 from ..publishers.log_fields import counted, repr_of
@@ -32,6 +34,7 @@ from .deserialization import (
     values_of,
 )
 from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
+from .run_end import RunEnd, RunEndCut
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 EMPTY_RUN_SECONDS = 0.1
@@ -88,6 +91,7 @@ class ShardConsumer:
     - `keyless`: whether records may have no partition key.
     - `on_swallowed`: called with an error that the publisher has caught and not raised again.
     - `check_end`: raises an error if the shard may not end without children. It may wait.
+    - `run_end`: where the run ends in this shard, if that is known before. Later records are not decoded.
     """
 
     def __init__(
@@ -101,9 +105,11 @@ class ShardConsumer:
         keyless: bool = False,
         on_swallowed: Callable[[PluginError], None] = lambda error: None,
         check_end: Callable[[], Awaitable[None]] | None = None,
+        run_end: RunEnd | None = None,
     ) -> None:
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
         self._keyless, self._on_swallowed, self._check_end = keyless, on_swallowed, check_end
+        self._cut = RunEndCut(run_end)
         self._error: Exception | None = None
         """The error that this class has raised in a call of the publisher."""
         self._reader: asyncio.Task[Any] | None = None
@@ -255,6 +261,7 @@ class ShardConsumer:
         self._positions.check(batch)
         # 3. Add values, event times and watermarks, and queue the batch in parts. The output returns how many bytes the next read may
         # bring.
+        batch = self._cut.before_end(batch)
         await self._decorator.prepare(batch)
         parts = self._decorator.decorated_parts(batch)
         del batch  # While the next read waits for memory, records that were emitted must be freed (P6).
@@ -266,6 +273,8 @@ class ShardConsumer:
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)
+        if self._cut.is_past:
+            self._output.reach_run_end()
         # 4. Let the emitter and the other shards run, because a publisher that always has data would never wait.
         await asyncio.sleep(0)
         return position
@@ -279,6 +288,9 @@ class ShardOutput(Protocol):
 
     async def put(self, batch: RecordBatch) -> int:
         """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
+
+    def reach_run_end(self) -> None:
+        """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued."""
 
     def end(self, children: Sequence[Shard]) -> None:
         """Mark the shard as read to its end (S2). The sink may not have received all of its batches yet."""
@@ -300,8 +312,8 @@ class BatchDecorator:
     """Adds values, event times and watermarks to the batches of one shard. If there is a decompressor, it first decompresses the
     payloads.
 
-    It also handles bad (poisoned) records (S7). In the shard's metrics it counts skipped records, and event times that are too far after
-    their arrival to move the watermark (W12).
+    It also handles bad (poisoned) records (S7). In the shard's metrics it counts event times that are too far after their arrival to move
+    the watermark (W12).
     """
 
     def __init__(
@@ -321,7 +333,7 @@ class BatchDecorator:
         self._prepared = deserializer if isinstance(deserializer, PreparedDeserializer) else None
         self._decompressor = decompressor
         self._timestamp_assigner = timestamp_assigner
-        self._poison_policy = PoisonPolicy(on_poison, metrics, skipped_log)
+        self._poison_policy = PoisonPolicy(on_poison, skipped_log)
         self._implausible_times = implausible_times or ImplausibleTimes()
         self._metrics = metrics
         self._future_limit_ms = future_limit_ms
@@ -410,18 +422,18 @@ class BatchDecorator:
 
 
 class PoisonPolicy:
-    """Decides what happens to the bad (poisoned) records of a batch: they end the job, are skipped and counted, or become dead letters.
+    """Decides what happens to the bad (poisoned) records of a batch: they end the job, are skipped, or become dead letters.
+
+    A batch keeps the number and the places of its skipped records. They are counted in the metrics when the position moves past them, so
+    records that are read again count once.
 
     The position of the shard moves past a bad record. A record without an event time does not move the watermark.
 
     `skipped_log`: the log of skipped records, one for all shards of a job.
     """
 
-    def __init__(
-        self, action: OnBadRecord, metrics: ShardMetrics, skipped_log: SkippedRecordsLog | None = None
-    ) -> None:
+    def __init__(self, action: OnBadRecord, skipped_log: SkippedRecordsLog | None = None) -> None:
         self._action = action
-        self._metrics = metrics
         self._skipped_log = skipped_log or SkippedRecordsLog(log)
 
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
@@ -444,6 +456,7 @@ class PoisonPolicy:
     def _decorate_one_by_one(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         parts: list[RecordBatch] = []
         poisoned: list[PoisonedRecord] = []
+        skipped: list[SkippedRecords] = []
         for index, record in enumerate(batch.records):
             try:
                 parts.append(decorate(batch.slice(index, index + 1)))
@@ -466,12 +479,19 @@ class PoisonPolicy:
                     poisoned.append(
                         PoisonedRecord(len(parts), record, str(_deserialization_error(batch, record, reason)))
                     )
+                elif skipped and skipped[-1].index == len(parts):
+                    skipped[-1] = msgspec.structs.replace(skipped[-1], count=skipped[-1].count + 1)
                 else:
-                    self._metrics.add("skipped_records")
-        return _joined(batch, parts, tuple(poisoned))
+                    skipped.append(SkippedRecords(len(parts), 1, number))
+        return _joined(batch, parts, tuple(poisoned), tuple(skipped))
 
 
-def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[PoisonedRecord, ...]) -> RecordBatch:
+def _joined(
+    batch: RecordBatch,
+    parts: Sequence[RecordBatch],
+    poisoned: tuple[PoisonedRecord, ...],
+    skipped: tuple[SkippedRecords, ...],
+) -> RecordBatch:
     values = None if any(part.decoded is None for part in parts) else _column(part.values for part in parts)
     return replace(
         batch,
@@ -482,6 +502,7 @@ def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[Po
         event_times=_column(part.event_time_column for part in parts),
         watermarks=_column(part.watermarks or () for part in parts),
         poisoned=poisoned,
+        skipped=skipped,
     )
 
 

@@ -54,15 +54,27 @@ class SinkMetric(msgspec.Struct, frozen=True):
 class Metric(Generic[V]):
     """One metric of a worker or a shard. `read` returns its value from a view, which has the values at one moment.
 
-    A class attribute with this type is a metric of that class. `attribute` is the name of the metric in snake_case.
+    A class attribute with this type is a metric of that class. `attribute` is the name of the metric in snake_case. `shown` and `loss` are
+    described in `publishers/shard_metrics.py`.
     """
 
-    def __init__(self, attribute: str, kind: MetricType, unit: str, description: str, read: Callable[[V], Any]) -> None:
+    def __init__(
+        self,
+        attribute: str,
+        kind: MetricType,
+        unit: str,
+        description: str,
+        read: Callable[[V], Any],
+        shown: str = "",
+        loss: str = "",
+    ) -> None:
         self.name = camel_case(attribute)
         self.type = kind
         self.unit = unit
         self.description = description
         self.read = read
+        self.shown = shown
+        self.loss = loss
 
 
 def camel_case(attribute: str) -> str:

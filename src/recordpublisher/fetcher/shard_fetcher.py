@@ -28,7 +28,15 @@ from .monitoring.readiness import reasons_not_ready, shards_to_read
 from .monitoring.status_and_warnings import StatusLogger
 from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
-from .pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion, TerminationCondition, shard_outcome
+from .pipeline.bounded_runs import (
+    BoundedResult,
+    Bounds,
+    EndReason,
+    RunCompletion,
+    TerminationCondition,
+    emitted_counts,
+    shard_outcome,
+)
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
@@ -210,7 +218,7 @@ class ShardFetcher:
 
     async def _run(self, run: TerminationCondition) -> BoundedResult:
         self._start_run(run)
-        emitted_before = {entry.key: (entry.emission.records, entry.emission.payload_bytes) for entry in self._table}
+        emitted_before = {entry.key: emitted_counts(entry) for entry in self._table}
         start_task, view = self._completion.start_task, self._view
         emitting = start_task(self._emitter.run(self._completion.complete))
         checkpointing = start_task(self._scheduler.run(self._checkpointer.take_periodic))
@@ -233,7 +241,7 @@ class ShardFetcher:
             await self._end_run(run, emitting, checkpointing, others)
         await self._take_last(reason)
         outcomes = {
-            entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0)), self._past_event_time)
+            entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0, 0)), self._past_event_time)
             for entry in self._table
         }
         return BoundedResult(reason, outcomes, run.records)

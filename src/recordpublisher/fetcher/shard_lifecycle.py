@@ -62,6 +62,7 @@ class ShardLifecycle(ShardListener):
         self._run = run
         self._alignment.start_run(run.until_event_time)
         self._emitter.start(run)
+        self._readers.start_run(run.ends)
 
     def cancel_readers(self) -> None:
         """Stop reading at once, because the run has failed. Records that are queued stay until the run has ended."""

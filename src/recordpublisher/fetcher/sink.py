@@ -244,7 +244,8 @@ class SinkContext:
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
       happens to it. When the call returns, the sink has finished the record.
     - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
-    - `skipped(shard)` counts a record that the sink itself has skipped in the metric `skippedRecords`. `shard` is the `Shard.key`.
+    - `count(shard, counter)` counts a record in one of the shard's counters, such as `skipped_records` if the sink itself has skipped it.
+      `shard` is the `Shard.key`, and `counter` a field of `ShardMetrics` that is summed over the worker's shards.
     - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
     - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat is too old.
       The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
@@ -262,7 +263,7 @@ class SinkContext:
         default=None, compare=False
     )
     """The function that `reject_all` calls. If it is None, `reject_all` calls `reject` for each record."""
-    skipped: Callable[[str], None] = field(default=_nothing, compare=False)
+    count: Callable[[str, str], None] = field(default=_nothing, compare=False)
     has_dead_letters: bool | None = field(default=None, compare=False)
     may_write: Callable[[], bool] = field(default=always_may_write, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)

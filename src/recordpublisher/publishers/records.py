@@ -43,7 +43,7 @@ class RecordBatch(Generic[V_co]):
     - `raw_count`, `raw_bytes`: number and data bytes of the Kinesis records, before de-aggregation.
 
     The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record), and moves
-    records that cannot be deserialised to `poisoned`.
+    records that cannot be deserialised to `poisoned`, or counts them in `skipped`.
     """
 
     shard: Shard
@@ -58,6 +58,7 @@ class RecordBatch(Generic[V_co]):
     watermarks: Sequence[int] | None = field(default=None, repr=False)
     poisoned: tuple[PoisonedRecord, ...] = ()
     after_gap: bool = False
+    skipped: tuple[SkippedRecords, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.records, (tuple, RecordColumns)):
@@ -109,6 +110,11 @@ class RecordBatch(Generic[V_co]):
     def is_empty_read(self) -> bool:
         """Whether the batch has nothing new: no record, no poisoned record and no new position."""
         return not len(self.records) and self.read_position is None and not self.poisoned
+
+    @property
+    def skipped_count(self) -> int:
+        """Number of records that were left out because they could not be used."""
+        return sum(each.count for each in self.skipped)
 
     @property
     def stream(self) -> str:
@@ -197,16 +203,19 @@ class RecordBatch(Generic[V_co]):
     def position_after(self, count: int) -> SequenceNumber | None:
         """Return the position after the first `count` records.
 
-        The position is inside an aggregate if the next record belongs to the same aggregate, even if that next record is a dead letter.
+        The position is inside an aggregate if the next record belongs to the same aggregate, even if that next record could not be used.
         """
         if count >= len(self.records):
             return self.read_position
         if count == 0:
             return None
-        done = self.records[count - 1]
-        # The next record may be a dead letter, which is not in `records`.
-        following = next((each.record for each in self.poisoned if each.index == count), self.records[count])
-        if done.sequence_number == following.sequence_number:
+        done, following = self.records[count - 1], self.records[count].sequence_number
+        # The next record may be one that could not be used, which is not in `records`.
+        if self.poisoned:
+            following = next((each.record.sequence_number for each in self.poisoned if each.index == count), following)
+        if self.skipped:
+            following = next((each.sequence_number for each in self.skipped if each.index == count), following)
+        if done.sequence_number == following:
             return SequenceNumber(done.sequence_number, done.sub_sequence_number)
         return SequenceNumber(done.sequence_number)
 
@@ -236,14 +245,15 @@ class RecordBatch(Generic[V_co]):
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
             after_gap=self.after_gap and start == 0,
-            poisoned=_poisoned_in(self.poisoned, start, stop + is_last) if self.poisoned else (),
+            poisoned=_placed_in(self.poisoned, start, stop + is_last) if self.poisoned else (),
+            skipped=_placed_in(self.skipped, start, stop + is_last) if self.skipped else (),
         )
 
 
-def _poisoned_in(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> tuple[PoisonedRecord, ...]:
-    """Return the poisoned records of a slice. Those after the last record of the batch belong to the last slice."""
+def _placed_in(left_out: Sequence[P], start: int, stop: int) -> tuple[P, ...]:
+    """Return the left-out records of a slice. Those after the last record of the batch belong to the last slice."""
     return tuple(
-        PoisonedRecord(each.index - start, each.record, each.reason) for each in poisoned if start <= each.index < stop
+        msgspec.structs.replace(each, index=each.index - start) for each in left_out if start <= each.index < stop
     )
 
 
@@ -312,6 +322,19 @@ class PoisonedRecord(msgspec.Struct, frozen=True):
     record: UserRecord
     reason: str
 
+
+class SkippedRecords(msgspec.Struct, frozen=True):
+    """Consecutive records that could not be deserialised and are skipped (S7). They came before record number `index` of the batch.
+
+    - `count`: how many they are. `sequence_number`: that of the first of them.
+    """
+
+    index: int
+    count: int
+    sequence_number: str
+
+
+P = TypeVar("P", PoisonedRecord, SkippedRecords)
 
 ArrivalSeconds = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
 """A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside is malformed."""

@@ -1,6 +1,6 @@
-"""ShardMetrics: counters and gauges of one shard's reads (A1). The fetcher's shard table has and reports them."""
+"""ShardMetrics: counters and gauges of one shard (A1). The fetcher's shard table has and reports them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .errors import ThrottledError
@@ -8,8 +8,16 @@ from .histogram import Histogram
 from .records import RecordBatch
 
 
-def _counter(unit: str, description: str) -> Any:
-    return field(default=0, metadata={"type": "counter", "unit": unit, "description": description})
+def _counter(unit: str, description: str, *, is_summed: bool = False, shown: str = "", loss: str = "") -> Any:
+    """Declare a counter. Exporters, snapshots of a job and the reference of metrics follow from the declaration.
+
+    - `is_summed`: whether it is also a metric of the worker: the sum over all shards since the worker's start, including shards that
+      it no longer owns.
+    - `shown`: the title under which the dashboard and `lag --watch` show the sum. A counter with a title is summed.
+    - `loss`: what it means for the user's records that the counter is not 0, if some were lost or left out.
+    """
+    how = {"is_summed": is_summed or bool(shown), "shown": shown, "loss": loss}
+    return field(default=0, metadata={"type": "counter", "unit": unit, "description": description, **how})
 
 
 def _gauge(unit: str, description: str) -> Any:
@@ -18,7 +26,10 @@ def _gauge(unit: str, description: str) -> Any:
 
 @dataclass(slots=True)
 class ShardMetrics:
-    """Counters and gauges of one shard's reads, with Flink's names where these exist."""
+    """Counters and gauges of one shard, with Flink's names where these exist.
+
+    The publisher, the consumer and the fetcher count, and so does a sink, by `SinkContext.count`.
+    """
 
     millis_behind_latest: int = -1
     """Gauge, ms behind the shard's tip at the last successful read; -1 before the first (as in Flink)."""
@@ -38,22 +49,42 @@ class ShardMetrics:
         "records",
         "sub-records of aggregates that were dropped, because their hash key belongs to another shard. The KPL puts them again; those "
         "of another producer are lost",
+        loss="records of aggregates were dropped; they are lost unless their producer puts them again, as the KPL does",
     )
     unchecked_sub_records: int = _counter(
         "records",
         "sub-records whose hash key belongs to another shard, and that were kept because the stream's record distribution is not known",
     )
-    retention_gaps: int = _counter("gaps", "gaps: records that passed retention unread, after which reading continued")
+    retention_gaps: int = _counter(
+        "gaps",
+        "gaps: records that passed retention unread, after which reading continued",
+        loss="records passed retention unread, and are lost (`flink.state.dataloss=CONTINUE`)",
+    )
     retention_not_checked: int = _counter(
-        "times", "times that the job could not check whether records passed the retention unread"
+        "times",
+        "times that the job could not check whether records passed the retention unread",
+        loss="records may be lost, because a stream was not read for longer than its retention, and was empty then",
     )
     skipped_records: int = _counter(
         "records",
         "records skipped: no valid value or event time, or rejected by the sink (`flink.deserializer.error=SKIP`), or skipped by `MapSink`",
+        shown="skipped",
+        loss="records were left out, and are written nowhere (`flink.deserializer.error=SKIP`)",
     )
     dead_letters: int = _counter(
         "records",
         "records that went to the dead-letter sink; SKIP would leave them out (`flink.deserializer.error=DEAD_LETTER`)",
+        shown="dead letters",
+    )
+    late_after_idle: int = _counter(
+        "records",
+        "late records of a shard that was idle or excluded before: below the global watermark, although in order in their shard",
+        is_summed=True,
+    )
+    late_after_takeover: int = _counter(
+        "records",
+        "GROUP: records below the global watermark that were read again because a dead worker had not stored their position",
+        is_summed=True,
     )
     future_event_times: int = _counter(
         "records", "records whose event time was too far ahead of their arrival (`flink.watermark.future.limit`)"
@@ -106,3 +137,7 @@ class ShardMetrics:
         self.bytes_per_read = raw_bytes
         self.number_of_aggregated_records += raw_count
         self.saw_distance(millis_behind_latest)
+
+
+SUMMED_COUNTERS = tuple(each.name for each in fields(ShardMetrics) if each.metadata.get("is_summed"))
+"""The counters that are summed over all shards of a worker."""

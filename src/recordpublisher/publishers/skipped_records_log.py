@@ -101,17 +101,14 @@ class _Kind:
 
 
 def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -> None:
-    """Log how many records a read has skipped at most, because the lines about bad records name only some of them.
+    """Log how many records a read has skipped, because the lines about bad records name only some of them.
 
     - `reader`: what has read, for the log line. `skipped`: the number of skipped records of each shard, by `Shard.key`.
     """
     if total := sum(skipped.values()):
         shards = ", ".join(f"{key} {count:,}" for key, count in skipped.items() if count)
         # Records are counted when a response is decoded, and a read may end within a response.
-        text = (
-            "%s left out %s that could not be used (flink.deserializer.error=SKIP): %s. This counts whole responses, and so may be too "
-            "high: those behind the end or limit of the read are in it, and count again in the read that returns their neighbours"
-        )
+        text = "%s left out %s that could not be used (flink.deserializer.error=SKIP): %s"
         log.warning(text, reader, counted(total, "record"), shards)
 
 

@@ -240,6 +240,7 @@ class Receivers:
                 self._wake_writer.set()
                 await receiver.taken.wait()
         receiver.held_bytes = 0
+        receiver.metrics.add("skipped_records", skipped.total())
         self._in_flight.finish(skipped.elements())
         self._notify()
 

@@ -25,7 +25,7 @@ from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.pipeline.sink_errors import unfinished_of
 from ..fetcher.sink import Sink, Unfinished
-from ..publishers.shard_metrics import ShardMetrics
+from ..publishers.shard_metrics import SUMMED_COUNTERS, ShardMetrics
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 
@@ -107,8 +107,7 @@ class QueueView(msgspec.Struct, frozen=True):
             "shards": len(shards),
             "openShards": len(shards),
             "idleShards": len(shards) - self.receivers.wanted,
-            "skippedRecords": self._total("skipped_records"),
-            "deadLetters": self._total("dead_letters"),
+            **{camel_case(counter): self._total(counter) for counter in SUMMED_COUNTERS},
             "uncommittedRecords": None,
             "alarms": len(self.alarms.active),
         }

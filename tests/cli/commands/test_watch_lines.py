@@ -102,6 +102,19 @@ def test_workers_that_do_not_respond_are_named():
     assert lines[1] == "Shards of workers that do not respond are not shown: 1, 2"
 
 
+def test_the_counts_of_all_workers_are_shown_with_the_titles_that_they_give_unless_they_are_0():
+    workers = [
+        WorkerSnapshot(0, counts={"skipped": 1_200, "dead letters": 0, "too old": 1}),
+        WorkerSnapshot(1, counts={"skipped": 34, "dead letters": 0}),
+        WorkerSnapshot(2),
+    ]
+
+    assert title_lines(snapshot(workers=workers), NOON_MS, None, 200)[1] == (
+        "Since the start of each worker: skipped 1,234, too old 1"
+    )
+    assert len(title_lines(snapshot(workers=workers[2:]), NOON_MS, None, 200)) == 2
+
+
 def test_old_values_say_since_when_and_why():
     lines = title_lines(snapshot(shard("a")), NOON_MS + 60_000, "the store cannot be reached", 200)
 

@@ -262,7 +262,9 @@ class SimulatedKinesis:
                 break
             watermark = mark
             taken.append((event_ms, mark))
-        self._write(shard, first, taken, sink)
+        end, count = bounds.ends.get(shard.key), len(taken)
+        taken = taken[: count if end is None else end.records_before(self._batch(shard, first, taken))]
+        asyncio.run(sink.write(self._batch(shard, first, taken)))  # type: ignore[attr-defined]
         done = first + len(taken)
         at_tip = done == len(model.times)
         ended = at_tip and model.closed
@@ -286,7 +288,7 @@ class SimulatedKinesis:
             children=children,
             skipped=self.skipped.get(shard.key, 0),
         )
-        return ShardOutcome(shard, moved, len(taken), 0, seen)
+        return ShardOutcome(shard, moved, len(taken), 0, seen, is_past_end=len(taken) < count)
 
     def _first(self, state: ShardState, model: SimulatedShard) -> int:
         if state.position is not None:
@@ -297,8 +299,7 @@ class SimulatedKinesis:
             return int(state.start.sequence_number or 0) - 1
         return 0
 
-    def _write(self, shard: Shard, first: int, taken: list[tuple[int, int]], sink: object) -> None:
+    def _batch(self, shard: Shard, first: int, taken: list[tuple[int, int]]) -> RecordBatch:
         records = [UserRecord(b"x", str(first + n + 1), (ARRIVED + first + n) / 1000, "k") for n in range(len(taken))]
         times, marks = [time for time, _ in taken], [mark for _, mark in taken]
-        batch = RecordBatch(shard, records, 0, None, raw_bytes=100 * len(records), event_times=times, watermarks=marks)
-        asyncio.run(sink.write(batch))  # type: ignore[attr-defined]
+        return RecordBatch(shard, records, 0, None, raw_bytes=100 * len(records), event_times=times, watermarks=marks)

@@ -56,16 +56,18 @@ def test_the_lag_is_not_known_before_the_first_read():
     assert (before.lag_ms, after.lag_ms) == (None, 0)
 
 
+class Shards(list):
+    def total(self, counter):
+        return sum(getattr(each.metrics, counter) for each in self)
+
+
 def test_each_shard_counts():
     idle, held, ended = entry("a"), entry("b"), entry("c", stage=ShardStage.ENDED)
     idle.reading.is_idle, held.status.held_since = True, 1.0
     held.metrics.millis_behind_latest, held.reading.last_read_ms = 40, 1_000
-    view = SimpleNamespace(
-        table=[idle, held, ended],
-        records_read=7,
-        skipped_records=3,
-        dead_letters=4,
-    )
+    table = Shards([idle, held, ended])
+    held.metrics.skipped_records, ended.metrics.dead_letters = 3, 4
+    view = SimpleNamespace(table=table, records_read=7)
 
     expected = WorkerProgress(
         0, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, lag_ms=540, unfinished=5

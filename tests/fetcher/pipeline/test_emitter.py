@@ -440,7 +440,7 @@ def test_records_are_late_by_the_global_watermark_from_before_their_write():  # 
         scene = Scene(RisingWhileWriting(tracker), tracker=tracker)
         one = scene.queue(watermarked(4, 5, 6))
         await scene.run_for(1)
-        return one.emission.late_after_idle, tracker.value
+        return one.metrics.late_after_idle, tracker.value
 
     assert run_virtual(job()) == (1, 15)
 

@@ -173,7 +173,7 @@ class TestExpired:  # S5
 def test_a_total_has_what_shards_counted_that_were_removed_and_what_is_counted_after_that():
     made = table(shard("a"), shard("b"))
     made["s/a"].metrics.add("dead_letters", 2)
-    made["s/a"].emission.late_after_idle = 3
+    made["s/a"].metrics.late_after_idle = 3
     made.count("s/b", "dead_letters")
     made.remove("s/a")
     made.count("s/a", "dead_letters")

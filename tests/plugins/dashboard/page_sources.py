@@ -29,8 +29,7 @@ def shard(number, **values):
         "is_idle": False,
         "is_held": False,
         "loss_ms": 24 * HOUR_MS - number * 37 % 400,
-        "skipped_records": 0,
-        "dead_letters": 0,
+        "counts": {"skipped": 0, "dead letters": 0},
         "has_alarm": False,
         **values,
     }

@@ -78,14 +78,18 @@ async def test_what_is_not_known_is_shown_as_unknown(url, source, tmp_path):
 
         assert await tab.value(CELLS) == [["shardId-0", *"---------"]]
         totals = await tab.value("[...document.querySelectorAll('dd')].map(each => each.textContent)")
-        assert totals == ["1", *"----------"]
+        assert totals == ["1", *"--------"]
         assert await tab.value("document.getElementById('alignment').textContent") == "What alignment waits for: -"
         assert await tab.value("document.getElementById('workers').textContent") == "-"
 
 
 async def test_the_name_of_the_job_is_headline_and_title_and_the_totals_have_what_was_left_out(url, source, tmp_path):
-    workers = [WorkerSnapshot(0, skipped_records=2, dead_letters=1), WorkerSnapshot(1, skipped_records=3)]
-    source.given = job(24, job="orders-to-lake", shards=[shard(0, skipped_records=1)], workers=workers)
+    workers = [
+        WorkerSnapshot(0, counts={"skipped": 2, "dead letters": 1}),
+        WorkerSnapshot(1, counts={"skipped": 3, "too old": 1_200}),
+        WorkerSnapshot(2),
+    ]
+    source.given = job(24, job="orders-to-lake", shards=[shard(0, counts={"skipped": 1})], workers=workers)
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)
         assert await tab.value("[element('job').textContent, element('streams').textContent, document.title]") == [
@@ -95,6 +99,7 @@ async def test_the_name_of_the_job_is_headline_and_title_and_the_totals_have_wha
             "Object.fromEntries([...document.querySelectorAll('#totals div')].map(each => [...each.children].map(x => x.textContent)))"
         )
         assert (totals["Skipped"], totals["Dead letters"], totals["Alarms"]) == ("5", "1", "0")
+        assert totals["Too old"] == "1,200", "each title that a worker gives is shown"
         assert "retention" in await tab.value("document.querySelector('#totals [title]').title")
 
 

@@ -66,9 +66,9 @@ async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
 
     assert snapshot.job == "orders-to-lake"
     (worker,) = snapshot.workers
-    assert (worker.skipped_records, worker.dead_letters) == (5, 4)
+    assert (worker.counts["skipped"], worker.counts["dead letters"]) == (5, 4)
     shard = snapshot.shards[0]
-    assert (shard.skipped_records, shard.dead_letters, shard.in_flight) == (2, 1, 3)
+    assert (shard.counts["skipped"], shard.counts["dead letters"], shard.in_flight) == (2, 1, 3)
     assert snapshot.shards[0].has_alarm is True
 
 

@@ -103,14 +103,14 @@ def test_c2_positions_by_shard_are_for_one_stream(option):
 
 def test_an_end_by_time_lies_before_the_first_late_record_although_earlier_ones_follow():
     end = EndPosition(200)
-    assert end.rows_before(batch_of(100, 150, 200, 120)) == 2
-    assert end.rows_before(batch_of(100, 199)) == 2
-    assert end.rows_before(batch_of()) == 0
+    assert end.records_before(batch_of(100, 150, 200, 120)) == 2
+    assert end.records_before(batch_of(100, 199)) == 2
+    assert end.records_before(batch_of()) == 0
 
 
 def test_an_end_by_sequence_number_lies_before_that_record_or_the_next_one():
-    assert EndPosition(0, 2).rows_before(batch_of(1, 1, 1, 1)) == 2
-    assert EndPosition(0, 4).rows_before(batch_of(1, 1, 1, 1)) == 4
+    assert EndPosition(0, 2).records_before(batch_of(1, 1, 1, 1)) == 2
+    assert EndPosition(0, 4).records_before(batch_of(1, 1, 1, 1)) == 4
 
 
 def test_an_age_counts_from_now():

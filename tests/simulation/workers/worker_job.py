@@ -129,8 +129,8 @@ class WorkerJob:
             for entry in worker.fetcher._table:
                 if not entry.emission.is_writing and entry.key not in self._stream.merged:
                     counted = self._checker.late_of(entry.key)
-                    text = f"{entry.key}: the metric is {entry.emission.late_after_idle}, {counted} were late"
-                    self._checker.expect(entry.emission.late_after_idle == counted, "W13", text)
+                    text = f"{entry.key}: the metric is {entry.metrics.late_after_idle}, {counted} were late"
+                    self._checker.expect(entry.metrics.late_after_idle == counted, "W13", text)
 
     def _start(self, place: int, job_run: WorkerRun) -> None:
         self._number += 1

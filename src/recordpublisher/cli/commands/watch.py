@@ -186,6 +186,7 @@ def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: in
         _silence(snapshot),
         _checkpoints(snapshot),
         _commits(snapshot),
+        _counts(snapshot),
         _age(snapshot, now_ms, error),
     ]
     return [
@@ -265,6 +266,11 @@ def _commits(snapshot: JobSnapshot) -> str | None:
         if each.commit is not None
     ]
     return f"Last commit: {'; '.join(commits)}" if commits else None
+
+
+def _counts(snapshot: JobSnapshot) -> str | None:
+    counts = [f"{title} {count:,}" for title, count in snapshot.counts.items() if count]
+    return f"Since the start of each worker: {', '.join(counts)}" if counts else None
 
 
 def _commit(commit: CommitSnapshot) -> str:

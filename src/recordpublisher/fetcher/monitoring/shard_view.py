@@ -110,16 +110,6 @@ class ShardView(msgspec.Struct, frozen=True):
         """Whether the shard is so far behind that watermarks do not wait for it."""
         return self.entry.status.is_straggler
 
-    @metric(COUNTER, "records")
-    def late_after_idle(self) -> int:
-        """Late records of a shard that was idle or excluded before: below the global watermark, although in order in their shard."""
-        return self.entry.emission.late_after_idle
-
-    @metric(COUNTER, "records")
-    def late_after_takeover(self) -> int:
-        """GROUP: records below the global watermark that were read again because a dead worker had not stored their position."""
-        return self.entry.emission.late_after_takeover
-
     @metric(FLAG)
     def held(self) -> bool:
         """Whether alignment holds back the shard now."""
@@ -205,8 +195,8 @@ def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
     return age if age > STALE_READ_MS or entry.metrics.last_failure is not None else None
 
 
-def _of_reads() -> tuple[Metric[ShardView], ...]:
-    """Return the metrics that the publisher and the consumer of a shard count, as properties of `ShardView`."""
+def _of_shard_metrics() -> tuple[Metric[ShardView], ...]:
+    """Return the counters and gauges that `ShardMetrics` declares, as properties of `ShardView`."""
     return tuple(
         Metric(
             each.name,
@@ -214,11 +204,16 @@ def _of_reads() -> tuple[Metric[ShardView], ...]:
             each.metadata["unit"],
             each.metadata["description"],
             lambda view, name=each.name: getattr(view.entry.metrics, name),  # type: ignore[misc]
+            each.metadata.get("shown", ""),
+            each.metadata.get("loss", ""),
         )
         for each in fields(ShardMetrics)
         if each.metadata
     )
 
 
-SHARD_METRICS: tuple[Metric[ShardView], ...] = (*metrics_of(ShardView), *_of_reads())
+SHARD_METRICS: tuple[Metric[ShardView], ...] = (*metrics_of(ShardView), *_of_shard_metrics())
 """All metrics of a shard. The reference page is generated from them, and exporters export them."""
+
+SHOWN_COUNTERS: dict[str, str] = {each.name: each.shown for each in SHARD_METRICS if each.shown}
+"""The titles of the counters that people see in a snapshot of a job. Shards and workers have these counters under the same names."""

@@ -1,11 +1,13 @@
 """The metrics of one worker and of its shards (A1), and the few figures of a worker that a progress line shows."""
 
+from dataclasses import fields
 from typing import Any
 
 import msgspec
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.histogram import HistogramValue
+from recordpublisher.publishers.shard_metrics import SUMMED_COUNTERS, ShardMetrics
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.staged_commits import CommitCounts
@@ -44,7 +46,8 @@ class WorkerView(msgspec.Struct, frozen=True):
     @property
     def records_read(self) -> int:
         """Records that were given to the sink, and records that could not be deserialised."""
-        return self.emitter.records + self.skipped_records + self.dead_letters - self.dead_letter_handler.rejected
+        left_out = self.table.total("skipped_records") + self.table.total("dead_letters")
+        return self.emitter.records + left_out - self.dead_letter_handler.rejected
 
     @property
     def entries(self) -> list[ShardEntry]:
@@ -190,26 +193,6 @@ class WorkerView(msgspec.Struct, frozen=True):
         """
         return self.alignment.lag_ms
 
-    @metric(COUNTER, "records")
-    def skipped_records(self) -> int:
-        """Records that were skipped, including those of shards that the worker no longer owns."""
-        return self.table.total("skipped_records")
-
-    @metric(COUNTER, "records")
-    def dead_letters(self) -> int:
-        """Records written as dead letters, including those of shards that the worker no longer owns."""
-        return self.table.total("dead_letters")
-
-    @metric(COUNTER, "records")
-    def late_after_idle(self) -> int:
-        """Late records of shards that were idle or excluded before: below the global watermark, although in order in their shard."""
-        return self.table.total("late_after_idle")
-
-    @metric(COUNTER, "records")
-    def late_after_takeover(self) -> int:
-        """GROUP: records below the global watermark that were read again because a dead worker had not stored their position."""
-        return self.table.total("late_after_takeover")
-
     @metric(GAUGE, "alarms")
     def alarms(self) -> int:
         """Active alarms, including those for shards of other workers."""
@@ -275,7 +258,22 @@ class WorkerView(msgspec.Struct, frozen=True):
         return None if self.tracker.worker is None else round(self.wanted.part, 2)
 
 
-WORKER_METRICS: tuple[Metric[WorkerView], ...] = metrics_of(WorkerView)
+def _sums() -> tuple[Metric[WorkerView], ...]:
+    """Return the counters of shards that are summed over all shards of the worker (`SUMMED_COUNTERS`)."""
+    return tuple(
+        Metric(
+            each.name,
+            COUNTER,
+            each.metadata["unit"],
+            f"{each.metadata['description']}. Counted over all shards since the worker's start, including those that it no longer owns",
+            lambda view, name=each.name: view.table.total(name),  # type: ignore[misc]
+        )
+        for each in fields(ShardMetrics)
+        if each.name in SUMMED_COUNTERS
+    )
+
+
+WORKER_METRICS: tuple[Metric[WorkerView], ...] = (*metrics_of(WorkerView), *_sums())
 """All metrics of a worker. The reference page is generated from them, and exporters export them."""
 
 
@@ -329,8 +327,8 @@ def progress_of(view: WorkerView, unfinished: Unfinished | None, now_ms: int) ->
         open_shards,
         idle,
         held,
-        view.skipped_records,
-        view.dead_letters,
+        view.table.total("skipped_records"),
+        view.table.total("dead_letters"),
         _known(most_ms),
         None if unfinished is None else unfinished.records,
         _known(longest_ms),

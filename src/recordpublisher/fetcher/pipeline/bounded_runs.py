@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from recordpublisher.consumer.run_end import RunEnd
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import RecordBatch
@@ -37,7 +38,9 @@ class TerminationCondition:
         self.max_time = bounds.max_time
         self.records = 0
         self.payload_bytes = 0
-        self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or bool(bounds.shard_limits)
+        self.ends = bounds.ends
+        has_own = bool(bounds.shard_limits or bounds.ends)
+        self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or has_own
         self._is_over = False
 
     def max_emittable(self, entry: ShardEntry, count: int) -> int:
@@ -61,7 +64,7 @@ class TerminationCondition:
         With `stop_at_tip` a shard is read until it is at its tip once. Otherwise the shards would never all be at their tips together: a
         busy shard has new records by the time the last of a thousand shards reaches its tip.
         """
-        return self.may_emit(entry) and not self._has_reached_tip(entry) and not self.is_past_event_time(entry)
+        return self.may_emit(entry) and not self._has_read_all(entry) and not self.is_past_event_time(entry)
 
     def count_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
         """Count an emitted batch."""
@@ -139,14 +142,15 @@ class TerminationCondition:
             return not (self._has_leases and entry.reading.children)
         if not self.may_emit(entry) or self.is_past_event_time(entry):
             return True
-        return self._has_reached_tip(entry) and not entry.reading.queue and not entry.emission.is_writing
+        return self._has_read_all(entry) and not entry.reading.queue and not entry.emission.is_writing
 
-    def _has_reached_tip(self, entry: ShardEntry) -> bool:
-        """Return whether a read of this run was at the shard's tip.
+    def _has_read_all(self, entry: ShardEntry) -> bool:
+        """Return whether the shard was read to the end of the run in it, or a read of this run was at the shard's tip.
 
         A shard that was listed as closed has an end instead of a tip. It is read to its end, because its children wait for that (S2).
         """
-        return self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
+        has_reached_tip = self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
+        return has_reached_tip or entry.reading.is_past_run_end
 
     def _shard_reason(self) -> EndReason:
         if self._bounds.until_event_time is not None:
@@ -264,7 +268,8 @@ class Bounds:
     - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
     - `shard_limits`: the exact number of records to emit of each shard (by `Shard.key`), then the shard has finished. A shard that is not
-      named has no limit. The run reads the mapping after each write, so with `stop_at_tip` the sink may end a shard by adding it here.
+      named has no limit.
+    - `ends`: where the run ends in shards, by `Shard.key`. Later records are neither decoded nor emitted, and the shard has finished there.
     """
 
     max_time: float | None = None
@@ -273,6 +278,7 @@ class Bounds:
     until_event_time: int | None = None
     stop_at_tip: bool = False
     shard_limits: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, RunEnd] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
@@ -293,6 +299,7 @@ class ShardOutcome:
     - `state`: how far the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: how much was emitted in this run.
     - `seen`: what else the run observed of the shard.
+    - `is_past_end`: whether the run has emitted all records before its end in the shard (`Bounds.ends`).
     """
 
     shard: Shard
@@ -300,6 +307,7 @@ class ShardOutcome:
     records: int = 0
     payload_bytes: int = 0
     seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
+    is_past_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +326,11 @@ class BoundedResult:
 
 
 def shard_outcome(
-    entry: ShardEntry, before: tuple[int, int], past_event_time: Mapping[str, int | None]
+    entry: ShardEntry, before: tuple[int, int, int], past_event_time: Mapping[str, int | None]
 ) -> ShardOutcome:
     """Return the outcome of one shard.
 
-    - `before`: number of records and bytes that were emitted before the run.
+    - `before`: the `emitted_counts` before the run.
     - `past_event_time`: the shards whose next record is above the bound `until_event_time`, each with the watermark of that record.
     """
     is_past, behind_ms = entry.key in past_event_time, entry.metrics.millis_behind_latest
@@ -343,6 +351,12 @@ def shard_outcome(
             failure=None if failure is None else str(failure),
             taken_over=entry.metrics.subscriptions_taken_over,
             refused=entry.metrics.subscriptions_refused,
-            skipped=entry.metrics.skipped_records,
+            skipped=entry.metrics.skipped_records - before[2],
         ),
+        is_past_end=entry.reading.is_past_run_end,
     )
+
+
+def emitted_counts(entry: ShardEntry) -> tuple[int, int, int]:
+    """Return how many records of a shard were emitted so far, their bytes, and how many were skipped."""
+    return entry.emission.records, entry.emission.payload_bytes, entry.metrics.skipped_records

@@ -19,6 +19,7 @@ from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shard_metrics import SUMMED_COUNTERS
 from recordpublisher.publishers.shards import Shard, is_valid_name
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
@@ -65,7 +66,7 @@ class DeadLetterHandler:
             job,
             reject=self.handle_rejected,
             reject_together=self.handle_all_rejected,
-            skipped=self.count_skipped,
+            count=self.count_in_sink,
             has_dead_letters=self._sink is not None,
         )
 
@@ -118,12 +119,20 @@ class DeadLetterHandler:
             await self._write(record.shard, record.records[0], reason)
             self.rejected += 1
         else:
-            self.count_skipped(key)
+            self.count_in_sink(key, "skipped_records")
 
-    def count_skipped(self, key: str) -> None:
-        """Count a record of a shard (`Shard.key`) that the sink has skipped."""
-        self._count(key, "skipped_records")
-        self.rejected += 1
+    def count_in_sink(self, key: str, counter: str) -> None:
+        """Count a record that the sink has received, in one of the counters of its shard (`Shard.key`).
+
+        Raises: PluginError if `counter` is not one of `SUMMED_COUNTERS`. The counts of other counters would be lost with their shard, which
+        the worker may no longer own.
+        """
+        if counter not in SUMMED_COUNTERS:
+            raise PluginError(
+                f"a sink has counted a record in {repr_of(counter)}. Valid values: {', '.join(SUMMED_COUNTERS)}"
+            )
+        self._count(key, counter)
+        self.rejected += counter == "skipped_records"
 
     async def flush(self) -> None:
         """Return when every dead letter is durable."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from recordpublisher.consumer.run_end import RunEnd
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, add_publisher_note
 from recordpublisher.publishers.base import (
     RecordPublisherFactory,
@@ -66,10 +67,15 @@ class ReadTasks:
         self._ends = ends
         self._on_failed = on_failed
         self._drain_seconds = drain_seconds
+        self._run_ends: Mapping[str, RunEnd] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
         self._cancelled: set[asyncio.Task[None]] = set()
         """Readers of this run that were cancelled by this class. If another reader ends as cancelled, its publisher has failed."""
+
+    def start_run(self, ends: Mapping[str, RunEnd]) -> None:
+        """Start a run. `ends`: where it ends in shards, by `Shard.key`."""
+        self._run_ends = ends
 
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
         """Start a reader for each of these shards that may be read and has none. Return the shards that have started.
@@ -240,6 +246,7 @@ class ReadTasks:
             keyless=self._factory.keyless,
             on_swallowed=partial(self._on_failed, entry),
             check_end=partial(self._ends.check, entry.shard),
+            run_end=self._run_ends.get(entry.key),
         )
         try:
             return await consumer.run()
@@ -354,6 +361,10 @@ class QueueingShardOutput:
     def put(self, batch: RecordBatch) -> Coroutine[Any, Any, int]:
         """Queue a batch of the shard, then wait until the next read may start. Return how many bytes that read may bring."""
         return self._intake.put(self._entry, batch)
+
+    def reach_run_end(self) -> None:
+        """Note that the shard was read to the end of the run, and that all records before it are queued."""
+        self._entry.reach_run_end()
 
     def end(self, children: Sequence[Shard]) -> None:
         """Mark the shard as read to its end. `children`: its child shards, as far as its last read names them."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 import msgspec
 
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.records import RecordBatch, to_millis
+from recordpublisher.publishers.records import RecordBatch, SkippedRecords, to_millis
 from recordpublisher.publishers.shards import Shard
 
 from .idleness import IdlenessTimer
@@ -33,6 +33,7 @@ class ShardReadState:
     - `tip_ms`: when the last read at the tip that found no record was made (epoch ms).
     - `last_read_ms`: when the last read of any kind returned (epoch ms).
     - `children`: the child shards, known when the shard was read to its end.
+    - `is_past_run_end`: whether the shard was read to the end of the run in it (`Bounds.ends`).
     """
 
     def __init__(self, idleness: IdlenessTimer) -> None:
@@ -40,7 +41,7 @@ class ShardReadState:
         self.idleness = idleness
         self.is_idle = False
         self.has_started = self.has_reached_end = False
-        self.is_finished = self.is_abandoned = False
+        self.is_finished = self.is_abandoned = self.is_past_run_end = False
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms: tuple[int, int] | None = None
         self.tip_ms: int | None = None
@@ -55,6 +56,7 @@ class ShardReadState:
     def start(self) -> None:
         """Prepare for a reader that starts: it has not reached the shard's tip in this run yet."""
         self.has_started = True
+        self.is_past_run_end = False
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
 
@@ -84,6 +86,10 @@ class ShardReadState:
         self.has_reached_end = True
         self.children = tuple(children)
 
+    def reach_run_end(self) -> None:
+        """Mark the shard as read to the end of the run in it. Records that are queued are still emitted."""
+        self.is_past_run_end = True
+
     def finish(self) -> None:
         """Mark the shard as not to be read again in this run. Records that are queued are still emitted."""
         self.is_finished = True
@@ -100,6 +106,7 @@ class ShardReadState:
     def drop_unread(self) -> int:
         """Drop the records that were read and not emitted, and return the bytes freed. The records, and the shard's end, are read again."""
         self.at_tip = self.at_tip and not self.queue
+        self.is_past_run_end = self.is_past_run_end and not self.queue
         self.has_reached_end = False
         return self.queue.clear()
 
@@ -266,7 +273,7 @@ class ShardQueue:
     def unhandled(self) -> int:
         """Number of queued records and dead letters.
 
-        Empty batches do not count, because the queue never has two of them in a row (P6).
+        Empty batches do not count, because the queue never has more than two of them in a row (P6).
         """
         return self.records + self.dead_letters
 
@@ -299,16 +306,19 @@ class ShardQueue:
     def push(self, batch: RecordBatch) -> int:
         """Add a batch at the end. Return the bytes freed.
 
-        If two batches in a row have no records, the first one is dropped, so that they cannot pile up while a sink stalls (P6). A batch
-        with dead letters is kept.
+        If two batches in a row have no records, the first one is dropped, so that they cannot pile up while a sink stalls (P6). The second
+        one gets its skipped records. A batch with dead letters is kept.
         """
         freed = 0
-        if self._batches and not len(batch) and not len(self._batches[-1]) and not self._batches[-1].poisoned:
+        while self._batches and not len(batch) and _is_replaced(self._batches[-1], batch):
             dropped = self._batches.pop()
-            freed = dropped.held_bytes
-            if dropped.after_gap:
-                batch = replace(batch, after_gap=True)
-            self.bytes -= freed
+            freed += dropped.held_bytes
+            batch = replace(
+                batch,
+                after_gap=batch.after_gap or dropped.after_gap,
+                skipped=_added(dropped.skipped, batch.skipped),
+            )
+        self.bytes -= freed
         self._batches.append(batch)
         self.bytes += batch.held_bytes
         self.records += len(batch)
@@ -339,6 +349,24 @@ class ShardQueue:
         self._batches.clear()
         self._offset = self.bytes = self.records = self.dead_letters = 0
         return freed
+
+
+def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
+    """Return whether a batch without records replaces the one that was queued before it.
+
+    A continuation says nothing of the position (F6). So it replaces no batch with skipped records, whose position says that they need not
+    be read again.
+    """
+    position = batch.read_position
+    is_kept = bool(queued.skipped) and position is not None and position.continuation
+    return not len(queued) and not queued.poisoned and not is_kept
+
+
+def _added(first: tuple[SkippedRecords, ...], second: tuple[SkippedRecords, ...]) -> tuple[SkippedRecords, ...]:
+    """Return the skipped records of two batches without other records, as one number, so that memory stays bounded (P6)."""
+    if not first or not second:
+        return first or second
+    return (SkippedRecords(0, first[0].count + second[0].count, first[0].sequence_number),)
 
 
 def latest(*moments: int | None) -> int | None:

@@ -85,11 +85,11 @@ class ShardEntry:
         self.shard = shard
         self.owned_since_ms = owned_since_ms
         self.reading = ShardReadState(IdlenessTimer(idle_intervals))
-        self.emission = ShardEmission(state, taken_over_below)
         self.status = WatermarkStatus()
         self.reservation = ReadReservation()
         self.progress = ReadProgress()
         self.metrics = ShardMetrics(worker_read_durations=worker_read_durations or Histogram())
+        self.emission = ShardEmission(state, taken_over_below, self.metrics)
         self.is_removed = False
         self._listener = listener
 
@@ -128,6 +128,11 @@ class ShardEntry:
         self._check(self.is_reading, "is read to its end")
         self.reading.end(children)
         self._on_progress()
+
+    def reach_run_end(self) -> None:
+        """Note that the shard was read to the end of the run in it (`Bounds.ends`). Called by QueueingShardOutput."""
+        self.reading.reach_run_end()
+        self._listener.on_changed(self)
 
     def finish_reading(self) -> None:
         """Mark the shard as not to be read again in this run. Called by ReadTasks.
@@ -175,6 +180,8 @@ class ShardEntry:
         `global_watermark`: its value before the write.
         """
         self.emission.advance(batch, global_watermark, now_ms)
+        if batch.skipped:
+            self.metrics.add("skipped_records", batch.skipped_count)
         self._listener.on_emitted(self, batch)
         self._on_progress()
 
@@ -315,15 +322,16 @@ class ShardEntry:
 
 
 class ShardEmission:
-    """Keeps how far a shard was emitted, and counts emitted records.
+    """Keeps how far a shard was emitted, and counts emitted records. Late ones are counted in `metrics`.
 
     `taken_over_below` is the global watermark at the time when this process acquired the shard from another one (epoch ms). Records that
     are read again may be below it (E8).
     """
 
-    def __init__(self, state: ShardState, taken_over_below: int | None) -> None:
+    def __init__(self, state: ShardState, taken_over_below: int | None, metrics: ShardMetrics) -> None:
         self.state = state
         self._taken_over_below = taken_over_below
+        self._metrics = metrics
         self.is_writing = False
         self.writing_from: int | None = None
         """The watermark of the first record that was taken from the queue and is not written yet (epoch ms)."""
@@ -333,7 +341,6 @@ class ShardEmission:
         """
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
-        self.late_after_idle = self.late_after_takeover = 0
 
     def start_at(self, watermark: int | None) -> None:
         """Set the watermark with which a shard begins (the lowest one of its parents), unless the shard has its own (W5)."""
@@ -380,9 +387,9 @@ class ShardEmission:
     def _count_late(self, records: int) -> None:
         watermark, limit = self.state.watermark, self._taken_over_below
         if limit is not None and (watermark is None or watermark < limit):
-            self.late_after_takeover += records
+            self._metrics.add("late_after_takeover", records)
         else:
-            self.late_after_idle += records
+            self._metrics.add("late_after_idle", records)
 
 
 def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:

@@ -4,9 +4,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from operator import attrgetter
 
 from recordpublisher.publishers.histogram import Histogram
+from recordpublisher.publishers.shard_metrics import SUMMED_COUNTERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..global_watermark_rules import inherited_watermark
@@ -14,14 +14,6 @@ from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from .lineage import Children, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener
 from .shard_state import ShardState
-
-SUMMED_COUNTERS: dict[str, Callable[[ShardEntry], int]] = {
-    "skipped_records": attrgetter("metrics.skipped_records"),
-    "dead_letters": attrgetter("metrics.dead_letters"),
-    "late_after_idle": attrgetter("emission.late_after_idle"),
-    "late_after_takeover": attrgetter("emission.late_after_takeover"),
-}
-"""The counters of a shard that are also summed over all shards since the worker's start."""
 
 
 class ShardTable:
@@ -75,7 +67,8 @@ class ShardTable:
 
     def total(self, counter: str) -> int:
         """Return one of the counters `SUMMED_COUNTERS`, summed over all shards. Removed shards stay in the sum, so it never falls."""
-        return self._removed[counter] + sum(map(SUMMED_COUNTERS[counter], self._entries.values()))
+        owned: int = sum(getattr(each.metrics, counter) for each in self._entries.values())
+        return self._removed[counter] + owned
 
     def count(self, key: str, counter: str) -> None:
         """Add 1 to a counter of a shard (`Shard.key`), even if the shard was removed, because a sink may reject its records late."""
@@ -241,7 +234,7 @@ class ShardTable:
 
     def _remove_entry(self, key: str) -> None:
         entry = self._entries.pop(key)
-        self._removed.update({counter: read(entry) for counter, read in SUMMED_COUNTERS.items()})
+        self._removed.update({counter: getattr(entry.metrics, counter) for counter in SUMMED_COUNTERS})
         entry.remove()
         self._listener.on_removed(key)
 

@@ -16,6 +16,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     WorkerHealth,
     WorkerMetrics,
 )
+from recordpublisher.fetcher.monitoring.shard_view import SHOWN_COUNTERS
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import mask_passwords
@@ -127,8 +128,7 @@ class LiveSnapshots:
             is_held=values["held"],
             is_excluded=values["excluded"],
             loss_ms=values["timeToRetentionLossMs"],
-            skipped_records=values["skippedRecords"],
-            dead_letters=values["deadLetters"],
+            counts=_counts(values),
             in_flight=values["unacknowledged"],
             has_alarm=values["alarm"],
             alarm=UNREAD if values["alarm"] else None,
@@ -141,10 +141,14 @@ def _worker(health: WorkerHealth, values: dict[str, Any]) -> WorkerSnapshot:
     commit = None
     if files is not None:
         commit = CommitSnapshot(files, values["committedBytes"], values["committedAgeMs"], values["uncommittedRecords"])
-    left_out = values.get("skippedRecords"), values.get("deadLetters")
+    counts = _counts(values) if values else None
     return WorkerSnapshot(
-        health.process, health.responds, health.not_ready, age_ms, worker, commit, values.get("alarms"), *left_out
+        health.process, health.responds, health.not_ready, age_ms, worker, commit, values.get("alarms"), counts
     )
+
+
+def _counts(values: Mapping[str, Any]) -> dict[str, int]:
+    return {title: values[name] for name, title in SHOWN_COUNTERS.items()}
 
 
 def alignment_sentence(workers: Sequence[WorkerMetrics]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -25,8 +25,8 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `records_per_second`, `bytes_per_second`: records finished and bytes written lately; without stored positions, those that
       arrive.
     - `tip`, `tip_age_ms`: without stored positions the sequence number of the newest record, and its age.
-    - `skipped_records`, `dead_letters`: counts since the worker began to read the shard. `in_flight`: records of a queue that are not
-      acknowledged.
+    - `counts`: the counters that people see, by title, such as `{"skipped": 2, "dead letters": 0}`, since the worker began to read the
+      shard. `in_flight`: records of a queue that are not acknowledged.
     - `has_alarm`: whether the shard needs attention; None if this was not checked. `alarm`: why it does.
     """
 
@@ -46,8 +46,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     is_held: bool | None = None
     is_excluded: bool | None = None
     loss_ms: int | None = None
-    skipped_records: int | None = None
-    dead_letters: int | None = None
+    counts: dict[str, int] | None = None
     in_flight: int | None = None
     has_alarm: bool | None = None
     alarm: str | None = None
@@ -78,7 +77,7 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
     - `commit`: the last commit, if the worker is running and its sink commits.
     - `alarms`: number of active alarms.
-    - `skipped_records`, `dead_letters`: counts since the worker started, over all shards that it has read.
+    - `counts`: the counters of `ShardSnapshot.counts` since the worker started, over all shards that it has read.
     """
 
     process: int | None = None
@@ -88,8 +87,7 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     worker: str | None = None
     commit: CommitSnapshot | None = None
     alarms: int | None = None
-    skipped_records: int | None = None
-    dead_letters: int | None = None
+    counts: dict[str, int] | None = None
 
 
 class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -110,6 +108,14 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         """Records per second, summed over the shards whose rate is known."""
         rates = [shard.records_per_second for shard in self.shards if shard.records_per_second is not None]
         return sum(rates) if rates else None
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The counts of all workers together, by title."""
+        total: Counter[str] = Counter()
+        for each in self.workers or ():
+            total.update(each.counts or {})
+        return total
 
     @property
     def lag_ms(self) -> int | None:

@@ -27,7 +27,6 @@ from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_TIMESTAMP,
     INITIAL_TIMESTAMP_FORMAT,
 )
-from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.skipped_records_log import log_left_out
 from recordpublisher.publishers.start_from_properties import check_end_time
@@ -222,39 +221,6 @@ def _settles_in(end_ms: int, now_ms: int) -> float:
     return max(0, end_ms + SETTLED_MS - now_ms) / 1000
 
 
-class RowsBefore(ArrowRows):
-    """Collects the rows of each shard that are before the shard's end.
-
-    - `past`: the shards, by `Shard.key`, of which a record at or after the end was read. The value is always 0. The fetcher uses this dict
-      as the number of records that it may still read of a shard, so it stops reading a shard that is added here.
-    - `first_found`: the sequence number of the first record of each shard.
-    """
-
-    def __init__(
-        self,
-        ends: Mapping[str, EndPosition],
-        columns: RowColumns | None = None,
-        memory: ReusedMemory | None = None,
-    ) -> None:
-        super().__init__(columns, memory=memory)
-        self._ends = ends
-        self.past: dict[str, int] = {}
-        self.first_found: dict[str, str] = {}
-
-    async def write(self, batch: RecordBatch) -> None:
-        """Collect the records before the end of the batch's shard."""
-        key = batch.shard.key
-        if key in self.past or not batch.records:
-            return
-        rows = self._ends[key].rows_before(batch)
-        if rows < len(batch):
-            self.past[key] = 0
-            batch = batch.slice(0, rows)
-        if batch.records:
-            self.first_found.setdefault(key, batch.records[0].sequence_number)
-        await super().write(batch)
-
-
 @dataclass(slots=True)
 class _Progress:
     """How far the part of one shard was read. A window is one read of all parts that are not finished.
@@ -279,7 +245,7 @@ class _Progress:
 class _Window(NamedTuple):
     """A window that is being read. `began`: seconds of the monotonic clock."""
 
-    rows: RowsBefore
+    rows: ArrowRows
     reading: Future[BoundedResult]
     began: float
 
@@ -344,11 +310,11 @@ class RangeRead:
         return at >= self._settled_at
 
     def _begin(self, left: Sequence[_Progress], memory: ReusedMemory) -> _Window:
-        rows = RowsBefore({each.part.shard.key: each.part.end for each in left}, self.columns, memory)
+        rows = ArrowRows(self.columns, memory=memory)
         began, states = self.clock.monotonic(), {each.part.shard: each.state for each in left}
-        return _Window(rows, self.begin(states, self._window(left, rows), rows), began)
+        return _Window(rows, self.begin(states, self._window(left), rows), began)
 
-    def _window(self, left: Sequence[_Progress], rows: RowsBefore) -> Bounds:
+    def _window(self, left: Sequence[_Progress]) -> Bounds:
         """Return the bounds of the next window. Its time doubles after each window that found nothing.
 
         After such a window the next one starts at the same record, and gets the same empty responses again. A longer window gets past them.
@@ -359,7 +325,7 @@ class RangeRead:
             max_time=usual and usual * (1 << doublings),
             max_records=_half(self.bounds.max_records),
             max_bytes=_half(self.bounds.max_bytes),
-            shard_limits=rows.past,
+            ends={each.part.shard.key: each.part.end for each in left},
         )
 
     def _left_after(self, left: Sequence[_Progress], window: _Window) -> list[_Progress]:
@@ -370,7 +336,7 @@ class RangeRead:
 
     def _is_done(self, each: _Progress, window: _Window, outcomes: Mapping[str, ShardOutcome]) -> bool:
         shard, rows = each.part.shard, window.rows
-        outcome, is_past = outcomes.get(shard.key), shard.key in rows.past
+        outcome = outcomes.get(shard.key)
         if outcome is None:
             raise StreamNotFoundError(shard.stream)
         each.empty_windows = 0 if outcome.records else each.empty_windows + 1
@@ -379,7 +345,7 @@ class RangeRead:
             self._check_first(each.part, rows)
             each.is_first = False
         each.state, each.at_tip = outcome.state, outcome.seen.at_tip
-        if is_past or outcome.state.ended:
+        if outcome.is_past_end or outcome.state.ended:
             return True
         is_at_end = each.at_tip and self._is_settled(window.began)
         if is_at_end:
@@ -406,15 +372,14 @@ class RangeRead:
         else:
             self._outages.on_success(key)
 
-    def _check_first(self, part: ShardRange, rows: RowsBefore) -> None:
+    def _check_first(self, part: ShardRange, rows: ArrowRows) -> None:
         """Check that the read found the record at which it starts.
 
         If that record is past retention, the service starts at the oldest record. Raises: DataLossError in that case, unless the job
         accepts it.
         """
         asked, key = part.start.sequence_number, part.shard.key
-        found = rows.first_found.get(key)
-        if asked is None or found == asked or (found is None and key in rows.past):
+        if asked is None or rows.first[key][0] == asked:
             return
         lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:

@@ -44,7 +44,7 @@ PROGRESS_METRICS = (
     ProgressMetric(
         "skippedRecords",
         "skipped_records_total",
-        "records so far that could not be used and were left out, at most",
+        "records so far that could not be used and were left out",
         kind="counter",
     ),
     ProgressMetric("lastBatchRecords", "last_batch_records", "records of the last batch that ended"),

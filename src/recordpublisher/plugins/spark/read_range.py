@@ -27,7 +27,7 @@ class EndPosition:
     arrival_ms: int
     sequence: int | None = None
 
-    def rows_before(self, batch: RecordBatch) -> int:
+    def records_before(self, batch: RecordBatch) -> int:
         """Return how many records of a batch are before this position."""
         if not batch.records:
             return 0

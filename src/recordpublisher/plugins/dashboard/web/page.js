@@ -53,6 +53,12 @@ const sum = (name, rows) => { const all = knownValues(name, rows); return all.le
 const most = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.max(a, b)) : null; };
 const least = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.min(a, b)) : null; };
 
+function countTotals() {  // the titles are those that the job gives, so that a new counter is shown without a change here
+  const total = new Map();
+  for (const counts of knownValues("counts", snapshot.workers ?? []))
+    for (const [title, count] of Object.entries(counts)) total.set(title, (total.get(title) ?? 0) + count);
+  return [...total].map(([title, count]) => [title[0].toUpperCase() + title.slice(1), number(count)]);
+}
 function drawTotals() {
   const alarms = sum("alarms", snapshot.workers ?? []) ?? sum("hasAlarm"), mark = snapshot.globalWatermark;
   const totals = [
@@ -60,7 +66,7 @@ function drawTotals() {
     ["Records/s", number(sum("recordsPerSecond"))], ["Bytes/s", bytes(sum("bytesPerSecond"))],
     ["Watermark age", known(mark) ? duration(snapshot.timeMs - mark) : "-"],
     ["Idle", number(sum("isIdle"))], ["Held", number(sum("isHeld"))],
-    ["Skipped", number(sum("skippedRecords", snapshot.workers))], ["Dead letters", number(sum("deadLetters", snapshot.workers))],
+    ...countTotals(),
     ...(sum("inFlight") ? [["In flight", number(sum("inFlight")), "", "records of a queue that are not acknowledged"]] : []),
     ["First loss in", duration(least("lossMs")), "", LOSS], ["Alarms", number(alarms), alarms ? "bad" : ""],
   ];

@@ -469,7 +469,7 @@ class RecordHandling:
             self._on_changed(needs_sink_call=True)
         else:
             self._counts["skipped"] += 1
-            self._context.skipped(key)
+            self._context.count(key, "skipped_records")
             self._finish(item)
 
     def _fail_job(self, item: UnhandledRecord, error: Exception) -> None:
