@@ -428,6 +428,24 @@ async def test_rows_that_only_the_changed_table_refuses_are_not_skipped(uri, mad
         await committed(sink, with_values({"n": 1, "v": 1}))
 
 
+async def test_a_trigger_that_cannot_run_any_more_costs_no_record(uri, made):  # S7
+    """No record is at fault if the function that the trigger calls was dropped."""
+    query(uri, "create table t (n int)")
+    query(uri, "create function one() returns int language sql as 'select 1'")
+    body = "begin new.n = one(); return new; end"
+    query(uri, f"create function fill() returns trigger language plpgsql as '{body}'")
+    query(uri, "create trigger fills before insert on t for each row execute function fill()")
+
+    async def skip(record, reason):
+        pytest.fail(f"skipped: {reason}")
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=skip))
+    query(uri, "drop function one")
+    with pytest.raises(rp.ConfigurationError, match=r"function one\(\) does not exist"):
+        await committed(sink, with_values({"n": 1}))
+
+
 async def test_a_column_that_another_worker_adds_or_widens_ends_no_job(uri, made):
     query(uri, "create table t (n int, v int)")
     reasons = []
