@@ -536,7 +536,7 @@ async def test_a_key_that_goes_under_the_job_ends_it_and_costs_no_record(uri, ch
         query(uri, change)
         if change.startswith("alter") or value == row(1, "new"):
             with pytest.raises(
-                rp.SinkError, match="table records was changed while the job runs: .*Start the job again"
+                rp.SinkError, match=r"table records was changed while the job runs: .*Start the job again"
             ):
                 await job.commit(of_shard((2, value)))
         assert job.rejected == []
