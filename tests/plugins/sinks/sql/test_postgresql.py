@@ -218,6 +218,17 @@ async def test_instants_do_not_depend_on_the_zone_of_the_session(uri, made, monk
     assert rows[4] == (datetime(2026, 10, 25, 0, 30), None, None, "01:30:00", "01:30:00+00")
 
 
+async def test_the_day_and_time_of_an_instant_are_those_of_utc(uri, made, monkeypatch):
+    """Avro has instants as datetimes, which PostgreSQL converts to a date or time in the zone of the session."""
+    monkeypatch.setenv("PGTZ", "Europe/Berlin")
+    query(uri, "create table t (day date, at time)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    instant = datetime(2026, 10, 24, 23, 30, tzinfo=UTC)
+    await committed(sink, with_values({"day": instant, "at": instant}))
+    assert query(uri, "select day::text, at::text from t") == [("2026-10-24", "23:30:00")]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
