@@ -261,3 +261,13 @@ def test_a_queue_goes_on_after_a_restart(tmp_path, clock):
     clock.advance(30_000)
     assert {record["RecordId"] for record in again.receive(queue)} == set(counts)
     again.storage.close()
+
+
+async def test_an_endpoint_that_could_not_start_leaves_its_folder_to_the_next_one(folder):
+    async with LocalKinesis() as other:
+        with pytest.raises(rp.ConfigurationError, match="setting 'port' is"):
+            await LocalKinesis(port=other.port, data=folder, streams={"orders": 1}).start()
+    with pytest.raises(rp.ConfigurationError, match="setting 'stream' is 'orders-2:0'"):
+        LocalKinesis(data=folder, streams={"orders-2": 0})
+    async with LocalKinesis(data=folder) as endpoint:
+        assert list(endpoint.account.streams()) == ["orders"]

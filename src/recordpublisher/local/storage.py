@@ -87,12 +87,14 @@ class AccountStorage:
                 self._store_records(name, shard)
 
     def close(self) -> None:
-        """Store the current state, and close the file."""
-        self.save()
-        self._account.set_change_listener(None)
-        for unlisten in self._unlisten.values():
-            unlisten()
-        self._database.close()
+        """Store the current state, and close the file. Raises: ApiError if the file cannot be written; it is closed even then."""
+        try:
+            self.save()
+        finally:
+            self._account.set_change_listener(None)
+            for unlisten in self._unlisten.values():
+                unlisten()
+            self._database.close()
 
     def _restore(self, folder: Path) -> None:
         document = self._database.document()
