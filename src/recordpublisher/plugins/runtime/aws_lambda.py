@@ -104,7 +104,7 @@ def _seconds_of(context: Any) -> float | None:
     remaining = getattr(context, "get_remaining_time_in_millis", None)
     if remaining is None:
         return None
-    left = max(0.0, remaining() / 1000)
+    left: float = max(0.0, remaining() / 1000)
     # A function that has a second in all would otherwise handle nothing, at each of its calls.
     return left - min(SPARE_SECONDS, left / 2)
 
