@@ -261,3 +261,38 @@ def test_a_queue_goes_on_after_a_restart(tmp_path, clock):
     clock.advance(30_000)
     assert {record["RecordId"] for record in again.receive(queue)} == set(counts)
     again.storage.close()
+
+
+async def test_an_endpoint_that_could_not_start_leaves_its_folder_to_the_next_one(folder):
+    async with LocalKinesis() as other:
+        with pytest.raises(rp.ConfigurationError, match="setting 'port' is"):
+            await LocalKinesis(port=other.port, data=folder, streams={"orders": 1}).start()
+    with pytest.raises(rp.ConfigurationError, match="setting 'stream' is 'orders-2:0'"):
+        LocalKinesis(data=folder, streams={"orders-2": 0})
+    async with LocalKinesis(data=folder) as endpoint:
+        assert list(endpoint.account.streams()) == ["orders"]
+
+
+def test_what_has_expired_does_not_appear_again_after_a_restart_with_a_longer_retention(folder):
+    clock = ManualClock()
+    account = Account(clock, "us-east-1", Delays(), None)
+    storage = AccountStorage(account, folder)
+    stream = account.create_stream("orders", 1)
+    account.report_change()
+    stream.put(b"expires with its shard", "key")
+    stream.split(SHARD)
+    clock.advance(HOUR_MS)
+    stream.put(b"expires", "key")
+    clock.advance(24 * HOUR_MS + 1)
+    stream.put(b"stays", "key")
+    body = msgspec.json.encode({"StreamName": "orders", "RetentionPeriodHours": 48})
+    OPERATIONS["IncreaseStreamRetentionPeriod"](account, body)
+    account.report_change()
+    shown = {each.id: len(each.log) for each in stream.shards.values()}
+    storage.close()
+
+    restored = Account(clock, "us-east-1", Delays(), None)
+    AccountStorage(restored, folder).close()
+    assert {each.id: len(each.log) for each in restored.find("orders").shards.values()} == shown
+    assert sum(shown.values()) == 1
+    assert SHARD not in shown

@@ -97,10 +97,14 @@ class LocalKinesis:
         self._certificate = Certificate(host) if tls else None
         self._server = (Http2Server if http2 else AiohttpServer)(requests, self._certificate)
         self._storage = None if data is None else _open_storage(self.account, Path(data))
-        for name, shard_count in (streams or {}).items():
-            if self._storage is None or name not in self.account.streams():
-                self.create_stream(name, shard_count)
-        self.account.faults.start_random(faults, seed)
+        try:
+            for name, shard_count in (streams or {}).items():
+                if self._storage is None or name not in self.account.streams():
+                    self.create_stream(name, shard_count)
+            self.account.faults.start_random(faults, seed)
+        except BaseException:
+            self._release_files()
+            raise
         self.account.faults.on_plan(self.account.wake_all)
         if isinstance(self.clock, ManualClock):
             self.clock.on_advance(self.account.wake_all)
@@ -151,16 +155,24 @@ class LocalKinesis:
         try:
             self.port = await self._server.start(self.host, self.port)
         except (OSError, OverflowError) as error:
+            self._release_files()
             raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
         return self
 
     async def close(self) -> None:
         """Stop listening and end every subscription."""
         await self._server.close()
-        if self._storage is not None:
-            self._storage.close()
-        if self._certificate is not None:
-            self._certificate.close()
+        self._release_files()
+
+    def _release_files(self) -> None:
+        """Close the data folder, which another endpoint may use from now on, and delete the certificate. Later calls do nothing."""
+        storage, self._storage = self._storage, None
+        try:
+            if storage is not None:
+                storage.close()
+        finally:
+            if self._certificate is not None:
+                self._certificate.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()

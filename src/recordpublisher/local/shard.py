@@ -230,6 +230,11 @@ class ShardLog:
         """The counter at which a reader sees only records that arrive from now on."""
         return self._last_counter + 1
 
+    @property
+    def first_counter(self) -> int:
+        """The counter of the oldest record, or else the tip."""
+        return self._counters[0] if self._counters else self.tip
+
     def trim(self, before_ms: int) -> None:
         """Remove the records that arrived before `before_ms`."""
         count = bisect_left(self._arrivals, before_ms)

@@ -15,7 +15,7 @@ from ..publishers.decoding_errors import UNDECODABLE
 from .account import Account
 from .errors import ApiError
 from .queues import Delivery, Queue
-from .shard import TICKS_PER_MS, HashRange, Shard, shard_id
+from .shard import HashRange, Shard, shard_id
 from .stream import BusyStatus, Consumer, Stream, TagSet
 
 VERSION = 1
@@ -63,6 +63,8 @@ class AccountStorage:
         self._stored: dict[str, int] = {}  # The last stored counter of each shard.
         self._unlisten: dict[str, Callable[[], None]] = {}
         self._trimmed_ms = account.clock.now_ms()
+        self._retention: dict[str, int] = {}
+        """The retention of the stream of each shard (hours), as of the last `save`."""
         try:
             self._restore(folder)
         except ConfigurationError:
@@ -81,18 +83,24 @@ class AccountStorage:
         for name in self._unlisten.keys() - shards.keys():
             self._unlisten.pop(name)()
             self._stored.pop(name, None)
+        retention = {name: stream.retention_hours for name, (stream, _) in shards.items()}
+        if any(hours > self._retention.get(name, hours) for name, hours in retention.items()):
+            self._trim()  # With a longer retention, what has expired must not appear again after a restart.
+        self._retention = retention
         self._write(lambda: self._database.save(document, shards))
         for name, (_, shard) in shards.items():  # A new shard may have received records before it had a listener.
             if name not in self._stored:
                 self._store_records(name, shard)
 
     def close(self) -> None:
-        """Store the current state, and close the file."""
-        self.save()
-        self._account.set_change_listener(None)
-        for unlisten in self._unlisten.values():
-            unlisten()
-        self._database.close()
+        """Store the current state, and close the file. Raises: ApiError if the file cannot be written; it is closed even then."""
+        try:
+            self.save()
+        finally:
+            self._account.set_change_listener(None)
+            for unlisten in self._unlisten.values():
+                unlisten()
+            self._database.close()
 
     def _restore(self, folder: Path) -> None:
         document = self._database.document()
@@ -142,8 +150,10 @@ class AccountStorage:
 
     def _trim(self) -> None:
         self._trimmed_ms = self._account.clock.now_ms()
-        for name, (stream, _) in self._shards():
-            self._write(lambda name=name, stream=stream: self._database.trim(name, stream.horizon_ms * TICKS_PER_MS))  # type: ignore[misc]
+        for name, (stream, shard) in self._shards():
+            shard.log.trim(stream.horizon_ms)
+            first = shard.log.first_counter
+            self._write(lambda name=name, first=first: self._database.trim(name, first))  # type: ignore[misc]
 
     @staticmethod
     def _write(write: Callable[[], None]) -> None:
@@ -251,6 +261,8 @@ class StoredShard(msgspec.Struct, frozen=True):
     parents: list[str]
     closed_epoch: int | None
     ending_counter: int | None
+    is_kept: bool = True
+    """False for a shard past retention, which only its children name. With a longer retention it must not appear again."""
 
 
 class StoredStream(msgspec.Struct, frozen=True):
@@ -323,16 +335,16 @@ def _stored_stream(stream: Stream) -> StoredStream:
         stream.busy,
         {name: getattr(stream, name) for name in SETTINGS},
         stream.tags,
-        [_stored_shard(shard) for shard in (*parents.values(), *kept)],
+        [_stored_shard(shard, shard.id in known) for shard in (*parents.values(), *kept)],
         stream.consumers.all(),
     )
 
 
-def _stored_shard(shard: Shard) -> StoredShard:
+def _stored_shard(shard: Shard, is_kept: bool) -> StoredShard:
     span = shard.hash_range
     parents = [parent.id for parent in shard.parents]
     ends = shard.closed_epoch, shard.ending_counter
-    return StoredShard(shard.id, shard.index, str(span.start), str(span.end), shard.epoch, parents, *ends)
+    return StoredShard(shard.id, shard.index, str(span.start), str(span.end), shard.epoch, parents, *ends, is_kept)
 
 
 def _stored_queue(queue: Queue) -> StoredQueue:
@@ -362,7 +374,8 @@ def _restore_stream(stream: Stream, stored: StoredStream) -> None:
         shard.closed_epoch, shard.ending_counter = each.closed_epoch, each.ending_counter
         for parent in parents:
             parent.children.append(shard)
-    stream.restore(stored.created_ms, stored.busy, shards)
+    kept = {each.id: shards[each.id] for each in stored.shards if each.is_kept}
+    stream.restore(stored.created_ms, stored.busy, kept)
     for name, value in stored.settings.items():
         setattr(stream, name, value)
     stream.tags = stored.tags

@@ -63,7 +63,26 @@ _IDLE_TIMEOUT_MS = 30_000
 
 A later start of the job does not wait for that: it ends the session of its predecessor (`end_sessions`).
 """
-_NOT_ABOUT_ROWS = ("08", "25", "26", "28", "3D", "40", "42501", "42703", "42P01", "42P05", "53", "55", "57", "58", "XX")
+_NOT_ABOUT_ROWS = (
+    "08",
+    "25",
+    "26",
+    "28",
+    "3D",
+    "40",
+    "42501",
+    "42703",
+    "42704",
+    "42883",
+    "42P01",
+    "42P05",
+    "42P10",
+    "53",
+    "55",
+    "57",
+    "58",
+    "XX",
+)
 """Beginnings of SQLSTATE codes (PostgreSQL, appendix A): errors that no row has caused."""
 _ROW_ERRORS_OF_SQLITE = {
     sqlite3.SQLITE_ERROR,
@@ -72,6 +91,13 @@ _ROW_ERRORS_OF_SQLITE = {
     sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_RANGE,
 }
+_WORDS_OF_A_CHANGED_TABLE = (
+    "no such table",
+    "no such column",
+    "has no column named",
+    "ON CONFLICT clause does not match",
+)
+"""Messages of SQLite about a table, a column or a unique index that is missing; they have no code of their own."""
 _PERMANENT = ("28", "3D", "42501")
 """Beginnings of SQLSTATE codes for a wrong user or password, an unknown database and a missing right."""
 _PERMANENT_OF_SQLITE = {
@@ -340,7 +366,7 @@ def is_about_the_row(error: Exception) -> bool:
     if not isinstance(error, DBAPIError):
         return True
     error = first_error(error)
-    if error.connection_invalidated or is_missing_table_or_column(error):
+    if error.connection_invalidated or is_of_changed_table(error):
         return False
     if isinstance(error.orig, sqlite3.Error):
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -348,13 +374,13 @@ def is_about_the_row(error: Exception) -> bool:
     return not _sqlstate(error).startswith(_NOT_ABOUT_ROWS)
 
 
-def is_missing_table_or_column(error: Exception) -> bool:
-    """Return whether the table, or a column of the statement, no longer exists."""
+def is_of_changed_table(error: Exception) -> bool:
+    """Return whether the table, or a column or unique index of the statement, no longer exists, so that every row is refused."""
     if not isinstance(error, DBAPIError):
         return False
     if isinstance(error.orig, sqlite3.Error):
-        return str(error.orig).startswith("no such table") or "has no column named" in str(error.orig)
-    return _sqlstate(error) in ("42703", "42P01")
+        return any(words in str(error.orig) for words in _WORDS_OF_A_CHANGED_TABLE)
+    return _sqlstate(error) in ("42703", "42P01", "42P10")
 
 
 def is_permanent(error: DBAPIError) -> bool:

@@ -99,26 +99,35 @@ async def _await_result(result: Any) -> Any:
 
 
 class ForeignExitError(RuntimeError):
-    """User code or a plugin called `sys.exit`. That would have ended the process as if its work were finished."""
+    """User code or a plugin called `sys.exit` or the like. That would have ended the process or task as if its work were finished."""
 
 
 @contextmanager
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
-    """Turn a SystemExit of the `with` block, which imports or calls code of a user or plugin, into an error.
+    """Turn what ends a process or a task without a message into an error: a SystemExit or CancelledError of the `with` block.
+
+    The block imports or calls code of a user or plugin, and awaits nothing, so its CancelledError cannot be a cancellation of the task.
+    KeyboardInterrupt passes, because it may be Ctrl-C.
 
     - `is_import`: whether the block imports a module. Then the error does not name the function, because the caller's message names the
       module.
 
-    Raises: ForeignExitError if the code calls `sys.exit`.
+    Raises: ForeignExitError if the code calls `sys.exit`, or raises another exception that is not an Exception.
     """
     try:
         yield
+    except (Exception, KeyboardInterrupt):
+        raise
     except SystemExit as end:
         called = f"called sys.exit({repr_of(end.code, 200)})"
         if is_import:
             reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
             raise ForeignExitError(f"it {called}; {reason}") from end
         raise ForeignExitError(_words_of_exit(end)) from end
+    except BaseException as end:
+        raise ForeignExitError(
+            f"it raised {describe_error(end)}, which is not an Exception; raise another error"
+        ) from end
 
 
 def _words_of_exit(end: SystemExit) -> str:

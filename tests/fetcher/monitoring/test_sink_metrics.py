@@ -72,3 +72,36 @@ def test_a_number_of_another_library_is_exported_as_a_plain_one():
 
     [metric] = queue_job(FakeQueue(), sink).sink_metrics()
     assert (metric.value, type(metric.value)) == (0.5, float)
+
+
+GAUGE = rp.MetricType.GAUGE
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        ("rows per second", GAUGE, "", "Rows.", 1),
+        ("rows\n# TYPE", GAUGE, "", "Rows.", 1),
+        ("", GAUGE, "", "Rows.", 1),
+        (None, GAUGE, "", "Rows.", 1),
+        ("rows", "counts", "", "Rows.", 1),
+        ("rows", rp.MetricType.TEXT, "", "Rows.", 1),
+        ("rows", GAUGE, ["ms"], "Rows.", 1),
+        ("rows", GAUGE, "", None, 1),
+    ],
+    ids=str,
+)
+def test_a_metric_that_no_monitoring_system_takes_leaves_the_page_of_metrics_whole(made, caplog):
+    sink = Mute()
+    sink.exported_metrics = lambda: [rp.SinkMetric(*made)]
+
+    assert queue_job(FakeQueue(), sink).sink_metrics() == []
+    assert "TypeError: the " in caplog.text
+
+
+def test_the_type_of_a_metric_may_be_its_text():
+    sink = Mute()
+    sink.exported_metrics = lambda: [rp.SinkMetric("rows", "counter", "", "Rows.", 1)]
+
+    [metric] = queue_job(FakeQueue(), sink).sink_metrics()
+    assert metric.type is rp.MetricType.COUNTER

@@ -134,3 +134,27 @@ def test_records_of_other_keys_have_no_order():
 )
 def test_a_line_is_a_number_and_when_it_was_put(line, seen):
     assert seen_record_in(line, now=5.0) == seen
+
+
+def test_faults_of_two_steps_last_as_long_as_each_says(tmp_path):
+    step = '[[step]]\nat = {}\nfaults = "{}"\nseconds = {}\n'
+    steps = step.format(1, "lost=0.1", 4) + step.format(3, "reset", 6) + step.format(9, "page", 2)
+    (tmp_path / "mine.toml").write_text(steps)
+    endpoint, told = LocalKinesis(), []
+    player = Player(endpoint, load_schedule(str(tmp_path / "mine.toml")), told.append)
+    for seconds in range(12):
+        player.advance(seconds)
+    assert told == [
+        "1 s: faults: lost=0.1",
+        "3 s: faults: lost=0.1, reset",
+        "5 s: faults: reset",
+        "9 s: faults: none",
+        "9 s: faults: page",
+        "11 s: faults: none",
+    ]
+
+
+def test_faults_that_last_no_time_are_refused(tmp_path):
+    (tmp_path / "mine.toml").write_text('[[step]]\nat = 1\nfaults = "lost"\n')
+    with pytest.raises(ConfigurationError, match="the faults at 1 s have no `seconds`, so none would happen"):
+        load_schedule(str(tmp_path / "mine.toml"))

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -413,3 +413,59 @@ def test_a_class_whose_making_blocks_is_logged_with_its_line(install, caplog, mo
 def test_a_misspelt_hook_is_told_the_nearest(install):
     install("misspelt", FACTORY.format(name="LINES").replace("_publishers(", "_publisher("))
     assert "did you mean recordpublisher_register_publishers?" in status_of(load_registry(), "misspelt").reason
+
+
+def test_a_plugin_object_that_cannot_be_hashed_is_loaded_and_spoils_no_later_one(install, tmp_path):
+    source = FACTORY.replace("def recordpublisher_register_publishers(registry)", "def {hook}(self, registry)").format(
+        name="FIRST", hook="recordpublisher_register_publishers"
+    )
+    start, mark, hook = dedent(source).partition("@rp.hookimpl")
+    class_lines = (
+        f"@dataclasses.dataclass\nclass Plugin:\n    kind: str = ''\n{indent(mark + hook, '    ')}\nplugin = Plugin()\n"
+    )
+    install("a-first", f"import dataclasses\n{start}{class_lines}")
+    (tmp_path / "a_first-1.0.dist-info" / "entry_points.txt").write_text("[recordpublisher]\nfirst = a_first:plugin\n")
+    install("my-publisher", FACTORY.format(name="MINE"))
+
+    assert {"FIRST", "MINE"} <= set(load_registry().publishers.names())
+
+
+def test_two_entry_points_of_one_object_register_its_names_once(install, tmp_path):
+    install("my-publisher", FACTORY.format(name="MINE"))
+    points = tmp_path / "my_publisher-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[recordpublisher]\none = my_publisher\ntwo = my_publisher\n")
+
+    registry = load_registry()
+
+    assert registry.publishers.get("MINE", KEY)
+    assert [each.state for each in registry.plugins if each.owner.plugin in ("one", "two")] == ["loaded", "failed"]
+
+
+def test_a_distribution_that_lost_its_metadata_does_not_end_the_search(install, tmp_path):
+    install("a-first", FACTORY.format(name="FIRST"))
+    (tmp_path / "a_first-1.0.dist-info" / "METADATA").unlink()
+    install("my-publisher", FACTORY.format(name="MINE"))
+
+    assert {"FIRST", "MINE"} <= set(load_registry().publishers.names())
+
+
+@pytest.mark.parametrize("raised", ["asyncio.CancelledError()", "GeneratorExit()"])
+def test_a_plugin_whose_import_raises_no_exception_is_listed_as_failed(install, raised):
+    """Such as the error of `pytest.importorskip`, which is no Exception either."""
+    install("a-first", f"import asyncio\nraise {raised}\n")
+    install("my-publisher", FACTORY.format(name="MINE"))
+
+    registry = load_registry()
+
+    assert raised[:-2].rpartition(".")[2] in status_of(registry, "a-first").reason
+    assert status_of(registry, "my-publisher").state == "loaded"
+
+
+def test_a_class_that_raises_cancelled_error_when_it_is_made_is_named(install):
+    source = FACTORY.replace(
+        "def __init__(self, properties): ...", "def __init__(self, properties):\n            raise Stop"
+    )
+    install("my-publisher", f"from asyncio import CancelledError as Stop\n{dedent(source.format(name='MINE'))}")
+
+    with pytest.raises(PluginError, match=r"'MINE' of my-publisher 1\.0 could not be made: .*CancelledError"):
+        load_registry().publishers.make("MINE", KEY, Properties({}))

@@ -1,7 +1,9 @@
 """`flink.metrics.exporters=cloudwatch`: lines in the embedded metric format."""
 
 import asyncio
+import io
 import json
+import sys
 
 import pytest
 
@@ -164,6 +166,26 @@ async def test_what_was_counted_while_the_file_could_not_be_written_is_in_the_ne
     await exporter.send(await FetchersOfProcess([fetcher]).metrics())
 
     assert json.loads(file.read_text())["records"] == 10
+
+
+async def test_what_was_counted_while_the_program_had_closed_its_stdout_is_in_the_next_line(monkeypatch):
+    class Out:
+        def __init__(self):
+            self.buffer = io.BytesIO()
+
+    def with_out():
+        monkeypatch.setattr("sys.stdout", Out())
+        return sys.stdout.buffer
+
+    exporter, source = CloudWatchExporter(Properties({}), FixedClock()), MeasuredFetcher(0)
+    source.given = with_records(4)
+    with_out().close()
+    with pytest.raises(ValueError, match="closed file"):
+        await exporter.send(await FetchersOfProcess([source]).metrics())
+    out = with_out()
+    source.given = with_records(6)
+    await exporter.send(await FetchersOfProcess([source]).metrics())
+    assert json.loads(out.getvalue())["records"] == 6
 
 
 def test_a_wrong_setting_is_named():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -115,6 +116,14 @@ def test_the_text_is_the_page(producer):
     assert "recordpublisher_worker_" not in text
     assert "process=" not in text
     assert "recordpublisher_shard_" not in text
+
+
+def test_no_two_producers_have_one_name():
+    """Two series of one name would be one counter that falls and rises."""
+    producers = [rp.KinesisSink(stream, ACCESS) for stream in ("orders", "orders", "orders-2", "orders")]
+    text = rp.metrics_text(*producers)
+    names = re.findall(r'^recordpublisher_sink_written_records_total.producer="(.*)"', text, re.MULTILINE)
+    assert names == ["orders", "orders-3", "orders-2", "orders-4"]
 
 
 def test_producers_have_the_names_of_their_streams_beside_fetchers():

@@ -314,3 +314,11 @@ async def test_the_job_is_asked_to_write_again_when_there_is_room():
     await resumed.wait()
     assert sink.has_room()
     await sink.close()
+
+
+async def test_a_sink_that_was_closed_is_refused_because_its_observers_would_get_nothing():
+    sink = ReactiveSink()
+    await sink.open(SinkContext())
+    await sink.close()
+    with pytest.raises(SinkError, match="its observers were completed: make another ReactiveSink"):
+        await sink.open(SinkContext())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
@@ -113,16 +114,31 @@ def checked_metrics(sink: Sink) -> list[SinkMetric]:
     return [_checked(each) for each in sink.exported_metrics()]
 
 
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
+_TYPES = (MetricType.COUNTER, MetricType.GAUGE, MetricType.FLAG, MetricType.HISTOGRAM)
+
+
 def _checked(given: object) -> SinkMetric:
     """Return a metric of a sink.
 
-    Raises: TypeError if it is not a `SinkMetric`, or has a value of another type: exporters could not write such a value.
+    Raises: TypeError if it is not a `SinkMetric`, or if exporters could not write its name, another part of it, or its value: a monitoring
+    system would refuse the metrics of the job too.
     """
     if not isinstance(given, SinkMetric):
         raise TypeError(f"it returned {given!r:.80}, which is not a rp.SinkMetric")
-    is_valid = is_histogram if given.type is MetricType.HISTOGRAM else is_number
+    if given.type not in _TYPES:
+        raise TypeError(f"the type of {given.name} is {given.type!r:.80}, and not one of {', '.join(_TYPES)}")
+    if not isinstance(given.name, str) or not _NAME.fullmatch(given.name):
+        raise TypeError(
+            f"the name of a metric is {given.name!r:.80}, and not letters, digits and _ that begin with a letter"
+        )
+    if not isinstance(given.unit, str) or not isinstance(given.description, str):
+        raise TypeError(f"the unit and the description of {given.name} must be text: {given!r:.200}")
+    is_valid = is_histogram if given.type == MetricType.HISTOGRAM else is_number
     if given.value is not None and not is_valid(given.value):
         raise TypeError(f"the value of {given.name} is {given.value!r:.80}, not a {given.type}")
     # A subclass, such as a number of numpy, can neither be sent to the supervisor nor be written as text.
     kind: Any = next((each for each in (bool, int, float) if isinstance(given.value, each)), None)
-    return given if kind in (None, type(given.value)) else msgspec.structs.replace(given, value=kind(given.value))
+    value = given.value if kind is None else kind(given.value)
+    # The type may be its text, and exporters compare members.
+    return msgspec.structs.replace(given, type=MetricType(given.type), value=value)

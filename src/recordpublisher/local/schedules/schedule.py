@@ -54,7 +54,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: Seconds
     faults: str | None = None
     seconds: Seconds = 0
-    """How long the faults last."""
+    """How long the faults last, above 0 for a step with faults."""
     reshard: Literal["split", "merge"] | None = None
     client: Literal["restart"] | None = None
     """An action of the client. For `restart`, the program that runs the client kills it and starts it again."""
@@ -72,6 +72,9 @@ def load_schedule(name: str) -> Schedule:
         raise ConfigurationError("--schedule", name, valid, reason=str(error)) from error
     for step in schedule.step:
         parse_rules(step.faults or "", "--schedule")
+        if step.faults and not step.seconds:
+            reason = f"the faults at {step.at:g} s have no `seconds`, so none would happen"
+            raise ConfigurationError("--schedule", name, "a number of seconds for each step with faults", reason=reason)
     return schedule
 
 
@@ -83,8 +86,12 @@ class Player:
         self._schedule = schedule
         self._tell = tell
         self._put_count = 0
-        ends = [Step(step.at + step.seconds, faults="") for step in schedule.step if step.faults]
-        self._left = sorted([*schedule.step, *ends], key=lambda step: step.at)
+        ends = [(step.at + step.seconds, step) for step in schedule.step if step.faults]
+        starts = [(step.at, step) for step in schedule.step]
+        # What ends comes before what begins at the same time.
+        self._left = sorted([*ends, *starts], key=lambda each: each[0])
+        self._faults: list[str] = []
+        """The rules of the steps whose faults last now."""
         if schedule.stream not in endpoint.account.streams():
             endpoint.create_stream(schedule.stream, schedule.shards)
 
@@ -99,14 +106,23 @@ class Player:
         """Put the records and do the steps that are due `seconds` after the start. Return whether anything is left."""
         schedule = self._schedule
         self._put(2 * schedule.keys + int(min(seconds, schedule.seconds) * schedule.records_a_second))
-        while self._left and self._left[0].at <= seconds:
-            self._act(self._left.pop(0))
+        while self._left and self._left[0][0] <= seconds:
+            at, step = self._left.pop(0)
+            if step.faults is not None:
+                self._change_faults(at, step)
+            if at == step.at:
+                self._act(step)
         return bool(self._left) or seconds < schedule.seconds
 
+    def _change_faults(self, at: float, step: Step) -> None:
+        """Begin or end the faults of a step. Those of other steps that last go on."""
+        if step.faults:
+            (self._faults.append if at == step.at else self._faults.remove)(step.faults)
+        rules = ", ".join(self._faults)
+        self._endpoint.faults.start_random(rules, seed=1)
+        self._tell(f"{at:g} s: faults: {rules or 'none'}")
+
     def _act(self, step: Step) -> None:
-        if step.faults is not None:
-            self._endpoint.faults.start_random(step.faults, seed=1)
-            self._tell(f"{step.at:g} s: faults: {step.faults or 'none'}")
         if step.reshard is not None:
             done = _reshard(self._endpoint.stream(self._schedule.stream), step.reshard)
             self._tell(f"{step.at:g} s: {done}")

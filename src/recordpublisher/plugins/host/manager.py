@@ -40,13 +40,14 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the plugin failed.
     A name that two plugins register is an error where it is used.
     """
-    registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
+    registry, blocked = Registry(), _blocked_names()
+    loaded: list[object] = []
     for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
         # A plugin may be blocked by either of its names, because messages show both.
         if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
-            registry.plugins.append(_load(candidate, manager, registry))
+            registry.plugins.append(_load(candidate, loaded, registry))
     return registry
 
 
@@ -75,12 +76,15 @@ def _warn_once(message: str) -> None:
     _log.warning("%s", message)
 
 
-def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry) -> PluginStatus:
-    """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`."""
+def _load(candidate: _Candidate, loaded: list[object], registry: Registry) -> PluginStatus:
+    """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`.
+
+    - `loaded`: the plugins that were loaded before, to which this one is added.
+    """
     owner = candidate.owner
     try:
         with exits_as_errors(), _watched(owner):
-            claims = _collect_claims(candidate, manager, registry)
+            claims = _collect_claims(candidate, loaded, registry)
     except Exception as error:
         reason = f"{described_with_line(error)}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
@@ -97,19 +101,23 @@ def _watched(owner: NameOwner) -> AbstractContextManager[None]:
 
 
 def _collect_claims(
-    candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry
+    candidate: _Candidate, loaded: list[object], registry: Registry
 ) -> list[tuple[NameTable[Any], NameClaim[Any]]]:
-    """Call the hooks of this plugin only, and return the names that it registers."""
+    """Call the hooks of this plugin, and return the names that it registers.
+
+    Raises: PluginError if the plugin was loaded before, or if `_check_hook_names` refuses it; the errors of the plugin.
+    """
     plugin = candidate.load()
+    if any(plugin is other for other in loaded):
+        raise PluginError("another entry point names the same object, whose names are registered already")
+    # Each plugin has a manager of its own, which compares and hashes its plugins: an odd one would make later ones fail.
+    manager = _new_manager()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
-    # Each plugin has its own call, so that an error names its plugin.
-    others = [other for other in manager.get_plugins() if other is not plugin]
     claims: list[tuple[NameTable[Any], NameClaim[Any]]] = []
     for kind, table in registry.tables().items():
-        manager.subset_hook_caller(hookspecs.REGISTER + kind, others)(
-            registry=_Collector(candidate.owner, table, claims)
-        )
+        getattr(manager.hook, hookspecs.REGISTER + kind)(registry=_Collector(candidate.owner, table, claims))
+    loaded.append(plugin)
     return claims
 
 
@@ -155,7 +163,6 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
     if not found and not hooks:
         found = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
     if found:
-        manager.unregister(plugin)
         raise PluginError(found)
 
 
@@ -248,7 +255,8 @@ def _given_candidate(plugin: object) -> _Candidate:
 
 
 def _distribution_of(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else "unknown distribution"
+    # A distribution has no name if its METADATA is missing, as after an installation that was interrupted.
+    return (point.dist and point.dist.name) or "unknown distribution"
 
 
 def _blocked_names() -> set[str]:

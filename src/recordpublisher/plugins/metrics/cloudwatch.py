@@ -52,16 +52,16 @@ class CloudWatchExporter(PeriodicExporter):
     async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.
 
-        Raises: OSError if they cannot be written. No count is lost then, because the next lines include it.
+        Raises: OSError, or another error of the file, if they cannot be written. No count is lost then: the next lines include it.
         """
         if self._with_shards:
             self._forget_shards_that_left(workers)
         # Restored if the lines cannot be written, so that the next lines have these counts too.
         before = dict(self._counted)
-        lines = b"".join(msgspec.json.encode(line) + b"\n" for each in workers for line in self._lines_of(each))
         try:
+            lines = b"".join(msgspec.json.encode(line) + b"\n" for each in workers for line in self._lines_of(each))
             await asyncio.to_thread(self._write, lines)
-        except OSError:
+        except Exception:
             self._counted = before
             raise
 

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import re
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from math import isfinite
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -136,13 +136,14 @@ def as_measured_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
         raise TypeError(
             f"{names} has no metrics to export; pass a DataFetcher, a Producer, or a KinesisSink without a job"
         )
-    made: Counter[str] = Counter()
-    named: list[MeasuredFetcher] = []
+    streams = {each.stream for each in producers}
+    named: dict[str, MeasuredFetcher] = {}
     for each in producers:
-        made[each.stream] += 1
-        number = made[each.stream]
-        named.append(_ProducerAsFetcher(each.stream if number == 1 else f"{each.stream}-{number}", each))
-    return [*fetchers, *named]
+        further = (f"{each.stream}-{number}" for number in count(2))
+        # Another producer may have a stream of that name, and two series of one name would be taken for one.
+        name = each.stream if each.stream not in named else next(n for n in further if n not in named.keys() | streams)
+        named[name] = _ProducerAsFetcher(name, each)
+    return [*fetchers, *named.values()]
 
 
 def _name(fetcher: MeasuredFetcher) -> str:

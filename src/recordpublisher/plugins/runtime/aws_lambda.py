@@ -46,7 +46,7 @@ HandlerArgument = (
 )
 """A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
 SPARE_SECONDS = 1.0
-"""How long before its time is up the function answers (seconds)."""
+"""How long before its time is up the function answers (seconds); half of its time if that is shorter."""
 
 
 def lambda_handler(
@@ -102,7 +102,11 @@ def lambda_handler(
 
 def _seconds_of(context: Any) -> float | None:
     remaining = getattr(context, "get_remaining_time_in_millis", None)
-    return None if remaining is None else max(0.0, remaining() / 1000 - SPARE_SECONDS)
+    if remaining is None:
+        return None
+    left: float = max(0.0, remaining() / 1000)
+    # A function that has a second in all would otherwise handle nothing, at each of its calls.
+    return left - min(SPARE_SECONDS, left / 2)
 
 
 class _Invocation:
@@ -122,7 +126,9 @@ class _Invocation:
         """Handle the records. Return the sequence number of the first record that is not handled, or None if all are handled."""
         handling = asyncio.ensure_future(self._handle(seconds))
         try:
-            await asyncio.wait([handling], timeout=None if seconds is None else seconds + SPARE_SECONDS / 2)
+            await asyncio.wait(
+                [handling], timeout=None if seconds is None else seconds + min(SPARE_SECONDS, seconds) / 2
+            )
         except asyncio.CancelledError:
             handling.cancel()
             await asyncio.wait([handling])
@@ -137,15 +143,18 @@ class _Invocation:
         return self._number_after(self._handled())
 
     async def _handle(self, seconds: float | None) -> None:
+        limit = asyncio.timeout(seconds)
         try:
             await self._sink.open(SinkContext(traced=self._traced))
-            async with asyncio.timeout(seconds):
+            async with limit:
                 async for part in self._readable_parts():
                     if len(part):
                         await self._sink.write(part)
                     self._written = part.read_position
                 await self._sink.flush()
         except TimeoutError:
+            if not limit.expired():  # A deserialiser has raised it, for example because its registry did not answer.
+                raise
             text = "the function's time is almost up: %s"
             log.warning(text, self._sink.unfinished().reason, extra=log_extra(self._shard.key))
         except SinkError as error:

@@ -346,13 +346,16 @@ log = logging.getLogger("recordpublisher.fetcher")
 CHECK_SECONDS = 0.2
 
 
-def call_before_pools_close(function: Callable[[], None]) -> None:
-    """Arrange that the interpreter's exit calls a function once, before it closes thread pools.
+def call_before_pools_close(function: Callable[[], None]) -> bool:
+    """Arrange that the interpreter's exit calls a function once, before it closes thread pools. Return False if the exit has begun.
 
     `atexit` functions are called too late for that.
     """
-    with contextlib.suppress(RuntimeError):  # the exit has begun
+    try:
         threading._register_atexit(function)  # type: ignore[attr-defined]
+    except RuntimeError:
+        return False
+    return True
 
 
 class OwnedThread(threading.Thread):

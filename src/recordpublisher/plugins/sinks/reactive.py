@@ -86,7 +86,11 @@ class ReactiveSink(Sink):
         return self._waiting_records
 
     async def open(self, context: SinkContext) -> State | None:
-        """Start the thread of the observers."""
+        """Start the thread of the observers. Raises: SinkError if the sink was closed, because its observers were completed then."""
+        if self._is_closing:
+            raise SinkError(
+                "the reactive sink was closed, and its observers were completed: make another ReactiveSink for another job"
+            )
         self._context = context
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="recordpublisher-observers")
         return None

@@ -396,3 +396,23 @@ def test_an_interruption_of_the_caller_cancels_the_handlers():
     with pytest.raises(KeyboardInterrupt):
         rp.lambda_handler(handle)(event(b"1"))
     assert cancelled == [True]
+
+
+def test_a_function_that_has_a_second_in_all_handles_what_it_can():
+    async def handle(record):
+        await asyncio.sleep(0.05)
+
+    assert rp.lambda_handler(handle)(event(b"0", b"1"), Context(1_000)) == failures()
+
+
+def test_a_time_out_of_a_deserializer_is_not_told_as_the_end_of_the_functions_time(caplog):
+    class Silent:
+        async def prepare(self, batch):
+            raise TimeoutError("the registry did not answer")
+
+        def values(self, batch):
+            return batch.data
+
+    with pytest.raises(TimeoutError, match="the registry did not answer"):
+        rp.lambda_handler(print, deserializer=Silent())(event(b"0"), Context(30_000))
+    assert "the function's time" not in caplog.text

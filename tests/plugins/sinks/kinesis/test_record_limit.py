@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
-from recordpublisher.publishers.errors import InvalidRecordError, SinkError
+from recordpublisher.publishers.errors import FatalKinesisError, InvalidRecordError, SinkError
 from recordpublisher.publishers.kinesis.ports import StreamSummary
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -89,3 +89,21 @@ def test_a_limit_that_was_lowered_costs_the_large_record_and_no_other(seconds):
             return [(len(one.data), one.error_code) for one in failed], len(fake.user_records())
 
     assert run_virtual(job()) == ([(1_500_000, "ValidationException")], 6)
+
+
+def test_a_limit_that_is_known_stays_if_the_right_to_read_it_is_taken_away():
+    """A question that is denied says nothing about the limit, so records that the stream takes are not refused."""
+
+    async def job():
+        fake = FakeKinesis()
+        raise_limit(fake)
+        async with a_sink(fake, fail_on_error=False) as sink:
+            fake.summary_error = FatalKinesisError(
+                "DescribeStreamSummary", "AccessDeniedException", "no longer allowed"
+            )
+            await sink.put(bytes(3 * 2**20), "k")
+            await sink.put(LARGE, "k")
+            await sink.flush()
+            return len(fake.user_records()), sink.metrics()["numRecordsOutErrors"]
+
+    assert run_virtual(job()) == (1, 1)

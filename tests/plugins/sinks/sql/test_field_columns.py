@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated
@@ -298,9 +298,18 @@ async def test_nan_in_sqlite_is_rejected(tmp_path):
         rejected.append(reason)
 
     uri = f"sqlite:///{tmp_path}/job.db"
-    await commit(uri, {"x": 1.5}, {"x": float("nan")}, reject=reject, sink_sql_columns="evolve")
-    assert rejected == ["column 'x' (double) cannot take nan"]
+    values = {"x": 1.5}, {"x": float("nan")}, {"x": "NaN"}
+    query(uri, "create table records (x double)")
+    await commit(uri, *values, reject=reject)
+    assert rejected == ["column 'x' (double) cannot take nan", "column 'x' (double) cannot take 'NaN'"]
     assert query(uri, "select x from records") == [(1.5,)]
+
+
+async def test_sqlite_stores_the_day_of_an_instant_in_utc(tmp_path):
+    uri = f"sqlite:///{tmp_path}/job.db"
+    query(uri, "create table records (day date)")
+    await commit(uri, {"day": datetime(2026, 1, 1, 23, 30, tzinfo=timezone(timedelta(hours=-5)))})
+    assert query(uri, "select day from records") == [("2026-01-02",)]
 
 
 @pytest.mark.parametrize(

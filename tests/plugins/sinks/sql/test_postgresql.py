@@ -230,6 +230,17 @@ async def test_instants_do_not_depend_on_the_zone_of_the_session(uri, made, monk
     assert rows[4] == (datetime(2026, 10, 25, 0, 30), None, None, "01:30:00", "01:30:00+00")
 
 
+async def test_the_day_and_time_of_an_instant_are_those_of_utc(uri, made, monkeypatch):
+    """Avro has instants as datetimes, which PostgreSQL converts to a date or time in the zone of the session."""
+    monkeypatch.setenv("PGTZ", "Europe/Berlin")
+    query(uri, "create table t (day date, at time)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    instant = datetime(2026, 10, 24, 23, 30, tzinfo=UTC)
+    await committed(sink, with_values({"day": instant, "at": instant}))
+    assert query(uri, "select day::text, at::text from t") == [("2026-10-24", "23:30:00")]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -438,6 +449,24 @@ async def test_rows_that_only_the_changed_table_refuses_are_not_skipped(uri, mad
         rp.SinkError, match=r"table t was changed while the job runs: column '[vw]' .*Start the job again"
     ):
         await committed(sink, with_values({"n": 1, "v": 1}))
+
+
+async def test_a_trigger_that_cannot_run_any_more_costs_no_record(uri, made):  # S7
+    """No record is at fault if the function that the trigger calls was dropped."""
+    query(uri, "create table t (n int)")
+    query(uri, "create function one() returns int language sql as 'select 1'")
+    body = "begin new.n = one(); return new; end"
+    query(uri, f"create function fill() returns trigger language plpgsql as '{body}'")
+    query(uri, "create trigger fills before insert on t for each row execute function fill()")
+
+    async def skip(record, reason):
+        pytest.fail(f"skipped: {reason}")
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=skip))
+    query(uri, "drop function one")
+    with pytest.raises(rp.ConfigurationError, match=r"function one\(\) does not exist"):
+        await committed(sink, with_values({"n": 1}))
 
 
 async def test_a_column_that_another_worker_adds_or_widens_ends_no_job(uri, made):

@@ -86,10 +86,10 @@ class KinesisSink(OnlyAsyncWith, Sink):
         self.why_not_put, self.flush_or_give_up = writer.why_not_put, writer.flush_or_give_up
         self.has_lost_stream, self.take_untold_error = writer.has_lost_stream, writer.take_untold_error
         self.counters = writer.counters
-        self._states = WrittenStates(self._writer.is_flushed)
-        self._writes = UnfinishedWrites(self._writer.outstanding_of)
-        self._keeps_failed = not of_sink.fails_on_error and on_failure is None
-        self._failed: list[tuple[PendingRecord, str]] = []
+        self._begin_job()
+        self._may_keep_failed = not of_sink.fails_on_error and on_failure is None
+        self._keeps_failed = False
+        """Whether a record that cannot be put becomes a dead letter of the job."""
         self._rejecting = asyncio.Lock()
         self._is_of_program = False
         """Whether a job was refused because a program has opened the sink. The job closes the sink once, which must not end the program's
@@ -213,17 +213,26 @@ class KinesisSink(OnlyAsyncWith, Sink):
         if self._is_of_program:
             await self._writer.open()  # Raises.
         self._context = context
+        self._begin_job()
         if self._stream in context.streams:
             log.warning(
                 "the job reads %s, and its sink writes to a stream of this name. If that is the same stream, each record is read and put "
                 "again without end: write to another stream",
                 self._stream,
             )
-        self._keeps_failed = self._keeps_failed and bool(context.has_dead_letters)
-        if self._keeps_failed:
-            self._writer.keep_failed(lambda record, reason: self._failed.append((record, reason)))
+        self._keeps_failed = self._may_keep_failed and bool(context.has_dead_letters)
+        self._writer.keep_failed(self._keep_failed if self._keeps_failed else None)
         await self._writer.open(context.may_write, context.request_checkpoint, context.resume_writing)
         return None
+
+    def _keep_failed(self, record: PendingRecord, reason: str) -> None:
+        self._failed.append((record, reason))
+
+    def _begin_job(self) -> None:
+        """Forget the states and records of an earlier job: a program may give the sink to its next DataFetcher."""
+        self._states = WrittenStates(self._writer.is_flushed)
+        self._writes = UnfinishedWrites(self._writer.outstanding_of)
+        self._failed: list[tuple[PendingRecord, str]] = []
 
     def destination(self) -> str:
         """Return the kind of the sink and its stream."""

@@ -302,18 +302,21 @@ class RecordLimit:
         self._clock = clock
         self._read_at = -math.inf
         self._reading = asyncio.Lock()
+        self._known = DEFAULT_SUMMARY
         self.max_bytes = DEFAULT_SUMMARY.max_record_bytes
         """Largest size of data and key together (bytes)."""
 
     async def read(self) -> StreamSummary:
-        """Read and return the stream's settings.
+        """Read and return the stream's settings. If the credentials do not permit that, those that were read before stay.
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """
         began = self._clock.monotonic()
-        summary = await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), self._retries)
-        self.max_bytes, self._read_at = summary.max_record_bytes, began
-        return summary
+        found = await call_with_retries(
+            lambda: fetch_stream_summary(self._port, self._stream, self._known), self._retries
+        )
+        self._known, self.max_bytes, self._read_at = found, found.max_record_bytes, began
+        return found
 
     async def read_after(self, given_at: float) -> None:
         """Read the limit, unless it was read after `given_at` (seconds of the clock).
@@ -328,12 +331,12 @@ class RecordLimit:
                 await self.read()
 
 
-async def fetch_stream_summary(port: WritingPort, stream: str) -> StreamSummary:
-    """Return the stream's limits. Without the permission kinesis:DescribeStreamSummary, which writers often lack, return the defaults."""
+async def fetch_stream_summary(port: WritingPort, stream: str, known: StreamSummary = DEFAULT_SUMMARY) -> StreamSummary:
+    """Return the stream's limits. Without the permission kinesis:DescribeStreamSummary, which writers often lack, return `known`."""
     try:
         return await port.stream_summary(stream)
     except FatalKinesisError:
-        return DEFAULT_SUMMARY
+        return known
 
 
 def _checked(returned: object) -> int:

@@ -72,6 +72,8 @@ class Producer:
         self._lock = threading.RLock()
         self._thread: _SinkThread | None = None
         self._is_closed = False
+        self._is_late = False
+        """Whether the producer has begun so late in the exit of the interpreter that nothing will wait for its records."""
         self._has_warned = False
 
     def __enter__(self) -> Self:
@@ -114,6 +116,8 @@ class Producer:
             if limit is None:  # The network raised it.
                 raise
             raise TimeoutError(f"the record was not accepted in {limit:g} s: {self._why_late()}") from error
+        if self._is_late:
+            _flush_or_say_so(self)
 
     def flush(self, timeout: Duration | None = None) -> None:
         """Return when every record accepted before this call, in this process, is acknowledged.
@@ -199,7 +203,7 @@ class Producer:
         if self._is_closed:
             raise SinkError("the producer is closed")
         _STARTED.add(self)  # Before the lock is held, because a fork at that moment gives the child a new lock.
-        _flush_at_exit()
+        self._is_late = not _flush_at_exit()
         with self._lock:
             if self._thread is None and not self._is_closed:
                 self._thread = _SinkThread(self._make_sink, self._context)
@@ -370,18 +374,25 @@ _STARTED: set[Producer] = set()
 """The producers of this process that have begun and are not closed; they are flushed at exit even if the program forgets them."""
 _INHERITED: list[object] = []
 _registered: list[bool] = []
+"""Empty until a producer begins; then whether the exit of the interpreter will still close the producers."""
 
 
-def _flush_at_exit() -> None:
-    """Register a function that closes all producers when the interpreter exits.
+def _flush_at_exit() -> bool:
+    """Register a function that closes all producers when the interpreter exits. Return False if the exit would no longer call it.
 
     The function runs after all threads that are not daemons have ended, because these may put records until then. A child of
     multiprocessing runs no such functions, so there the producers are flushed before the threads end.
     """
     if not _registered:
-        _registered.append(True)
-        call_before_pools_close(partial(_end_all, _flush_or_say_so))
-        atexit.register(_end_all, Producer.close)
+        _registered.append(call_before_pools_close(partial(_end_all, _flush_or_say_so)))
+        atexit.register(_close_all)
+    # When the exit has begun, the main thread only runs functions of `atexit`, which calls none that is registered by then.
+    return _registered[0] or threading.current_thread() is not threading.main_thread()
+
+
+def _close_all() -> None:
+    _registered[:] = [False]
+    _end_all(Producer.close)
 
 
 def _flush_or_say_so(producer: Producer) -> None:

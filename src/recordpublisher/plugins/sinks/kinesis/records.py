@@ -189,20 +189,22 @@ class FailedRecords:
         self._last_given_up: tuple[FailedRecord, PendingRecord] | None = None
         self._on_failed: Callable[[], None] | None = None
 
-    def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Set the function that gets each record that cannot be put, with the reason.
+    def keep_failed(self, keep: Callable[[PendingRecord, str], None] | None) -> None:
+        """Set the function that gets each record that cannot be put, with the reason, or None.
 
         The function is called only if there is neither `failOnError` nor a callback.
         """
         self._keep = keep
 
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
-        """Decide what a failure does before records are accepted.
+        """Decide what a failure does before records are accepted, and forget the error that ended an earlier use of the sink.
 
         - `on_failed`: called when an error has ended the sink, so that the job need not wait for its next call of the sink.
         - `continues`: whether the sink continues after it has given up a record, as outside of a job.
         """
         self._on_failed, self.continues = on_failed, continues
+        self.error, self.was_raised = None, False
+        self.must_raise = self._given_up > self.known
 
     @property
     def ends_sink(self) -> bool:

@@ -209,6 +209,11 @@ class RecordSending:
                 await asyncio.sleep(0)
         self._on_progress()
 
+    async def forget_all(self) -> None:
+        """Forget the records that an earlier job has left, because the next start of that job reads and puts them again."""
+        self._outstanding.complete([one for record in await self._take_all() for one in record.user_records])
+        self._forget_failures()
+
     async def _take_all(self) -> list[PendingRecord]:
         calls, now = list(self._calls), self._clock.monotonic()
         for call in calls:

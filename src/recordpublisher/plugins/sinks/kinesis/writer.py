@@ -95,8 +95,8 @@ class KinesisWriter:
         self.take_untold_error = self._failures.take_untold_error
         self._on_room: Callable[[], None] | None = None
 
-    def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Set the function that gets each record that cannot be put, with the reason.
+    def keep_failed(self, keep: Callable[[PendingRecord, str], None] | None) -> None:
+        """Set the function that gets each record that cannot be put, with the reason, or None.
 
         The function is called only if there is neither `failOnError` nor a callback.
         """
@@ -159,6 +159,8 @@ class KinesisWriter:
         listener = retry_listener.get()
         retry_listener.set(partial(self._on_opening_failure, listener))
         try:
+            if not continues:
+                await self._sending.forget_all()
             await self._sending.open()
         except Exception as error:
             self._opening_failure = f"{type(error).__name__}: {error}"

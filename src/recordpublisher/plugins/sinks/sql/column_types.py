@@ -244,6 +244,12 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _float(value: Any) -> Any:
+    """Return the value if it can be a number. The text of NaN becomes NaN, which SQLite would store as NULL."""
+    value = _number(value)
+    return math.nan if isinstance(value, str) and value.strip().lower().lstrip("+-") == "nan" else value
+
+
 def _integer(value: Any) -> Any:
     """Return the integer of a number or of its text. Raises: ValueError for a fraction, because PostgreSQL would round it."""
     value = _number(value)
@@ -286,6 +292,8 @@ def _timestamp(value: Any, has_zone: bool) -> datetime | None:
 
 def _time_of_day(value: Any, has_zone: bool) -> Any:
     """Return the time of day of an ISO-8601 text, in UTC if it has no offset. A column without a zone gets the time in UTC."""
+    if isinstance(value, datetime):
+        return value if has_zone else _without_zone(value)
     if not isinstance(value, str):
         return value
     given = time.fromisoformat(_no_number(value, 6))
@@ -294,7 +302,15 @@ def _time_of_day(value: Any, has_zone: bool) -> Any:
 
 
 def _date(value: Any) -> Any:
+    """Return the date of an ISO-8601 text, or a datetime in UTC, of which the column keeps the day."""
+    if isinstance(value, datetime):
+        return _without_zone(value)
     return date.fromisoformat(_no_number(value, 8)) if isinstance(value, str) else value
+
+
+def _without_zone(value: datetime) -> datetime:
+    """Return a datetime in UTC, without its zone. PostgreSQL would take the day or the time in the zone of its session."""
+    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
 
 
 def _no_number(value: str, digits: int) -> str:
@@ -325,7 +341,7 @@ _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
     (types.Integer, _integer),
-    (types.Float, _number),  # It comes first, because a Float is a Numeric.
+    (types.Float, _float),  # It comes first, because a Float is a Numeric.
     (types.Numeric, _decimal),
     (types.String, _text),
 )

@@ -25,7 +25,7 @@ from sqlalchemy.exc import CompileError, DBAPIError, IntegrityError, StatementEr
 from sqlalchemy.schema import CreateColumn
 
 from recordpublisher.consumer.typed_values import has_fields
-from recordpublisher.plugins.databases import is_about_the_row, is_missing_table_or_column, lock_table_creation
+from recordpublisher.plugins.databases import is_about_the_row, is_of_changed_table, lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
@@ -208,7 +208,7 @@ class TargetTable:
             with connection.begin_nested():
                 connection.execute(self._statement_for(rows[0]), [row.values for row in rows])
         except _OF_A_VALUE as error:
-            if is_missing_table_or_column(error):
+            if is_of_changed_table(error):
                 raise self._changed(_message(error)) from error
             if not is_about_the_row(error):
                 raise

@@ -413,6 +413,19 @@ process = multiprocessing.get_context("fork").Process(target=put)
 process.start()
 process.join()
 """,
+    "a function of atexit": """
+import atexit
+@atexit.register
+def put():
+    for number in range(300): producer.put(b'%d' % number, str(number))
+""",
+    "a function of atexit that runs after the producers were closed": """
+import atexit
+@atexit.register
+def put():
+    for number in range(1, 300): producer.put(b'%d' % number, str(number))
+rp.Producer("out", json.loads(sys.argv[1])).put(b"0", "key")
+""",
 }
 
 
