@@ -29,6 +29,12 @@ def test_first_sink(served, tmp_path):
     assert run_page(page, tmp_path, replacing, installed_package(page, tmp_path, NOT_OF_THE_PACKAGE)) == 9
 
 
+def test_exactly_once_sink(served, tmp_path):
+    page, replacing = TUTORIAL / "exactly-once-sink.md", {"http://127.0.0.1:4567": served.url}
+
+    assert run_page(page, tmp_path, replacing, installed_package(page, tmp_path, NOT_OF_THE_PACKAGE)) == 6
+
+
 FIRST_PUBLISHER = TUTORIAL / "first-publisher.md"
 DYNAMODB = ROOT / "docs/how-to/read-dynamodb-streams.md"
 NOT_OF_THE_PACKAGE = ("test_lines.py", "job.properties")

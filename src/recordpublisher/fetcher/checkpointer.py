@@ -186,7 +186,8 @@ class SnapshotCheckpointer(Checkpointer):
             self._flush(asked) if self._job.committing_worker is None else self._commit(self._job.committing_worker)
         )
         if self._job.storing_worker is not None:
-            await self._job.storing_worker.store(state)
+            with self.times.storing():
+                await self._job.storing_worker.store(state)
         return state
 
     async def _commit(self, commits: AloneWorkerPort) -> dict[str, Any]:
@@ -198,7 +199,8 @@ class SnapshotCheckpointer(Checkpointer):
             await commits.settle()
             await self._dead_letters.flush()
             state = self._snapshotter.snapshot()
-            await commits.commit(state, self._emitter.records)
+            with self.times.storing():
+                await commits.commit(state, self._emitter.records)
         await commits.publish()
         return state
 

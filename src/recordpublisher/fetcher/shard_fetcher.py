@@ -17,7 +17,7 @@ from ..publishers.log_fields import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
-from .checkpoints.checkpoint_schedule import CheckpointScheduler
+from .checkpoints.checkpoint_schedule import CheckpointAge, CheckpointScheduler
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
@@ -171,6 +171,11 @@ class ShardFetcher:
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished, or None if it does not report them."""
         return unfinished_of(self._dependencies.sink)
+
+    @property
+    def checkpoint_times(self) -> CheckpointAge:
+        """When checkpoints were stored, and what is not stored yet."""
+        return self._checkpointer.times
 
     @property
     def ending(self) -> asyncio.Event:
@@ -473,6 +478,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
         checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
 
+    checkpointer.times.written = lambda: emitter.records
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
     retention = RetentionPeriods(job.retention_ms, job.streams)
     return ShardFetcher(

@@ -109,7 +109,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
         "the job reads %s of %s; it %s",
         counted(len(ours), "shard"),
         ", ".join(job.streams),
-        _where_it_begins(
+        where_it_begins(
             sum(shard.key in restored.shards for shard in ours),
             restored.taken_ms,
             starts.default,
@@ -120,7 +120,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), unlisted)
 
 
-def _where_it_begins(
+def where_it_begins(
     count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None, *, is_latest: bool
 ) -> str:
     """Return where the job begins, as a clause for the log.

@@ -256,6 +256,10 @@ class QueueJob:
         return unfinished_of(self._sink)
 
     @property
+    def checkpoint_times(self) -> None:
+        """None, because a queue has no positions to store."""
+
+    @property
     def ending(self) -> asyncio.Event:
         """Set when a run begins to end, until the next run starts."""
         return self._completion.ending

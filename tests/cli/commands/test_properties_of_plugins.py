@@ -30,7 +30,7 @@ flink.sink=SHELF
 flink.sink.shelf.file=shelf.db
 flink.state.uri=state
 flink.job.max.outage=1ms
-flink.list.shards.retries=0
+flink.list.shards.maxretries=0
 aws.region=eu-west-1
 aws.endpoint=http://127.0.0.1:1
 aws.credentials.provider=BASIC
@@ -75,3 +75,14 @@ def test_a_property_of_a_plugin_is_known_and_its_value_is_checked(site, words):
     assert "flink.sink.shelf.rows" not in done.stdout + done.stderr
     assert refused.returncode in (1, 2)
     assert "'flink.sink.shelf.rows' is '0'. Valid: a whole number of at least 1" in refused.stdout + refused.stderr
+
+
+def test_a_setting_of_a_sink_that_is_not_chosen_is_named_with_its_reader(site):
+    other = ["-p", "flink.sink=jsonl", "-p", "flink.sink.jsonl.path=out", "-p", "flink.sink.kinesis.ordering=PER_KEY"]
+    done = command("doctor", "job.properties", *other, path=site, folder=site)
+    (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "properties"]
+
+    assert line.startswith("ok")
+    assert "flink.sink.shelf.file has no effect: the sink is jsonl; only SHELF reads it" in line
+    assert "flink.sink.kinesis.ordering has no effect: the sink is jsonl; only kinesis reads it" in line
+    assert "unknown property" not in done.stdout + done.stderr

@@ -195,9 +195,13 @@ async def test_doctor_says_what_a_handler_gets(tmp_path, monkeypatch):
     assert (await found(**given))["sink: values"] == ("ok", "typed gets dict")
 
 
-async def test_valid_properties_of_a_sink_that_is_not_chosen_are_not_said_to_have_an_effect():
+async def test_valid_properties_of_a_sink_that_is_not_chosen_are_said_to_have_no_effect():
     given = rp.Properties({"flink.sink": "memory", "flink.sink.sql.table": "rows"})
 
     findings = await settings_findings(load_registry(), given, ["orders"])
 
-    assert (findings[0].name, findings[0].words) == ("properties", "valid")
+    assert (findings[0].name, findings[0].verdict.value, findings[0].words) == (
+        "properties",
+        "ok",
+        "valid; flink.sink.sql.table has no effect: the sink is memory; only sql reads it",
+    )

@@ -49,7 +49,21 @@ def test_the_status_is_logged_once_a_minute(scene, caplog):
     scene.run_for(179)
 
     lines = [record.message for record in caplog.records if record.levelno == logging.INFO]
-    assert lines == ["local watermark None, global watermark None, 2 open shards, 0 idle, 1 held back"] * 2
+    assert lines == ["local watermark unknown, global watermark unknown, 2 open shards, 0 idle, 1 held back"] * 2
+
+
+def test_watermarks_are_logged_as_times(scene, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    time = property(lambda _: 1_790_000_000_123)
+    monkeypatch.setattr(LocalWatermark, "value", time, raising=False)
+    monkeypatch.setattr(Alignment, "global_watermark", time, raising=False)
+    scene.logger.check()
+    scene.run_for(60)
+
+    (line,) = [record.message for record in caplog.records if record.levelno == logging.INFO]
+    assert line.startswith(
+        "local watermark 2026-09-21T14:13:20.123Z, global watermark 2026-09-21T14:13:20.123Z, 2 open"
+    )
 
 
 def test_a_stalled_alignment_names_the_shard_and_for_how_long(scene, caplog):
@@ -57,7 +71,7 @@ def test_a_stalled_alignment_names_the_shard_and_for_how_long(scene, caplog):
 
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 2
-    assert "has been None for 120 s" in warnings[1]
+    assert "has not changed from unknown for 120 s" in warnings[1]
     assert "waiting for shard s/quiet" in warnings[1]
 
 

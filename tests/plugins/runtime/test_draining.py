@@ -16,6 +16,7 @@ from recordpublisher.plugins.runtime.stop_signals import tell_what_drains
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
+from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink, ScriptedPublisher, ScriptedSource, make_fetcher
 
 
@@ -125,6 +126,51 @@ def test_the_stop_of_a_program_of_ones_own_says_what_it_waits_for(caplog):
     run_virtual(main())
     (line,) = [text for text in caplog.messages if "has been draining" in text]
     assert "it waits for the sink 'StuckSink' (a call that runs" in line
+
+
+class AwayStore(MemoryStore):
+    """Stores nothing after the fifth second."""
+
+    error = rp.StoreUnavailableError("db7 refused the connection")
+
+    async def compare_and_set(self, *given):
+        if asyncio.get_running_loop().time() > 5:
+            await asyncio.sleep(2)
+            raise self.error
+        return await super().compare_and_set(*given)
+
+
+async def ignore(record):
+    pass
+
+
+def test_a_stop_while_the_store_of_positions_is_away_does_not_blame_the_sink(caplog):
+    async def main():
+        with in_memory({"orders": 1}, clock=VirtualClock()) as account:
+            async with rp.DataFetcher(
+                "orders",
+                region="eu-west-1",
+                sink=rp.MapSink(ignore),
+                start="TRIM_HORIZON",
+                state_store=AwayStore(),
+                clock=VirtualClock(),
+            ) as fetcher:
+                running = asyncio.create_task(fetcher.run())
+                await asyncio.sleep(6)
+                for number in range(37):
+                    account.find("orders").put(b"%d" % number, "key")
+                await asyncio.sleep(6)
+                fetcher.stop()
+                await asyncio.wait([running])
+                assert isinstance(running.exception(), rp.StoreUnavailableError)
+
+    run_virtual(main())
+    first, *_ = [text for text in caplog.messages if "has been draining" in text]
+    assert re.search(
+        r"it waits for its last checkpoint, with the positions of 37 records, which could not be stored for \d+ s: "
+        r"db7 refused the connection; `AwayStore.compare_and_set` failed\. If the process is ended now",
+        first,
+    )
 
 
 class CatchesEverything(ScriptedPublisher):

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from recordpublisher.plugins.host.build_from_properties import check_properties, source_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
+from recordpublisher.plugins.host.unread_settings import unread_settings
 from recordpublisher.plugins.runtime.arguments import check_reading
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.base import RecordSource
@@ -243,9 +244,10 @@ def _properties(properties: Properties, streams: list[str], registry: Registry) 
     with suppress(PluginError):  # Another finding reports a publisher that cannot be imported.
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
+    unread = unread_settings(registry, properties)
     if ineffective:
-        raise RecordPublisherError("; ".join(ineffective))
-    return "valid"
+        raise RecordPublisherError("; ".join([*ineffective, *unread]))
+    return "; ".join(["valid", *unread])
 
 
 def _publisher(registry: Registry, properties: Properties) -> type[RecordSource] | None:

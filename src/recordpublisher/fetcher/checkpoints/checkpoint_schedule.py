@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.histogram import Histogram
+from recordpublisher.publishers.log_fields import with_notes
 
 MIN_PAUSE_SECONDS = 0.1
 """The shortest pause between a checkpoint and one that was requested (seconds).
@@ -57,12 +58,20 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Measures when the last checkpoint was stored, and how long the checkpoint in progress has been running."""
+    """Measures when the last checkpoint was stored, how long the checkpoint in progress has been running, and what is not stored yet.
+
+    `written`: returns how many records were written to the sink.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.written: Callable[[], int] = lambda: 0
+        self._covered = 0
         self._started: float | None = None
         self._stored: float | None = None
+        self._storing: float | None = None
+        self.storing_error = ""
+        """The error of the last attempt to store the positions of the checkpoint in progress; empty without one."""
         self.durations = Histogram()
         """How long the stored checkpoints took (ms), counted from the first attempt."""
 
@@ -70,9 +79,31 @@ class CheckpointAge:
     def measured(self) -> Iterator[None]:
         """Measure the `with` block, which takes and stores a checkpoint. If the block raises, the checkpoint does not count as stored."""
         self._started = started = self._clock.monotonic() if self._started is None else self._started
+        written = self.written()
         yield
-        self._stored, self._started = self._clock.monotonic(), None
+        self._stored, self._started, self._covered = self._clock.monotonic(), None, written
         self.durations.add((self._stored - started) * 1000)
+
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """Measure the part of a checkpoint that writes positions, from its first attempt until one succeeds."""
+        self._storing = self._clock.monotonic() if self._storing is None else self._storing
+        try:
+            yield
+        except Exception as error:
+            self.storing_error = with_notes(error)
+            raise
+        self._storing, self.storing_error = None, ""
+
+    @property
+    def storing_ms(self) -> int:
+        """Time since positions are being written without success (ms), or 0 if none are."""
+        return self._since(self._storing) or 0
+
+    @property
+    def unstored_records(self) -> int:
+        """Number of records written since the last stored checkpoint began."""
+        return self.written() - self._covered
 
     @property
     def age_ms(self) -> int | None:

@@ -296,7 +296,7 @@ class AloneWorker:
         again = await self._documents.read_table()
         if again is None or again.document.version != table.version:
             return None
-        raise MissingPositionsError.of(", ".join(missing), self.place, None)
+        raise MissingPositionsError.of(", ".join(missing), self.place, table.job)
 
     async def _prepare(self, states: Mapping[str, ShardState]) -> None:
         """Store the positions, and then the worker's record, before the lease table names this worker."""

@@ -32,13 +32,14 @@ from ..shard_ownership import ShardOwnership, StartTask
 from ..shards.discovery import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
-from ..startup import OpenedJob
+from ..startup import OpenedJob, where_it_begins
 from ..watermarks import ShardsStatus, WatermarkTracker
 from .job_storage import JobStorage, refuse_positions_in_sink
 from .leased_shards import LeasedShards
 from .worker_lives import WorkerLives, replace_group_job
 
 log = logging.getLogger("recordpublisher.fetcher")
+start_log = logging.getLogger("recordpublisher.start")
 LISTING_PAUSE_SECONDS = 1.0
 """Approximate pause before the next listing, if the last one lacks a shard whose lease this process holds (seconds)."""
 
@@ -79,9 +80,12 @@ class LeasedOwnership(ShardOwnership):
         if opened is not None:
             reason = "the sink stores positions itself, and one process cannot give them to another"
             raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
-        await wait_for_store(self._begin_job, job.settings.store_outages)
+        is_new = await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
+        if is_new:
+            begins = where_it_begins(0, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip)
+            start_log.info("a new group in %s reads %s; it %s", self._group.store.place, ", ".join(job.streams), begins)
         interval = job.settings.discovery_interval_ms / 1000
         self._listing = ShardListing(
             self._list_again,
@@ -183,7 +187,8 @@ class LeasedOwnership(ShardOwnership):
         if (entries := entry_store_of(self._job.sink)) is not None:
             await entries.close()
 
-    async def _begin_job(self) -> None:
+    async def _begin_job(self) -> bool:
+        """Check that this process may take part in the group of the job. Return whether the group is new."""
         store, entries = self._group.store, entry_store_of(self._job.sink)
         if (found := await GroupStore(store).read_table()) is None:
             if entries is not None and entries is not store:
@@ -192,7 +197,8 @@ class LeasedOwnership(ShardOwnership):
                 await warn_of_rows_of_other_positions(self._job.sink, store.place)
         elif found.document.alone is not None:  # raises if another sink has the positions
             await alone_part_of(GroupStore(store), None if entries is None else GroupStore(entries), found.document)
-        await replace_group_job(store, self._group_job, self._group.settings, self._job.clock)
+        await replace_group_job(store, self._group_job, self._group.settings, self._job.clock, entries)
+        return found is None
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
         """Mark shards as ended that no listing shows and that are past retention. Each is a gap in the records (S2, S5).

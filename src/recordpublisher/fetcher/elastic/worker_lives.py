@@ -18,16 +18,17 @@ from recordpublisher.publishers.errors import (
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job, warn_of_other_streams
 from ..conditional_store import ConditionalStore, ConflictError, pause_after_conflict
-from ..leases.group_store import MAX_ATTEMPTS, GroupStore
+from ..leases.group_store import MAX_ATTEMPTS, GroupStore, MissingPositionsError, read_positions, states_of
 from ..leases.heartbeat import LateJoinError
 from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import HANDOVER_SECONDS, LeaseSettings
-from ..leases.lease_table import GroupJob
+from ..leases.lease_table import GroupJob, LeaseTable
 from ..leases.sealing import LiveWorkerError, seal_all_silent
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..pipeline.current_worker import CurrentWorker
 from ..shard_ownership import StartTask
+from ..startup import where_it_begins
 from .job_storage import JobStorage
 from .leased_shards import LeasedShards
 from .positions_with_rows import PositionsWithRows
@@ -35,13 +36,21 @@ from .positions_with_rows import PositionsWithRows
 group_log = logging.getLogger("recordpublisher.group")
 
 
-async def replace_group_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
+async def replace_group_job(
+    store: ConditionalStore,
+    job: GroupJob,
+    settings: LeaseSettings,
+    clock: Clock,
+    entries: ConditionalStore | None = None,
+) -> None:
     """Make `job` the job of the group, if the group has another job and no process takes part in it. Do nothing if there is no group.
 
     If there are workers that send no heartbeats, wait until their leases have expired.
 
+    - `entries`: the store of positions next to the rows of this job's sink, if it has one.
+
     Raises: StateError, with the worker's name, if a worker is running; StateError if the group has a job with another name;
-    StoreUnavailableError if the store cannot be reached now.
+    MissingPositionsError if this job cannot read the positions of the group; StoreUnavailableError if the store cannot be reached now.
     """
     for attempt in range(MAX_ATTEMPTS):
         found = await GroupStore(store).read_table()
@@ -58,6 +67,9 @@ async def replace_group_job(store: ConditionalStore, job: GroupJob, settings: Le
                 f"the group: its worker {error.worker} still sends heartbeats to {store.place}. If this is a different job, "
                 f"give it {ANOTHER_PLACE}"
             ) from error
+        begins = await _where_job_begins(GroupStore(store), entries and GroupStore(entries), found.document, job.name)
+        if begins is None:  # another process has joined in the meantime
+            continue
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:
             await GroupStore(store).write_table(
@@ -67,8 +79,9 @@ async def replace_group_job(store: ConditionalStore, job: GroupJob, settings: Le
             await pause_after_conflict(attempt)
         else:
             group_log.info(
-                "the group in %s ran another job and has no worker left; this worker starts its own job there: %s",
+                "the group in %s ran another job and has no worker left; this worker starts its own job there, which %s: %s",
                 store.place,
+                begins,
                 difference,
             )
             before = found.document.job
@@ -78,6 +91,33 @@ async def replace_group_job(store: ConditionalStore, job: GroupJob, settings: Le
         f"processes with different settings restart the group in {store.place} again and again. Give all of them the "
         "same settings"
     )
+
+
+async def _where_job_begins(
+    group: GroupStore, entries: GroupStore | None, table: LeaseTable, job_name: str | None
+) -> str | None:
+    """Return where a job begins that takes over the shards of this lease table, as a clause for the log.
+
+    Return None if the table was replaced in the meantime.
+
+    Raises: MissingPositionsError, which names the sink of the group's last job, if positions of shards are not found.
+    """
+    if table.alone is not None:  # Its positions were looked for before.
+        return "continues at its stored positions"
+    records = await group.read_records(consistent=True)
+    found = {
+        owner: await read_positions(group, entries, records[owner].document)
+        for owner in table.owners
+        if owner in records
+    }
+    states, missing = states_of(table, found)
+    if not missing:
+        count = sum(state.ended or state.position is not None for state in states.values())
+        return where_it_begins(count, None, table.start, job_name, is_latest=table.is_latest)
+    again = await group.read_table()
+    if again is None or again.document.version != table.version:
+        return None
+    raise MissingPositionsError.of(", ".join(missing), group.place, table.job)
 
 
 class WorkerLives:

@@ -66,4 +66,5 @@ class PositionCommits:
         if self._has_ended:
             raise FencedError("this worker has ended; records that it had not stored are read again by the next worker")
         self._owned.on_commit(positions)
-        await self._positions.commit(positions, is_checkpoint=is_checkpoint)
+        with self._times.storing():
+            await self._positions.commit(positions, is_checkpoint=is_checkpoint)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import counted, log_extra
+from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import MAX_LAG
 
 from ..shards.shard_table import ShardTable
@@ -126,8 +127,8 @@ class StatusLogger:
         idle = sum(not entry.is_active for entry in entries)
         log.info(
             "local watermark %s, global watermark %s, %d open shards, %d idle, %d held back",
-            self._local.value,
-            self._alignment.global_watermark,
+            _time_of(self._local.value),
+            _time_of(self._alignment.global_watermark),
             len(entries),
             idle,
             held,
@@ -135,8 +136,8 @@ class StatusLogger:
 
     def _warn_stalled(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is stalled: the global watermark has been %s for %.0f s, %d shards are held back, waiting for %s",
-            self._global_watermark,
+            "alignment is stalled: the global watermark has not changed from %s for %.0f s, %d shards are held back, waiting for %s",
+            _time_of(self._global_watermark),
             seconds,
             held,
             self._blocked_by(),
@@ -146,7 +147,7 @@ class StatusLogger:
         log.warning(
             "alignment is slow: the global watermark is %s. Of %d shards that are held back, no record was written for "
             "%.0f s; they are up to %s ms ahead, waiting for %s; set %s to exclude lagging shards",
-            self._global_watermark,
+            _time_of(self._global_watermark),
             held,
             seconds,
             self._alignment.lag_ms,
@@ -156,6 +157,11 @@ class StatusLogger:
 
     def _blocked_by(self) -> str:
         return what_blocks(self._alignment)
+
+
+def _time_of(watermark: int | None) -> str:
+    """Return a watermark for the log."""
+    return "unknown" if watermark is None else iso_time(watermark)
 
 
 def what_blocks(alignment: Alignment) -> str:

@@ -19,6 +19,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.properties.properties import is_unknown
 from recordpublisher.publishers.user_code import (
     describe_error,
     exits_as_errors,
@@ -49,8 +50,18 @@ class Registry:
     def import_chosen(self, properties: Mapping[str, str]) -> None:
         """Import each class that a property names, alone or in a list, so that the class declares its own properties.
 
-        Plugin classes whose name is a part of a key are imported too, because a file that two jobs share may have keys of both.
+        Plugin classes whose name is a part of a key are imported too, because a file that two jobs share may have keys of both. If a key
+        is unknown then, it may be of any plugin, so all of them are imported.
         """
+        self._import_named(properties)
+        if any(map(is_unknown, properties)):
+            for table in self.tables().values():
+                for claim in table.claims():
+                    if claim.owner.plugin != "builtins":
+                        with suppress(PluginError):  # Only a job that uses the class must know that.
+                            table.get(claim.name, "")
+
+    def _import_named(self, properties: Mapping[str, str]) -> None:
         chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}
         in_keys = {part for key in properties for part in key.lower().replace("_", "-").split(".")}
         for table in self.tables().values():

@@ -176,7 +176,8 @@ async def snapshots_of_workers(
         raise StateError(
             f"the job that runs alone was started again {ATTEMPTS} times while its positions were read; try again"
         )
-    raise MissingPositionsError.of(", ".join(missing), group.place, None)
+    assert table is not None  # Only a table names shards.
+    raise MissingPositionsError.of(", ".join(missing), group.place, table.document.job)
 
 
 async def _positions(

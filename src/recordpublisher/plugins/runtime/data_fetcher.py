@@ -322,7 +322,15 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
         job = self._fetcher
         telling = asyncio.create_task(
-            tell_what_drains(sink, self.sink_unfinished, job.hung_publishers, began, lambda: job.error)
+            tell_what_drains(
+                sink,
+                self.sink_unfinished,
+                job.hung_publishers,
+                began,
+                lambda: job.error,
+                job.checkpoint_times,
+                self._state_place,
+            )
         )
         try:
             return await work

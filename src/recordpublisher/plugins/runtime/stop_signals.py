@@ -12,6 +12,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any
 
+from recordpublisher.fetcher.checkpoints.checkpoint_schedule import CheckpointAge
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -25,6 +26,8 @@ from recordpublisher.publishers.errors import (
     StateError,
     StreamNotFoundError,
 )
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.user_code import cause_in_user_code, describe_error, is_raised_in_user_code
 
 NOTICE_SECONDS, LOOK_SECONDS = 10.0, 1.0
@@ -80,6 +83,8 @@ async def tell_what_drains(
     hung_publishers: Callable[[], Sequence[str]],
     began: asyncio.Event | None = None,
     error: Callable[[], BaseException | None] = lambda: None,
+    checkpoints: CheckpointAge | None = None,
+    state_place: str = "",
 ) -> None:
     """Log every `NOTICE_SECONDS` what a drain, or a job that has failed, waits for, until the task is cancelled.
 
@@ -89,6 +94,7 @@ async def tell_what_drains(
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
     - `began`: set when the drain begins; None if it has begun.
     - `error`: returns the error that ends the job, if it has failed.
+    - `checkpoints`, `state_place`: what is not stored yet, and where positions are stored.
     """
     if began is not None:
         await began.wait()
@@ -105,6 +111,13 @@ async def tell_what_drains(
         next_notice += NOTICE_SECONDS
         left = unfinished()
         what = f"the sink '{sink}' ({'a call that runs, a lock in a database' if left is None else left.reason})"
+        if checkpoints is not None and checkpoints.storing_ms and not (left and left.records):
+            count, lasted = (
+                counted(checkpoints.unstored_records, "record"),
+                duration_words(checkpoints.storing_ms / 1000),
+            )
+            why = checkpoints.storing_error or f"no answer from {state_place or f'the sink {sink!r}'}"
+            what = f"its last checkpoint, with the positions of {count}, which could not be stored for {lasted}: {why}"
         if publishers:
             what = f"{'; '.join(publishers[:3])}. `run` of a publisher must end when its task is cancelled, and not catch CancelledError"
         failed = error()

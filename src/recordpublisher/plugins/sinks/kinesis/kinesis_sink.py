@@ -120,7 +120,13 @@ class KinesisSink(OnlyAsyncWith, Sink):
         return self._stream
 
     async def put(
-        self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, context: object = None
+        self,
+        data: bytes,
+        partition_key: str,
+        explicit_hash_key: str | None = None,
+        *,
+        context: object = None,
+        wait: bool = False,
     ) -> None:
         """Accept one record, and wait while the limit is reached. If a `put` is cancelled, its record was not accepted.
 
@@ -128,18 +134,22 @@ class KinesisSink(OnlyAsyncWith, Sink):
         - `explicit_hash_key`: a decimal number below 2^128, which decides the shard instead of the partition key.
         - `context`: anything, such as the number of a line. The `FailedRecord` of a record that cannot be put returns it.
 
+        - `wait`: return when the record is acknowledged, and not when it is accepted. The record is sent no sooner: it shares calls with
+          others. A call that is cancelled while it waits (`asyncio.timeout`) leaves the record in the sink, which may still put it.
+
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
         Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
         closed, or if accepted records were given up since the last error; KinesisError or StreamNotFoundError if the service rejects every
-        call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record.
+        call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record. With `wait`
+        SinkError, if it names this record, says that the record was given up; `on_failure` gets it too.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
                 _as_text(partition_key),
                 explicit_hash_key and _as_text(explicit_hash_key),
             )
-        await self._writer.put(self._payload(data), partition_key, explicit_hash_key, context)
+        await self._writer.put(self._payload(data), partition_key, explicit_hash_key, context, until_acknowledged=wait)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when every record accepted before this call is acknowledged.

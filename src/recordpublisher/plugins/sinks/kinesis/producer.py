@@ -95,27 +95,36 @@ class Producer:
         self.close()
 
     def put(
-        self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, timeout: Duration | None = None
+        self,
+        data: bytes,
+        partition_key: str,
+        explicit_hash_key: str | None = None,
+        *,
+        timeout: Duration | None = None,
+        wait: bool = False,
     ) -> None:
         """Accept one record like `KinesisSink.put`. While the limit is reached, wait for up to `timeout` (by default without end).
 
         - `timeout`: seconds below 1000, a text such as `500ms`, or a timedelta.
+        - `wait`: return when the record is acknowledged, and not when it is accepted. `timeout` then limits both waits, and after a
+          TimeoutError the record may still be put.
 
         If an interruption (Ctrl-C) ends the call, the record may have been accepted. In a thread that runs an event loop the call blocks
         the loop, and warns once (RuntimeWarning).
 
-        Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a duration, and the errors of
-        `KinesisSink.put`.
+        Raises: TimeoutError if the record was not accepted (with `wait`: not acknowledged) in time, ConfigurationError if `timeout` is not
+        a duration, and the errors of `KinesisSink.put`.
         """
         if not self._has_warned:
             self._warn_in_event_loop("put")
         limit = None if timeout is None else seconds_of("timeout", timeout)
         try:
-            self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), limit)
+            self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key, wait), limit)
         except TimeoutError as error:
             if limit is None:  # The network raised it.
                 raise
-            raise TimeoutError(f"the record was not accepted in {limit:g} s: {self._why_late()}") from error
+            missed = "acknowledged (it may still be put)" if wait else "accepted"
+            raise TimeoutError(f"the record was not {missed} in {limit:g} s: {self._why_late()}") from error
         if self._is_late:
             _flush_or_say_so(self)
 
@@ -313,9 +322,9 @@ class _SinkThread:
         if error is not None:
             raise error
 
-    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
+    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, wait: bool) -> None:
         self._raise_untold_error()
-        await (await self.opened()).put(data, partition_key, explicit_hash_key)
+        await (await self.opened()).put(data, partition_key, explicit_hash_key, wait=wait)
 
     async def flush(self) -> None:
         """Flush the accepted records. Do nothing if the sink has never been open."""

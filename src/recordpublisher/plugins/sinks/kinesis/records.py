@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,6 +146,48 @@ class FailedRecord:
     context: Any = field(default=None, repr=False)
 
 
+class AwaitedRecords:
+    """Knows which calls of `put` wait for the acknowledgement of their record. It has one future for each, until the call returns."""
+
+    def __init__(self) -> None:
+        self._futures: dict[int, asyncio.Future[None]] = {}
+        """By the `id` of a record, which its call keeps alive."""
+
+    def __bool__(self) -> bool:
+        """Return whether any call waits."""
+        return bool(self._futures)
+
+    async def wait(self, record: PendingRecord) -> None:
+        """Return when the record is acknowledged. Raises: SinkError if it was given up, or if the sink was closed without a flush."""
+        future = self._futures[id(record)] = asyncio.get_running_loop().create_future()
+        try:
+            await future
+        finally:
+            del self._futures[id(record)]
+
+    def acknowledge(self, records: Iterable[PendingRecord]) -> None:
+        """Let the calls that wait for these records return."""
+        for record in records:
+            if (future := self._futures.get(id(record))) is not None and not future.done():
+                future.set_result(None)
+
+    def fail(self, record: PendingRecord, error: BaseException) -> bool:
+        """Raise the error in the call that waits for a record. Return False if no call does."""
+        future = self._futures.get(id(record))
+        if future is None or future.done():
+            return False
+        future.set_exception(error)
+        future.exception()  # Marks it as retrieved, because the call may be cancelled before it raises the error.
+        return True
+
+    def fail_all(self, error: BaseException) -> None:
+        """Raise the error in every call that waits."""
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+
+
 class FailedRecords:
     """Reports records that could not be put, and the error that ended the sink.
 
@@ -174,6 +217,7 @@ class FailedRecords:
         self._callback_errors = SkippedRecordsLog(log, level=logging.ERROR)
         self._decided_by, self._unacknowledged = decided_by, unacknowledged
         self._keep: Callable[[PendingRecord, str], None] | None = None
+        self.awaited = AwaitedRecords()
         self._has_warned = False
         self.continues = False
         """Whether the sink continues after it has given up a record, as outside of a job."""
@@ -248,21 +292,30 @@ class FailedRecords:
             if self._on_failed is not None:
                 self._on_failed()
 
-    def reject(self, record: PendingRecord, reason: str) -> None:
+    def reject(self, record: PendingRecord, reason: str, *, is_awaited: bool = False) -> None:
         """Report an invalid record, which the sink did not accept. The sink continues.
 
-        Raises: InvalidRecordError with `failOnError`.
+        Raises: InvalidRecordError with `failOnError`, or if the call would wait for the record (`is_awaited`).
         """
         failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
-        if self._fails_on_error:
+        if not self._fails_on_error:
+            self._call_back(failed, record)
+        if self._fails_on_error or is_awaited:
             raise InvalidRecordError(str(self._error_for(failed)))
-        self._call_back(failed, record)
 
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
-        """Report user records whose retries are used up. In a job with `failOnError` they end the sink."""
+        """Report user records whose retries are used up. In a job with `failOnError` they end the sink.
+
+        The call that waits for a record gets the error. Without a callback only a `flush` that has waited for the record raises too.
+        """
         for user_record in record.user_records:
             failed = _failed_record(user_record, code, message)
-            if not self._fails_on_error or (self.continues and self._callback is not None):
+            is_told = self.awaited and self.awaited.fail(
+                user_record, self._error_for(failed, self._tried(failed, record))
+            )
+            if is_told and self._callback is None:
+                self._given_up, self.known, self._last_given_up = self._given_up + 1, self.known + 1, (failed, record)
+            elif not self._fails_on_error or (self.continues and self._callback is not None):
                 self._call_back(failed, user_record)
             elif self.continues:
                 self._given_up += 1

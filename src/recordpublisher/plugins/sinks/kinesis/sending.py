@@ -501,6 +501,8 @@ class RecordSending:
         records, size = self._outstanding.complete(user_records)
         self._metrics.add("numRecordsOut", records)
         self._metrics.add("numBytesOut", size)
+        if self._failures.awaited:
+            self._failures.awaited.acknowledge(user_records)
         self._release_next_of_keys(user_records)
 
     def _give_up(self, given_up: GivenUp) -> None:
@@ -609,6 +611,10 @@ class RecordSending:
             code = getattr(error, "code", "") or type(error).__name__
             self._ending = asyncio.create_task(self._give_up_rest(code, str(error)), name="kinesis-sink-ending")
         self._failures.fail(error)
+        if (
+            self._ending is None
+        ):  # Otherwise each record that is left is given up, and the call that waits for it gets that error.
+            self._failures.awaited.fail_all(error)
         self._on_progress()
 
     async def _give_up_rest(self, code: str, message: str) -> None:

@@ -189,11 +189,21 @@ class KinesisWriter:
             return None
         return f"puts have failed for {duration_words(failing)}: {self._sending.last_failure or 'no call has returned'}"
 
-    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, context: object = None) -> None:
-        """Accept one record, or wait for capacity. If a `put` is cancelled, its record was not accepted.
+    async def put(
+        self,
+        data: bytes,
+        partition_key: str,
+        explicit_hash_key: str | None,
+        context: object = None,
+        *,
+        until_acknowledged: bool = False,
+    ) -> None:
+        """Accept one record, or wait for capacity. If a `put` is cancelled while it waits for capacity, its record was not accepted.
 
-        Raises: InvalidRecordError if the service would reject the record; SinkError if the sink is closed, or if records have failed since
-        the last call.
+        - `until_acknowledged`: whether to return only when the record is acknowledged.
+
+        Raises: InvalidRecordError if the service would reject the record; SinkError if the sink is closed, if records have failed since
+        the last call, or if this call waits for its record and the record was given up.
         """
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
         record = PendingRecord(data, partition_key, explicit_hash_key, size, context=context)
@@ -206,8 +216,11 @@ class KinesisWriter:
         if self._must_wait(record) or not is_valid:
             await self._wait_for_capacity(record, self._clock.monotonic())
         # 3. Count the record as outstanding, and queue it for its shard. Nothing awaits from here on, so a cancelled `put` accepts nothing.
-        if is_valid or not self._reject_invalid(record):
+        if is_valid or not self._reject_invalid(record, is_awaited=until_acknowledged):
             self._accept(record)
+            # 4. Wait for the result. A cancelled `put` leaves its record in the queue.
+            if until_acknowledged:
+                await self._failures.awaited.wait(record)
 
     async def put_all(self, records: Sequence[PendingRecord], on_invalid: OnInvalid | None = None) -> None:
         """Accept records in order, waiting like `put`. Records accepted before an error or a cancellation stay accepted.
@@ -365,6 +378,10 @@ class KinesisWriter:
         self._is_aborted = True
         await self._sending.close()
         await self._port.close()
+        reason = (
+            f"the Kinesis sink of {self._stream} was closed before the record was acknowledged; it may be in the stream"
+        )
+        self._failures.awaited.fail_all(SinkError(reason))
         self._wake_waiters()
 
     def has_room(self) -> bool:
@@ -412,13 +429,16 @@ class KinesisWriter:
                 "with asyncio.run_coroutine_threadsafe(sink.put(...), loop)"
             )
 
-    def _reject_invalid(self, record: PendingRecord) -> bool:
-        """Report an invalid record to the callback, and return whether it was invalid. Raises: SinkError with `failOnError`."""
+    def _reject_invalid(self, record: PendingRecord, *, is_awaited: bool = False) -> bool:
+        """Report an invalid record to the callback, and return whether it was invalid.
+
+        Raises: InvalidRecordError with `failOnError`, or if the call would wait for the record (`is_awaited`).
+        """
         reason = rejection_reason(record, self._limit.max_bytes)
         if reason is None:
             return False
         self._metrics.add("numRecordsOutErrors")
-        self._failures.reject(record, reason)
+        self._failures.reject(record, reason, is_awaited=is_awaited)
         self._failures.raise_if_ended()
         return True
 

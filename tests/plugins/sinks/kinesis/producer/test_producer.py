@@ -373,7 +373,7 @@ def test_a_handler_of_a_signal_may_close_what_the_main_thread_closes(served):
 
 
 def test_a_timeout_of_the_network_is_raised_as_it_is(served, producer, monkeypatch):
-    async def put(*_):
+    async def put(*_, **__):
         raise TimeoutError("the credentials")
 
     monkeypatch.setattr(producer._thread.sink, "put", put)

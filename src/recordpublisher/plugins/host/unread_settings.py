@@ -1,0 +1,92 @@
+"""Finds settings that a job does not read, because they belong to a sink or another plugin that the job has not chosen."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError
+from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.job_properties import (
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
+    DESERIALIZER,
+    METRICS_EXPORTERS,
+    SINK,
+    WATERMARK_STRATEGY,
+)
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.sink_properties import PARQUET_COMPRESSION, PARQUET_ROW_GROUP, PARQUET_SORT
+
+from .registry import NameTable, Registry
+
+SHARED = {each.key: ("delta", "iceberg") for each in (PARQUET_COMPRESSION, PARQUET_ROW_GROUP, PARQUET_SORT)}
+"""Properties with the name of one sink that other sinks read too."""
+Choice = tuple[NameTable[Any], Property[Any], str]
+"""The names of a kind of plugin, the property that chooses one, and the beginning of the keys of built-in ones; empty if they have none."""
+
+
+def unread_settings(registry: Registry, properties: Properties) -> list[str]:
+    """Return a sentence for each setting of a plugin that the job has not chosen. Settings that no plugin has are not reported.
+
+    A job whose program makes the sink has chosen none by a property, so settings of sinks are not reported for it.
+    """
+    return [said for key in properties for said in _why_unread(registry, properties, key)]
+
+
+def _why_unread(registry: Registry, properties: Properties, key: str) -> Iterator[str]:
+    choices: tuple[Choice, ...] = (
+        (registry.sinks, SINK, "flink.sink."),
+        (registry.sinks, DEAD_LETTER_SINK, DEAD_LETTER.key),
+        (registry.metrics_exporters, METRICS_EXPORTERS, "flink.metrics."),
+        (registry.publishers, RECORD_PUBLISHER, ""),
+        (registry.watermark_strategies, WATERMARK_STRATEGY, ""),
+        (registry.deserializers, DESERIALIZER, ""),
+    )
+    for table, choice, start in choices:
+        chosen = properties.value(choice)
+        if chosen is None and table is registry.sinks:
+            continue
+        reader = _named_in(key, start, table) or _declaring(key, table)
+        names = [name.strip().lower() for name in (chosen or "").split(",")]
+        if reader is None or _reads(table, names, reader, key):
+            continue
+        has = f"the {table.kind} is {chosen}" if chosen else f"{choice.key} is not set"
+        others = SHARED.get(key.lower(), ())
+        yield f"{key} has no effect: {has}; only " + (
+            f"{', '.join((reader, *others))} read it" if others else f"{reader} reads it"
+        )
+        return
+
+
+def _named_in(key: str, start: str, table: NameTable[Any]) -> str | None:
+    """Return the name of a plugin that stands in the key behind `start`."""
+    if not start or not key.lower().startswith(start):
+        return None
+    name = key.lower().removeprefix(start).partition(".")[0]
+    return next((claim.name for claim in table.claims() if claim.name.lower() == name), None)
+
+
+def _declaring(key: str, table: NameTable[Any]) -> str | None:
+    """Return the name of a plugin of another package whose module declares the key."""
+    for claim in table.claims():
+        if claim.owner.plugin == "builtins":
+            continue
+        with suppress(PluginError):  # Another finding reports a plugin that cannot be imported.
+            module = sys.modules.get(getattr(table.get(claim.name, ""), "__module__", ""))
+            declared = (value for value in vars(module or object).values() if isinstance(value, Property))
+            if any(key.lower() in (each.key.lower(), *map(str.lower, each.aliases)) for each in declared):
+                return claim.name
+    return None
+
+
+def _reads(table: NameTable[Any], chosen: Iterable[str], reader: str, key: str) -> bool:
+    """Return whether a chosen plugin reads the key: it is the reader, a subclass of it, or known to share the key."""
+    for name in chosen:
+        if name == reader.lower() or name in SHARED.get(key.lower(), ()):
+            return True
+        with suppress(RecordPublisherError, TypeError):  # Another finding reports such a name.
+            if ":" in name or issubclass(table.get(name, ""), table.get(reader, "")):
+                return True
+    return False

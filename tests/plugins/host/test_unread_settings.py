@@ -1,0 +1,96 @@
+"""Settings of a sink or another plugin that the job has not chosen are found, and no others."""
+
+import sys
+import types
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.host.build_from_properties import check_properties
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.unread_settings import unread_settings
+from recordpublisher.publishers.properties.declaration import PropertyGroup
+
+KEY = "flink.sink.drawers.color"
+
+
+@pytest.fixture(scope="module")
+def shelf():
+    """A plugin whose key does not contain the name of its sink, and one that is a subclass of a built-in sink."""
+    module = types.ModuleType("shelf_of_settings")
+    module.COLOR = PropertyGroup("Shelf").text(KEY, "A colour.")
+
+    class Shelf(rp.MemorySink):
+        pass
+
+    class Lines(rp.JsonlSink):
+        pass
+
+    Shelf.__module__ = Lines.__module__ = module.__name__
+    module.Shelf, module.Lines = Shelf, Lines
+
+    class Plugin:
+        @staticmethod
+        @rp.hookimpl
+        def recordpublisher_register_sinks(registry):
+            registry.add("furniture", f"{module.__name__}:Shelf")
+            registry.add("lines", f"{module.__name__}:Lines")
+
+    sys.modules[module.__name__] = module
+    yield Plugin
+    del sys.modules[module.__name__]
+
+
+def found(shelf, **properties):
+    registry, given = (
+        load_registry([shelf]),
+        rp.Properties({key.replace("__", "."): v for key, v in properties.items()}),
+    )
+    check_properties(registry, given)
+    return unread_settings(registry, given)
+
+
+def test_a_setting_of_another_sink(shelf):
+    assert found(shelf, flink__sink="jsonl", flink__sink__sql__table="rows", flink__sink__jsonl__path="x") == [
+        "flink.sink.sql.table has no effect: the sink is jsonl; only sql reads it"
+    ]
+    assert found(shelf, flink__sink="jsonl", flink__sink__parquet__compression="ZSTD") == [
+        "flink.sink.parquet.compression has no effect: the sink is jsonl; only parquet, delta, iceberg read it"
+    ]
+
+
+def test_a_setting_whose_key_does_not_name_its_sink(shelf):
+    assert found(shelf, flink__sink="jsonl", **{KEY: "red"}) == [
+        f"{KEY} has no effect: the sink is jsonl; only furniture reads it"
+    ]
+    assert found(shelf, flink__sink="furniture", **{KEY: "red"}) == []
+
+
+def test_a_setting_of_another_dead_letter_sink_or_exporter(shelf):
+    given = {"flink.deadletter.sink": "jsonl", "flink.deadletter.parquet.path": "x", "flink.deadletter.jsonl.path": "x"}
+    assert found(shelf, **given, flink__metrics__prometheus__address="127.0.0.1:0") == [
+        "flink.deadletter.parquet.path has no effect: the sink is jsonl; only parquet reads it",
+        "flink.metrics.prometheus.address has no effect: flink.metrics.exporters is not set; only prometheus reads it",
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"flink.sink.kinesis.ordering": "PER_KEY"},  # the program makes the sink
+        {"flink.sink": "delta", "flink.sink.parquet.compression": "ZSTD", "flink.sink.delta.uri": "x"},
+        {"flink.sink": "lines", "flink.sink.jsonl.path": "x"},
+        {
+            "flink.sink": "JSONL",
+            "flink.sink.jsonl.path": "x",
+            "flink.sink.archive": "true",
+            "flink.sink.buffer.bytes": 9,
+        },
+        {"flink.metrics.exporters": "cloudwatch, prometheus", "flink.metrics.prometheus.address": "127.0.0.1:0"},
+        {"flink.sink": "missing", "flink.sink.buffer.bytes": 9},
+        {"flink.metrics.interval": 9000},
+    ],
+    ids=" ".join,
+)
+def test_what_is_read_is_not_named(shelf, given):
+    assert found(shelf, **given) == []
