@@ -39,7 +39,7 @@ from .outages import OutageWatch
 from .python_worker import errors_as_one_sentence, log_to_stderr, worker_loop
 from .read_range import EndPosition, ReadRange
 from .row_columns import RowColumns
-from .source.task_plans import MAX_DOUBLINGS
+from .source.task_plans import MAX_DOUBLINGS, count_tasks_of_batch_read
 
 if TYPE_CHECKING:
     from ..runtime.streaming import BoundedReader
@@ -96,7 +96,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             service.close()
         may_miss_shards = settles_in > 0 and self._positions.shards is None
         planned = frozenset(part.shard.key for part in parts) if may_miss_shards else None
-        tasks = shared_among(options.tasks_of_batch_read(len(parts)), parts)
+        tasks = shared_among(count_tasks_of_batch_read(len(parts), options), parts)
         return [RangePartition(each, settles_in, None if number else planned) for number, each in enumerate(tasks)]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
