@@ -86,7 +86,7 @@ def test_a_store_that_is_away_keeps_the_old_offset_and_is_warned_of_once(job, ca
     run_on(job)
     assert sorted(job.delivered()) == sorted(job.expected())
     assert "outage" not in job.planner.figures()
-    assert [line.partition(" since")[0][:41] for line in away(caplog)] == [
+    assert [line.partition(" since")[0].partition(" of s: ")[2][:41] for line in away(caplog)] == [
         "calls to the store of claims have failed",
         "calls to the store of claims succeed agai",
     ]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 
-from ..outages import Outage, OutageWatch, is_outage, outage_figures
+from ..outages import Outage, OutageWatch, is_outage, outage_figures, retries_not_logged
 from .batch_plan import Decision, Wait, Watch
 from .batch_planner import BatchPlanner
 from .new_data_watch import LookResult
@@ -71,7 +71,7 @@ class PatientPlanner:
         Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         began_ms = self.planner.clock.now_ms()
-        self.planner.outages.begin(is_first_start=True)
+        self.planner.outages.begin(f"a new query of {self._streams()}", is_first_start=True)
         initial = self._calls.result("initial", lambda: self.planner.initial_offset(began_ms))
         return initial or BatchOffset.unlisted(began_ms)
 
@@ -92,7 +92,8 @@ class PatientPlanner:
         Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         planner, now = self.planner, self.planner.clock.monotonic
-        planner.outages.begin(is_first_start=previous.is_unlisted)
+        name = f"query {previous.query} of {self._streams()}"
+        planner.outages.begin(name, is_first_start=previous.is_unlisted)
         until, found_new = now() + ANSWER_SECONDS, False
         while True:
             planned = partial(planner.step, previous, limit, found_new=found_new or is_first)
@@ -141,11 +142,15 @@ class PatientPlanner:
 
     def commit(self, end: BatchOffset) -> None:
         """Remove old claims, because Spark has committed the batch of `end`."""
-        self.planner.commit(end)
+        with retries_not_logged():
+            self.planner.commit(end)
 
     def figures(self) -> dict[str, Any] | None:
         """Return the figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
+
+    def _streams(self) -> str:
+        return ", ".join(sorted(self.planner.options.stream_names))
 
     def _look(self, step: Watch, until: float) -> LookResult:
         """Read every shard once: at once after a batch that had records, and otherwise once in each probe interval."""
@@ -199,7 +204,7 @@ class PlanningCalls:
             return None
         self._began = now if self._began is None else self._began
         try:
-            result = self._background.result(name, call, max(0.0, seconds))
+            result = self._background.result(name, partial(_with_one_voice, call), max(0.0, seconds))
         except TimeoutError:
             if self._clock.monotonic() - self._began >= NO_ANSWER_SECONDS:
                 self._watch.on_failure(NO_ANSWER)
@@ -213,6 +218,11 @@ class PlanningCalls:
         self._began = None
         self._watch.on_success()
         return result
+
+
+def _with_one_voice(call: Callable[[], T]) -> T:
+    with retries_not_logged():
+        return call()
 
 
 class BackgroundCall:
