@@ -26,7 +26,13 @@ from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTI
 from recordpublisher.publishers.shards import stream_name
 
 from . import SPARK
-from .other_connectors import OptionWarnings, check_unknown_options, options_with_our_keys, refuse_continuous
+from .other_connectors import (
+    OptionWarnings,
+    check_unknown_options,
+    options_with_our_keys,
+    peer_options,
+    refuse_continuous,
+)
 from .start_by_shard import STARTS, with_starts
 
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
@@ -199,6 +205,14 @@ BATCHES_TO_RETAIN = SPARK.integer(
 )
 _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION)
 """Options that are not fields of `SparkOptions` in the same form."""
+
+
+def is_query(given: Properties) -> bool:
+    """Return whether these are the options of a job on Spark: they name its stream, in any spelling, or a place for claims."""
+    named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
+    keys = {option.key for option in named}
+    theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)
+    return any(map(given.is_set, named)) or any(key in given for key in theirs)
 
 
 @dataclass(frozen=True, slots=True)
