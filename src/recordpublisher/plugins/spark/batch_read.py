@@ -227,7 +227,7 @@ class RowsBefore(ArrowRows):
 
     - `past`: the shards, by `Shard.key`, of which a record at or after the end was read. The value is always 0. The fetcher uses this dict
       as the number of records that it may still read of a shard, so it stops reading a shard that is added here.
-    - `first_found`: the sequence number of the first record of each shard.
+    - `first_found`: the sequence number of the first record of each shard, even if it is behind the end.
     """
 
     def __init__(
@@ -246,12 +246,11 @@ class RowsBefore(ArrowRows):
         key = batch.shard.key
         if key in self.past or not batch.records:
             return
+        self.first_found.setdefault(key, batch.records[0].sequence_number)
         rows = self._ends[key].rows_before(batch)
         if rows < len(batch):
             self.past[key] = 0
             batch = batch.slice(0, rows)
-        if batch.records:
-            self.first_found.setdefault(key, batch.records[0].sequence_number)
         await super().write(batch)
 
 
@@ -375,25 +374,26 @@ class RangeRead:
             raise StreamNotFoundError(shard.stream)
         each.empty_windows = 0 if outcome.records else each.empty_windows + 1
         self._note_outage(outcome)
-        if each.is_first and outcome.records:
-            self._check_first(each.part, rows)
-            each.is_first = False
         each.state, each.at_tip = outcome.state, outcome.seen.at_tip
-        if is_past or outcome.state.ended:
-            return True
-        is_at_end = each.at_tip and self._is_settled(window.began)
-        if is_at_end:
-            self._check_end(each.part)
-        return is_at_end
+        is_complete = is_past or outcome.state.ended
+        is_done = is_complete or (each.at_tip and self._is_settled(window.began))
+        if each.is_first and (outcome.records or outcome.seen.skipped or is_done):
+            self._check_first(each.part, rows, skipped=outcome.seen.skipped)
+            each.is_first = False
+        if is_done and not is_complete:
+            self._check_end(each.part, each.state)
+        return is_done
 
-    def _check_end(self, part: ShardRange) -> None:
+    def _check_end(self, part: ShardRange, state: ShardState) -> None:
         """Refuse an end after the tip of an open shard, because a later action would find more rows before that end.
 
         An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
         not exist yet.
+
+        - `state`: the state at the tip. It is past the end if the record there was read, and left out by `flink.deserializer.error`.
         """
         end = part.end.sequence
-        if end is not None:
+        if end is not None and (state.position is None or int(state.position.sequence) < end):
             reason = f"{part.shard.key} has no record at or after it yet"
             raise ConfigurationError(
                 END_OPTION, str(end), "the sequence number of an existing record, a time, or NOW", reason=reason
@@ -406,15 +406,17 @@ class RangeRead:
         else:
             self._outages.on_success(key)
 
-    def _check_first(self, part: ShardRange, rows: RowsBefore) -> None:
+    def _check_first(self, part: ShardRange, rows: RowsBefore, skipped: int) -> None:
         """Check that the read found the record at which it starts.
 
-        If that record is past retention, the service starts at the oldest record. Raises: DataLossError in that case, unless the job
-        accepts it.
+        If that record is past retention, the service starts at the oldest record, if there is one. Raises: DataLossError in that case,
+        unless the job accepts it.
+
+        - `skipped`: how many records the window has left out. The record may be one of these. Otherwise the fetcher of the window has
+          noticed that it is past retention.
         """
         asked, key = part.start.sequence_number, part.shard.key
-        found = rows.first_found.get(key)
-        if asked is None or found == asked or (found is None and key in rows.past):
+        if asked is None or skipped or rows.first_found.get(key) == asked:
             return
         lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:
