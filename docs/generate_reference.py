@@ -24,7 +24,7 @@ from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
 from recordpublisher.fetcher.sink import SinkMetric
 from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_WORKER_METRICS, exported_tables
 from recordpublisher.plugins.sinks.map.handling import MAP_SINK_METRICS
-from recordpublisher.plugins.spark.options.other_connectors import PEERS, PeerOption
+from recordpublisher.plugins.spark.options.other_connectors import PeerOption, peer_options
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- made by make docs from the code: change the code, not this page -->"
@@ -235,7 +235,7 @@ def _spark_options_page() -> str:
         + "\n".join(
             [*map(_spark_option_row, (option for option in options if not option.refused)), *_refusals(options)]
         )
-        for name, options in PEERS.items()
+        for name, options in peer_options().items()
     ]
     return "\n\n".join(["# Options of other connectors for Spark", SPARK_OPTIONS_WORDS, *tables, NOTE]) + "\n"
 

@@ -1,9 +1,13 @@
 """Options that several commands share."""
 
 import pytest
+from typer.testing import CliRunner
 
 import recordpublisher as rp
+from recordpublisher.cli.app import app
 from recordpublisher.cli.options import PropertyOptions, read_job_or_stream
+from recordpublisher.plugins.spark.options.spark_options import is_query
+from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK
 
 
 def test_options_override_pairs_and_pairs_the_file(tmp_path):
@@ -43,12 +47,10 @@ def test_a_file_with_the_tables_of_toml_is_no_properties_file(tmp_path):
 
 
 def test_a_file_without_a_property_is_no_properties_file(tmp_path):
-    records = tmp_path / "orders.jsonl"
-    records.write_text('{"order": 1}\n')
+    records = tmp_path / "orders.txt"
+    records.write_text("order 1\n")
 
-    with pytest.raises(
-        rp.ConfigurationError, match=r"orders.jsonl.*no property of this package.*order.*properties file"
-    ):
+    with pytest.raises(rp.ConfigurationError, match=r"orders.txt.*no property of this package.*order.*properties file"):
         PropertyOptions().read(records)
 
 
@@ -120,3 +122,51 @@ def test_a_function_of_streams_and_a_folder_of_a_program_are_found_too(program):
 def test_positions_that_only_an_object_of_the_program_knows_are_refused(program, name, valid):
     with pytest.raises(rp.ConfigurationError, match=f"with {valid} instead"):
         PropertyOptions().read(f"shop_of_options:{name}")
+
+
+SPARK_FILES = [
+    "streamName=orders\nregion=us-east-1\n",
+    "stream=orders\nmetadataLocation=/claims\naws.region=us-east-1\n",
+    "metadataRoot=/claims\naws.region=us-east-1\n",
+    "kinesis.streamName=orders\nkinesis.region=us-east-1\n",
+]
+
+
+@pytest.mark.parametrize("text", SPARK_FILES)
+@pytest.mark.parametrize("command", ["lag", "positions show", "dashboard", "run", "group show"])
+def test_a_command_for_jobs_says_what_there_is_for_a_query_on_spark(tmp_path, text, command):
+    path = tmp_path / "query.properties"
+    path.write_text(text)
+    result = CliRunner().invoke(app, [*command.split(), str(path)])
+    assert result.exit_code == 2
+    words = (
+        "it has the options of a Spark query, whose positions are in its checkpoint, and its lag in query.lastProgress"
+    )
+    valid = f"the properties of a job, with flink.streams; to check a query: recordpublisher doctor {path}"
+    assert result.output == f"recordpublisher: setting 'file' is '{path}': {words}. Valid: {valid}\n"
+
+
+@pytest.mark.parametrize("text", SPARK_FILES)
+def test_doctor_and_dead_letters_take_the_options_of_a_query(tmp_path, text):
+    path = tmp_path / "query.properties"
+    path.write_text(text)
+    assert is_query(PropertyOptions().read_job_or_query(path))
+    path.write_text(f"{text}flink.deadletter.sink=jsonl\n")
+    assert PropertyOptions().read_job(path).is_set(DEAD_LETTER_SINK)
+
+
+def test_a_job_that_has_an_option_of_spark_by_chance_is_a_job(tmp_path):
+    path = tmp_path / "job.properties"
+    path.write_text("flink.streams=orders\ntopic=orders\n")
+    assert PropertyOptions().read_job(path)["topic"] == "orders"
+
+
+@pytest.mark.parametrize("text", ['{"streamName": "orders"}', '{\n  "flink.streams": "orders"\n}'])
+def test_json_is_named(tmp_path, text):
+    path = tmp_path / "options.json"
+    path.write_text(text)
+    with pytest.raises(
+        rp.ConfigurationError,
+        match=r"options.json': it is JSON. Valid: a Java properties file .*, one key=value a line",
+    ):
+        PropertyOptions().read(path)

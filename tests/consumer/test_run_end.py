@@ -22,10 +22,10 @@ def test_once_a_record_was_behind_the_end_so_are_all_later_ones():
     cut = RunEndCut(BeforePayload(b"end"))
     given = [batch(b"a", b"b"), batch(), batch(b"c", b"end", b"d"), batch(b"e"), batch()]
     assert [list(cut.before_end(each).data) for each in given] == [[b"a", b"b"], [], [b"c"], [], []]
-    assert cut.is_past
+    assert cut.first_past == given[2].sequence_numbers[1]
 
 
 def test_a_batch_without_records_is_not_behind_the_end():
     cut = RunEndCut(BeforePayload(b"end"))
     assert cut.before_end(batch()) == batch()
-    assert not cut.is_past
+    assert cut.first_past is None

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties, knows_any
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
 
@@ -59,7 +60,7 @@ def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) ->
             work = command(options=options, **given)
         elif kind is JobProperties:
             search_current_folder()  # The properties may name functions there.
-            work = command(properties=with_short_outages(options.read(given.pop("job"))), **given)
+            work = command(properties=with_short_outages(options.read_job(given.pop("job"))), **given)
         else:
             read = options.read(given.pop("file"))
             work = command(properties=read if kind is ProducerProperties else with_short_outages(read), **given)
@@ -140,6 +141,20 @@ class PropertyOptions:
 
         Raises: ConfigurationError if an option is malformed, or if the file or program cannot be used.
         """
+        return self._read(job, _check_content)
+
+    def read_job(self, job: Path | str | None) -> Properties:
+        """Return the same as `read` for a command that a query on Spark cannot use.
+
+        Raises: the errors of `read`; ConfigurationError if the file has the options of a query.
+        """
+        return self._read(job, _check_job)
+
+    def read_job_or_query(self, job: Path | str | None) -> Properties:
+        """Return the same as `read`, even if the file has only options of a query on Spark. Raises: the errors of `read`."""
+        return self._read(job, lambda path, given: None if _has_query(given) else _check_content(path, given))
+
+    def _read(self, job: Path | str | None, check: Callable[[str, Properties], None]) -> Properties:
         above = self.given()
         if job is not None and is_python_job(str(job)):
             # Imported here because it loads the AWS SDK.
@@ -148,12 +163,38 @@ class PropertyOptions:
             search_current_folder()
             return properties_of_program(str(job), above)
         given = Properties() if job is None else Properties.from_file(job)
-        # A first key with a bracket is a table of TOML.
-        if given and (next(iter(given)).startswith("[") or not knows_any(given)):
-            reason = f"the file has no property of this package; its first key is {next(iter(given))!r:.100}"
-            valid = "a Java properties file with the job's properties"
-            raise ConfigurationError("file", str(job), valid, reason=reason)
+        check(str(job), given)
         return given.merged({key: value or None for key, value in above.items()})
+
+
+_FILE = "a Java properties file with the job's properties"
+
+
+def _check_content(path: str, given: Properties) -> None:
+    """Raises: ConfigurationError if a file of properties has something else."""
+    first = next(iter(given), "")
+    if first.startswith("{"):
+        raise ConfigurationError("file", path, f"{_FILE}, one key=value a line", reason="it is JSON")
+    # A first key with a bracket is a table of TOML.
+    if given and (first.startswith("[") or not knows_any(given)):
+        reason = f"the file has no property of this package; its first key is {first!r:.100}"
+        raise ConfigurationError("file", path, _FILE, reason=reason)
+
+
+def _check_job(path: str, given: Properties) -> None:
+    """Raises: ConfigurationError if a file has something else than a job's properties."""
+    if given and not given.is_set(STREAMS) and not given.is_set(DEAD_LETTER_SINK) and _has_query(given):
+        reason = "it has the options of a Spark query, whose positions are in its checkpoint, and its lag in query.lastProgress"
+        valid = f"the properties of a job, with {STREAMS.key}; to check a query: recordpublisher doctor {path}"
+        raise ConfigurationError("file", path, valid, reason=reason)
+    _check_content(path, given)
+
+
+def _has_query(given: Properties) -> bool:
+    # Imported here because most files name `flink.streams`, and need no options of Spark.
+    from ..plugins.spark.options.spark_options import is_query
+
+    return is_query(given)
 
 
 JobProperties = Annotated[Properties, "job"]
@@ -183,7 +224,7 @@ def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) 
     from ..plugins.runtime.stream_lister import streams_of  # Imported here because it loads the AWS SDK.
 
     search_current_folder()  # The properties may name a function there.
-    properties = with_short_outages(options.read(given))
+    properties = with_short_outages(options.read_job(given))
     return streams_of(properties), properties
 
 

@@ -16,17 +16,21 @@ class RunEndCut:
     """Cuts the batches of one shard at the end of a run.
 
     - `end`: the end, or None if the run has no end in the shard.
-    - `is_past`: whether a record behind the end was read.
+    - `first_past`: the sequence number of the first record behind the end that was read; None before that.
     """
 
     def __init__(self, end: RunEnd | None) -> None:
         self._end = end
-        self.is_past = False
+        self.first_past: str | None = None
 
     def before_end(self, batch: RecordBatch) -> RecordBatch:
         """Return the records of the next batch that are before the end. Once a record was behind it, so are all later ones."""
         if self._end is None:
             return batch
-        count = 0 if self.is_past else self._end.records_before(batch)
-        self.is_past |= count < len(batch)
-        return batch.slice(0, count) if self.is_past else batch
+        if self.first_past is not None:
+            return batch.slice(0, 0)
+        count = self._end.records_before(batch)
+        if count == len(batch):
+            return batch
+        self.first_past = batch.sequence_numbers[count]
+        return batch.slice(0, count)

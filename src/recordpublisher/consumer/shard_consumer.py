@@ -273,8 +273,8 @@ class ShardConsumer:
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)
-        if self._cut.is_past:
-            self._output.reach_run_end()
+        if self._cut.first_past is not None:
+            self._output.reach_run_end(self._cut.first_past)
         # 4. Let the emitter and the other shards run, because a publisher that always has data would never wait.
         await asyncio.sleep(0)
         return position
@@ -289,7 +289,7 @@ class ShardOutput(Protocol):
     async def put(self, batch: RecordBatch) -> int:
         """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
 
-    def reach_run_end(self) -> None:
+    def reach_run_end(self, first_past: str) -> None:
         """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued."""
 
     def end(self, children: Sequence[Shard]) -> None:

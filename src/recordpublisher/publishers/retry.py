@@ -40,6 +40,8 @@ at most.
 """
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
 """The listener that is notified of each retry in this context, so that a command can tell the person who waits."""
+logs_outages: ContextVar[bool] = ContextVar("logs_outages", default=True)
+"""Whether failed calls of this context are logged. A caller that repeats its calls itself sets it to False, and logs the outage once."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
 """The failures of the call of which this call is a part. Both belong to one outage, whose time counts only once."""
 
@@ -192,7 +194,8 @@ class Failures:
         # 4. Notify the listener and the log.
         if (listener := retry_listener.get()) is not None:
             listener(error, lasted + pause, left)
-        OUTAGES.on_failure(self, self._service, error, lasted, left, policy.decided_by)
+        if logs_outages.get():
+            OUTAGES.on_failure(self, self._service, error, lasted, left, policy.decided_by)
         self.count += 1
         return pause
 

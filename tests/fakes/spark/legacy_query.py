@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
-from recordpublisher.plugins.spark.source.query_planner import QueryPlanner
+from recordpublisher.plugins.spark.source.patient_planner import PatientPlanner
 from recordpublisher.plugins.spark.stream_reader import ReaderWithoutStart
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 
@@ -75,7 +75,9 @@ class LegacyQuery:
     def _new_reader(self) -> ReaderWithoutStart:
         clock = self.kinesis.clock
         self.kinesis.stop_watching()
-        planner = QueryPlanner(BatchPlanner(self.options, self.kinesis, self.store, clock), InlineCalls(), clock.sleep)
+        planner = PatientPlanner(
+            BatchPlanner(self.options, self.kinesis, self.store, clock), InlineCalls(), clock.sleep
+        )
         return ReaderWithoutStart(FixedOptions(self.options), None, planner)
 
     def _offset_of(self, reader: ReaderWithoutStart) -> str:

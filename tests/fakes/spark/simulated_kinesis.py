@@ -288,7 +288,9 @@ class SimulatedKinesis:
             children=children,
             skipped=self.skipped.get(shard.key, 0),
         )
-        return ShardOutcome(shard, moved, len(taken), 0, seen, is_past_end=len(taken) < count)
+        return ShardOutcome(
+            shard, moved, len(taken), 0, seen, first_past_end=str(done + 1) if len(taken) < count else None
+        )
 
     def _first(self, state: ShardState, model: SimulatedShard) -> int:
         if state.position is not None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.offset import BatchOffset
-from recordpublisher.plugins.spark.source.query_planner import QueryPlanner
+from recordpublisher.plugins.spark.source.patient_planner import PatientPlanner
 from recordpublisher.plugins.spark.source.task_plans import TaskPlan
 from recordpublisher.plugins.spark.source.task_read import TaskRead
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
@@ -49,7 +49,7 @@ class SimulatedQuery:
     options: SparkOptions
     log: list[dict[str, object]] = field(default_factory=list)
     rows: dict[int, list[Row]] = field(default_factory=dict)
-    planner: QueryPlanner = field(init=False)
+    planner: PatientPlanner = field(init=False)
     read_task: Callable[[TaskPlan], bool] = lambda plan: True
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class SimulatedQuery:
         """A new driver over the same checkpoint and claims."""
         clock = self.kinesis.clock
         self.kinesis.stop_watching()  # the watch ends with its process
-        self.planner = QueryPlanner(
+        self.planner = PatientPlanner(
             BatchPlanner(self.options, self.kinesis, self.store, clock), InlineCalls(), clock.sleep
         )
 

@@ -88,7 +88,7 @@ async def test_a_read_to_an_end_counts_nothing_behind_it_and_does_not_decode_it(
     while not is_past:
         bounds = Bounds(max_records=3, stop_at_tip=True, ends={"orders/a": Before(end)})
         outcome = (await reader.read({SHARD: state}, rows, bounds)).shards["orders/a"]
-        state, counted, is_past = outcome.state, counted + outcome.seen.skipped, outcome.is_past_end
+        state, counted, is_past = outcome.state, counted + outcome.seen.skipped, outcome.first_past_end is not None
     await reader.close()
     assert (len(rows), counted) == (payloads[:end].count(b"1"), payloads[:end].count(b"{"))
 

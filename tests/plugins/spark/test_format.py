@@ -51,7 +51,7 @@ def test_the_process_that_only_sends_the_reader_to_the_tasks_does_not_read_the_o
 
 
 def test_the_process_that_plans_imports_no_fetcher_and_without_fan_out_none_of_it():
-    modules = ("source.query_planner", "source.kinesis_service", "options.checks")
+    modules = ("source.patient_planner", "source.kinesis_service", "options.checks")
     found = imported_by("import " + ", ".join(f"recordpublisher.plugins.spark.{name}" for name in modules))
     assert "plugins.spark.source.batch_planner" in found
     assert not found & {"fetcher.shard_fetcher", "plugins.runtime.streaming", "publishers.fanout"}

@@ -9,6 +9,10 @@ import ssl
 import pytest
 
 from recordpublisher.plugins.spark.outages import UNANSWERED_MS, UNKNOWN_HOST_MS, OutageWatch, is_outage
+from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.source.patient_planner import BackgroundCall, PlanningCalls
+from recordpublisher.publishers import retry
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,
@@ -22,6 +26,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
+from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.spark.simulated_kinesis import NOW, ManualClock
@@ -101,7 +106,7 @@ def test_a_host_that_does_not_exist_and_was_never_reached_is_not_waited_for():
     watch.on_failure(REFUSED)
     with pytest.raises(
         OutageError,
-        match=r"^Kinesis has not been reached since .*: tried \d+ times; is the region, or the endpoint, right.* four times",
+        match=r"^Kinesis has not been reached since .*: tried \d+ times; is the region, or the endpoint, .* EndpointConnectionError: no$",
     ):
         watch.on_failure(UNKNOWN_HOST)
 
@@ -274,3 +279,43 @@ def test_time_in_which_the_process_was_suspended_does_not_end_the_outage():
         raise REFUSED
 
     assert OutageWatch(900_000, clock).wait_out(call, clock.sleep) == "answer"
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A call that fails until its retries are used up, all of which would be logged."""
+    monkeypatch.setattr(retry, "UNLOGGED_SECONDS", 0.0)
+    policy = RetryPolicy(1, 1, 1, 1.0, decided_by="flink.shard.listshards.maxretries")
+
+    async def call():
+        raise REFUSED
+
+    return lambda: worker_loop().run(retry.call_with_retries(call, policy))
+
+
+def wait_until_over(watch, call):
+    def sleep(seconds):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        watch.wait_out(call, sleep)
+
+
+def plan_once(watch, call):
+    assert PlanningCalls(watch, SystemClock(), BackgroundCall()).result("shards", call) is None
+
+
+@pytest.mark.parametrize("repeat", [wait_until_over, plan_once])
+def test_an_outage_has_one_voice_and_one_number_and_names_the_query(failing, caplog, repeat):
+    watch = OutageWatch(900_000)
+    watch.begin("query 5f0c1e of orders", is_first_start=False)
+    repeat(watch, failing)
+    assert [(line.name, line.getMessage().partition("since")[0]) for line in caplog.records] == [
+        ("recordpublisher.spark", "query 5f0c1e of orders: calls to Kinesis have failed ")
+    ]
+    assert caplog.text.rstrip().endswith(
+        "are repeated for up to 900 s (maxOutage): ListShards failed with ConnectionError: refused"
+    )
+    assert watch.longest.error == str(REFUSED)
+    watch.on_success()
+    assert caplog.messages[-1].startswith("query 5f0c1e of orders: calls to Kinesis succeed again after")

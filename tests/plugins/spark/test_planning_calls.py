@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from recordpublisher.plugins.spark.source.query_planner import BackgroundCall
+from recordpublisher.plugins.spark.source.patient_planner import BackgroundCall
 
 LONG = 60.0
 

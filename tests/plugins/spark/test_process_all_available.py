@@ -7,7 +7,7 @@ import random
 import pytest
 
 from recordpublisher.plugins.spark.source.new_data_watch import LookResult
-from recordpublisher.plugins.spark.source.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
+from recordpublisher.plugins.spark.source.patient_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
 
 from fakes.spark.queries import FAN_OUT, query, two_shards
 from fakes.spark.simulated_kinesis import SimulatedKinesis

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.plugins.spark.source.offset import BatchOffset
-from recordpublisher.plugins.spark.source.query_planner import ANSWER_SECONDS
+from recordpublisher.plugins.spark.source.patient_planner import ANSWER_SECONDS
 from recordpublisher.plugins.spark.stream_reader import ReaderWithStart
 from recordpublisher.plugins.spark.versions import ReadAllAvailable
 from recordpublisher.publishers.errors import ConfigurationError, StateError, TransientError

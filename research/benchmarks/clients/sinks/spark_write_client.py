@@ -8,8 +8,8 @@ import time
 import pyarrow as pa
 
 from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.rows_to_records import IdField, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.plugins.spark.writer import TaskWrite, WriteOptions, WriterPool
-from recordpublisher.plugins.spark.written_rows import IdField, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.publishers.kinesis import KinesisClient
 
 ROWS = 10_000

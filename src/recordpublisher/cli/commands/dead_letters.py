@@ -182,7 +182,7 @@ def replay_letters_again(
     search_current_folder()
     restores = to is None and queue
     calls_program = is_python_job(job) and not restores and to is not ReplayTarget.STREAM
-    read = None if calls_program else with_short_outages(options.read(job))
+    read = None if calls_program else with_short_outages(options.read_job(job))
     mended = None if payloads is None else _read_payloads(payloads)
 
     async def run() -> int:

@@ -51,10 +51,11 @@ def doctor(
     """
     # Imported with the code that follows, because it loads the AWS SDK.
     from recordpublisher.plugins.runtime.stream_lister import streams_of
+    from recordpublisher.plugins.spark.options.spark_options import is_query
 
     from ..doctor.examination import all_findings
     from ..doctor.findings import Finding, Verdict
-    from ..doctor.spark_job import is_spark_job, spark_job_findings
+    from ..doctor.spark_job import spark_job_findings
 
     if job is not None and not is_job(job):
         streams = [*(streams or ()), job]
@@ -66,8 +67,8 @@ def doctor(
     if job is not None and file is not None:
         raise ConfigurationError.conflict("--properties", job, reason="a job has its own properties")
     search_current_folder()  # `run` does the same, for the functions that the properties name.
-    properties = options.read(job or file)
-    if job is not None and is_spark_job(properties):
+    properties = options.read(file) if job is None else options.read_job_or_query(job)
+    if job is not None and is_query(properties):
         findings = run_to_end(spark_job_findings(properties, stream_use_of))
     else:
         uses = {each: stream_use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}

@@ -175,7 +175,7 @@ def run(
         else:
             is_program = is_python_job(job)
             bounds = RunBounds(stop_at_tip, until, max_records, parallelism)
-            properties = options.read(None if is_program else Path(job))
+            properties = options.read_job(None if is_program else Path(job))
             if is_program:
                 _refuse_processes(job, parallelism)
 

@@ -4,13 +4,7 @@ from collections.abc import Callable
 
 from recordpublisher.plugins.spark.options.checks import check_job
 from recordpublisher.plugins.spark.options.other_connectors import collected_warnings
-from recordpublisher.plugins.spark.options.spark_options import (
-    METADATA_LOCATION,
-    METADATA_ROOT,
-    STREAM,
-    STREAMS,
-    SparkOptions,
-)
+from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of, missing_folder
 from recordpublisher.plugins.stores.read_claim_store import queries_of
 from recordpublisher.publishers.errors import RecordPublisherError
@@ -19,11 +13,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from .examination import all_findings
 from .findings import Finding, Verdict, examine, failed_finding
 from .streams import StreamUse
-
-
-def is_spark_job(properties: Properties) -> bool:
-    """Return whether these are the options of a Spark query: they name its stream, or a place for claims."""
-    return any(properties.is_set(option) for option in (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT))
 
 
 async def spark_job_findings(given: Properties, use_of: Callable[[Properties, str], StreamUse]) -> list[Finding]:

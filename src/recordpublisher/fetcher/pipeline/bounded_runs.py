@@ -150,7 +150,7 @@ class TerminationCondition:
         A shard that was listed as closed has an end instead of a tip. It is read to its end, because its children wait for that (S2).
         """
         has_reached_tip = self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
-        return has_reached_tip or entry.reading.is_past_run_end
+        return has_reached_tip or entry.reading.first_past_run_end is not None
 
     def _shard_reason(self) -> EndReason:
         if self._bounds.until_event_time is not None:
@@ -299,7 +299,8 @@ class ShardOutcome:
     - `state`: how far the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: how much was emitted in this run.
     - `seen`: what else the run observed of the shard.
-    - `is_past_end`: whether the run has emitted all records before its end in the shard (`Bounds.ends`).
+    - `first_past_end`: the sequence number of the first record behind the end of the run in the shard (`Bounds.ends`), if the run has
+      emitted all records before that end; otherwise None.
     """
 
     shard: Shard
@@ -307,7 +308,7 @@ class ShardOutcome:
     records: int = 0
     payload_bytes: int = 0
     seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
-    is_past_end: bool = False
+    first_past_end: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +354,7 @@ def shard_outcome(
             refused=entry.metrics.subscriptions_refused,
             skipped=entry.metrics.skipped_records - before[2],
         ),
-        is_past_end=entry.reading.is_past_run_end,
+        first_past_end=entry.reading.first_past_run_end,
     )
 
 

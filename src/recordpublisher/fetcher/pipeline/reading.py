@@ -362,9 +362,9 @@ class QueueingShardOutput:
         """Queue a batch of the shard, then wait until the next read may start. Return how many bytes that read may bring."""
         return self._intake.put(self._entry, batch)
 
-    def reach_run_end(self) -> None:
+    def reach_run_end(self, first_past: str) -> None:
         """Note that the shard was read to the end of the run, and that all records before it are queued."""
-        self._entry.reach_run_end()
+        self._entry.reach_run_end(first_past)
 
     def end(self, children: Sequence[Shard]) -> None:
         """Mark the shard as read to its end. `children`: its child shards, as far as its last read names them."""

@@ -33,7 +33,8 @@ class ShardReadState:
     - `tip_ms`: when the last read at the tip that found no record was made (epoch ms).
     - `last_read_ms`: when the last read of any kind returned (epoch ms).
     - `children`: the child shards, known when the shard was read to its end.
-    - `is_past_run_end`: whether the shard was read to the end of the run in it (`Bounds.ends`).
+    - `first_past_run_end`: the sequence number of the first record that was read behind the end of the run in the shard (`Bounds.ends`);
+      None before that.
     """
 
     def __init__(self, idleness: IdlenessTimer) -> None:
@@ -41,7 +42,8 @@ class ShardReadState:
         self.idleness = idleness
         self.is_idle = False
         self.has_started = self.has_reached_end = False
-        self.is_finished = self.is_abandoned = self.is_past_run_end = False
+        self.is_finished = self.is_abandoned = False
+        self.first_past_run_end: str | None = None
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms: tuple[int, int] | None = None
         self.tip_ms: int | None = None
@@ -56,7 +58,7 @@ class ShardReadState:
     def start(self) -> None:
         """Prepare for a reader that starts: it has not reached the shard's tip in this run yet."""
         self.has_started = True
-        self.is_past_run_end = False
+        self.first_past_run_end = None
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
 
@@ -86,9 +88,9 @@ class ShardReadState:
         self.has_reached_end = True
         self.children = tuple(children)
 
-    def reach_run_end(self) -> None:
+    def reach_run_end(self, first_past: str) -> None:
         """Mark the shard as read to the end of the run in it. Records that are queued are still emitted."""
-        self.is_past_run_end = True
+        self.first_past_run_end = first_past
 
     def finish(self) -> None:
         """Mark the shard as not to be read again in this run. Records that are queued are still emitted."""
@@ -106,7 +108,8 @@ class ShardReadState:
     def drop_unread(self) -> int:
         """Drop the records that were read and not emitted, and return the bytes freed. The records, and the shard's end, are read again."""
         self.at_tip = self.at_tip and not self.queue
-        self.is_past_run_end = self.is_past_run_end and not self.queue
+        if self.queue:
+            self.first_past_run_end = None
         self.has_reached_end = False
         return self.queue.clear()
 

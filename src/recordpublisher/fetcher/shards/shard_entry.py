@@ -129,9 +129,9 @@ class ShardEntry:
         self.reading.end(children)
         self._on_progress()
 
-    def reach_run_end(self) -> None:
+    def reach_run_end(self, first_past: str) -> None:
         """Note that the shard was read to the end of the run in it (`Bounds.ends`). Called by QueueingShardOutput."""
-        self.reading.reach_run_end()
+        self.reading.reach_run_end(first_past)
         self._listener.on_changed(self)
 
     def finish_reading(self) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .data_source import KinesisSource
     from .efo_consumers import deregister_consumers
     from .listeners import ConsumerDeregistration, ProgressListener
+    from .stored_positions import read_positions
     from .stream_reader import run_to_tips
 
 _LAZY = {
@@ -23,11 +24,19 @@ _LAZY = {
     "KinesisSource": ".data_source",
     "deregister_consumers": ".efo_consumers",
     "run_to_tips": ".stream_reader",
+    "read_positions": ".stored_positions",
 }
 
 reduce_garbage_collection()  # Called here because Spark's processes import this module before any other module of this library.
 
-__all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "deregister_consumers", "run_to_tips"]
+__all__ = [
+    "ConsumerDeregistration",
+    "KinesisSource",
+    "ProgressListener",
+    "deregister_consumers",
+    "read_positions",
+    "run_to_tips",
+]
 
 
 if not TYPE_CHECKING:  # Hidden from type checkers, which would accept any name because of it.

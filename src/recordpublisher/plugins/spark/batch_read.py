@@ -38,7 +38,7 @@ from .outages import OutageWatch
 from .python_worker import errors_as_one_sentence, log_to_stderr, worker_loop
 from .read_range import EndPosition, ReadRange
 from .row_columns import RowColumns
-from .source.task_plans import MAX_DOUBLINGS
+from .source.task_plans import MAX_DOUBLINGS, count_tasks_of_batch_read
 
 if TYPE_CHECKING:
     from ..runtime.streaming import BoundedReader
@@ -95,7 +95,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             service.close()
         may_miss_shards = settles_in > 0 and self._positions.shards is None
         planned = frozenset(part.shard.key for part in parts) if may_miss_shards else None
-        tasks = shared_among(options.tasks_of_batch_read(len(parts)), parts)
+        tasks = shared_among(count_tasks_of_batch_read(len(parts), options), parts)
         return [RangePartition(each, settles_in, None if number else planned) for number, each in enumerate(tasks)]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
@@ -341,25 +341,26 @@ class RangeRead:
             raise StreamNotFoundError(shard.stream)
         each.empty_windows = 0 if outcome.records else each.empty_windows + 1
         self._note_outage(outcome)
-        if each.is_first and outcome.records:
-            self._check_first(each.part, rows)
-            each.is_first = False
         each.state, each.at_tip = outcome.state, outcome.seen.at_tip
-        if outcome.is_past_end or outcome.state.ended:
-            return True
-        is_at_end = each.at_tip and self._is_settled(window.began)
-        if is_at_end:
-            self._check_end(each.part)
-        return is_at_end
+        is_complete = outcome.first_past_end is not None or outcome.state.ended
+        is_done = is_complete or (each.at_tip and self._is_settled(window.began))
+        if each.is_first and (outcome.records or outcome.seen.skipped or is_done):
+            self._check_first(each.part, rows, outcome)
+            each.is_first = False
+        if is_done and not is_complete:
+            self._check_end(each.part, each.state)
+        return is_done
 
-    def _check_end(self, part: ShardRange) -> None:
+    def _check_end(self, part: ShardRange, state: ShardState) -> None:
         """Refuse an end after the tip of an open shard, because a later action would find more rows before that end.
 
         An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
         not exist yet.
+
+        - `state`: the state at the tip. It is past the end if the record there was read, and left out by `flink.deserializer.error`.
         """
         end = part.end.sequence
-        if end is not None:
+        if end is not None and (state.position is None or int(state.position.sequence) < end):
             reason = f"{part.shard.key} has no record at or after it yet"
             raise ConfigurationError(
                 END_OPTION, str(end), "the sequence number of an existing record, a time, or NOW", reason=reason
@@ -372,14 +373,16 @@ class RangeRead:
         else:
             self._outages.on_success(key)
 
-    def _check_first(self, part: ShardRange, rows: ArrowRows) -> None:
-        """Check that the read found the record at which it starts.
+    def _check_first(self, part: ShardRange, rows: ArrowRows, outcome: ShardOutcome) -> None:
+        """Check that the read found the record at which it starts. The record may be behind the end, or one that the window has left out.
 
-        If that record is past retention, the service starts at the oldest record. Raises: DataLossError in that case, unless the job
-        accepts it.
+        If that record is past retention, the service starts at the oldest record, if there is one. Raises: DataLossError in that case,
+        unless the job accepts it.
         """
         asked, key = part.start.sequence_number, part.shard.key
-        if asked is None or rows.first[key][0] == asked:
+        # If the window has left out a record, the fetcher of the window has noticed whether records are past retention.
+        found = rows.first[key][0] if key in rows.first else outcome.first_past_end
+        if asked is None or outcome.seen.skipped or found == asked:
             return
         lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:

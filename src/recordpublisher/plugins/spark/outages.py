@@ -9,7 +9,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,7 +29,7 @@ from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.publishers.retry import RetryPolicy, logs_outages
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
@@ -62,6 +63,16 @@ def with_short_retries(properties: Properties) -> Properties:
     return properties.merged({**counted, MAX_OUTAGE.key: CALL_RETRIES_MS})
 
 
+@contextmanager
+def retries_not_logged() -> Iterator[None]:
+    """Make calls whose own retries are not logged, because `OutageWatch` logs the whole outage: since when, and for how long at most."""
+    token = logs_outages.set(False)
+    try:
+        yield
+    finally:
+        logs_outages.reset(token)
+
+
 def is_outage(error: BaseException | None) -> bool:
     """Return whether the error means that a service is unreachable, so that waiting may help.
 
@@ -79,6 +90,13 @@ def failing_service(error: object) -> str:
     while isinstance(error, RetriesExhaustedError | ConfigurationError):
         error = error.__cause__
     return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
+
+
+def _last_error(error: object) -> str:
+    """Return the error of the last call, without how often a single try has made the call."""
+    while isinstance(error, RetriesExhaustedError) and error.__cause__ is not None:
+        error = error.__cause__
+    return str(error)
 
 
 @dataclass(slots=True)
@@ -124,6 +142,7 @@ class OutageWatch:
         self._clock = clock or SystemClock()
         self._down: dict[str, Outage] = {}
         self._was_reached = False
+        self._who = ""
         self._lock = threading.Lock()
 
     @property
@@ -132,9 +151,12 @@ class OutageWatch:
         with self._lock:
             return min(self._down.values(), key=lambda outage: outage.began, default=None)
 
-    def begin(self, *, is_first_start: bool) -> None:
-        """Set whether the query has never run before. Then it soon stops waiting for a service that has never answered."""
-        self._is_first_start = is_first_start
+    def begin(self, name: str, *, is_first_start: bool) -> None:
+        """Set the name of the query for the log, and whether it has never run before.
+
+        A query that has never run soon stops waiting for a service that has never answered.
+        """
+        self._who, self._is_first_start = f"{name}: ", is_first_start
 
     def on_failure(self, error: object, key: str = "", took: float = 0.0) -> float:
         """Count a failed try of `key`, which took `took` seconds. Return how long to wait before the next try (seconds).
@@ -151,20 +173,20 @@ class OutageWatch:
             )
             outage.began += max(0.0, now - outage.failed_at - most)
             outage.failed_at = now
-            outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
+            outage.service, outage.error, outage.tries = service, _last_error(error), outage.tries + 1
         down_ms, since = int((now - outage.began) * 1000), iso_time(outage.since_ms)
         if down_ms >= self._max_ms:
             raise OutageError(
-                f"calls to {service} have failed since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {error}"
+                f"calls to {service} have failed since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {outage.error}"
             )
         first_wait_ms = math.inf if self._was_reached else self._first_wait_ms(error)
         if down_ms >= first_wait_ms:
             tried = f"tried {outage.tries} times; is the region, or the endpoint, right, and does the network let the driver through?"
-            raise OutageError(f"{service} has not been reached since {since}: {tried} {error}")
+            raise OutageError(f"{service} has not been reached since {since}: {tried} {outage.error}")
         limit_ms, name = min((self._max_ms, "maxOutage"), (first_wait_ms, "it was never reached"))
         if not is_known:
-            text = "calls to %s have failed since %s, and are repeated for up to %g s (%s): %s"
-            LOG.warning(text, service, since, limit_ms / 1000, name, error)
+            text = "%scalls to %s have failed since %s, and are repeated for up to %g s (%s): %s"
+            LOG.warning(text, self._who, service, since, limit_ms / 1000, name, outage.error)
         return min(PAUSES.delay_seconds(outage.tries - 1), (limit_ms - down_ms) / 1000)
 
     def on_success(self, key: str = "") -> None:
@@ -174,9 +196,8 @@ class OutageWatch:
             outage = self._down.pop(key, None)
             is_back = outage is not None and not self._is_down(outage.service)
         if outage is not None and is_back:
-            LOG.warning(
-                "calls to %s succeed again after %.0f s", outage.service, self._clock.monotonic() - outage.began
-            )
+            lasted = self._clock.monotonic() - outage.began
+            LOG.warning("%scalls to %s succeed again after %.0f s", self._who, outage.service, lasted)
 
     def _first_wait_ms(self, error: object) -> float:
         """Return how long to wait for a service that was never reached (ms)."""
@@ -197,7 +218,8 @@ class OutageWatch:
         while True:
             began = self._clock.monotonic()
             try:
-                result = call()
+                with retries_not_logged():
+                    result = call()
             except RecordPublisherError as error:
                 sleep(self._pause_after(error, took=self._clock.monotonic() - began))
             else:
@@ -208,7 +230,8 @@ class OutageWatch:
         """Repeat the call as `wait_out` does, on an event loop. `key`: the kind of call, whose outages are counted separately."""
         while True:
             try:
-                result = await call()
+                with retries_not_logged():
+                    result = await call()
             except RecordPublisherError as error:
                 pause = self._pause_after(error, key)
             else:

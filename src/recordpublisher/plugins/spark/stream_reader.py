@@ -21,7 +21,7 @@ from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, Suppo
 if TYPE_CHECKING:
     from .options.spark_options import SparkOptions
     from .source.offset import BatchOffset, ShardOffset
-    from .source.query_planner import QueryPlanner
+    from .source.patient_planner import PatientPlanner
     from .source.task_plans import TaskPlan
 
 
@@ -52,7 +52,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     - `planner`: only used by tests.
     """
 
-    def __init__(self, source: QuerySource, schema: Any, planner: QueryPlanner | None = None) -> None:
+    def __init__(self, source: QuerySource, schema: Any, planner: PatientPlanner | None = None) -> None:
         self._source = source
         self._schema = schema
         self._planner = planner
@@ -92,20 +92,20 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         planned = self._planning().next_offset(before, rows, is_first=is_first)
         return start if planned is before else planned.to_json()
 
-    def _planning(self) -> QueryPlanner:
+    def _planning(self) -> PatientPlanner:
         if self._planner is None:
             from .row_columns import RowColumns
             from .source.batch_planner import BatchPlanner
             from .source.claims import claim_store
             from .source.kinesis_service import KinesisService
-            from .source.query_planner import QueryPlanner
+            from .source.patient_planner import PatientPlanner
 
             log_to_stderr()
             options = self._options
             RowColumns.chosen(self._schema, options.properties)  # Called for its errors, before anything is read.
             options.warnings.tell()
             service, store = KinesisService(options), claim_store(options)
-            self._planner = QueryPlanner(BatchPlanner(options, service, store))
+            self._planner = PatientPlanner(BatchPlanner(options, service, store))
         return self._planner
 
     # --- in a task -------------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class ReaderWithoutStart(KinesisStreamReader):
     These versions show the returned offset as `latestOffset` in the query's progress, so each offset carries the figures.
     """
 
-    def __init__(self, source: QuerySource, schema: Any, planner: QueryPlanner | None = None) -> None:
+    def __init__(self, source: QuerySource, schema: Any, planner: PatientPlanner | None = None) -> None:
         super().__init__(source, schema, planner)
         self._last: dict[str, Any] | None = None
         """The current offset of the query; None for a query without a checkpoint."""

@@ -35,9 +35,7 @@ from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from ..sinks.kinesis.writer import KinesisWriter
 from .outages import OutageWatch
 from .python_worker import WorkerLoop, errors_as_one_sentence, log_to_stderr, worker_loop
-from .versions import DataSourceStreamArrowWriter
-from .write_options import WriteOptions, check_folder, dead_letter_sink
-from .written_rows import (
+from .rows_to_records import (
     BATCH,
     IdField,
     RejectedRows,
@@ -48,6 +46,8 @@ from .written_rows import (
     id_prefix_of,
     slices_of_batch,
 )
+from .versions import DataSourceStreamArrowWriter
+from .write_options import WriteOptions, check_folder, dead_letter_sink
 
 
 class PatientPort:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange
 from recordpublisher.plugins.spark.read_range import EndPosition
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError, TransientError
@@ -132,6 +134,73 @@ def test_windows_grow_until_a_record_behind_many_empty_responses_is_found(kinesi
     read.bounds = replace(WINDOW, max_time=1.5)
     assert next(read.rows()).num_rows == 2
     assert lengths == [1.5, 3, 6, 12, 1.5]  # the last one is read ahead
+
+
+def start_at(number: int) -> StartingPosition:
+    return StartingPosition(PositionType.AT_SEQUENCE_NUMBER, str(number))
+
+
+def leaving_out(kinesis, *numbers: int):
+    """Reads as with SKIP, if these records cannot be used."""
+
+    def read(shards, bounds, sink, publisher, **more):
+        class Usable:
+            async def write(self, batch):
+                kept = [at for at, number in enumerate(batch.sequence_numbers) if int(number) not in numbers]
+                left_out.append(len(batch) - len(kept))
+                for at in kept:
+                    await sink.write(batch.slice(at, at + 1))
+
+        left_out: list[int] = []
+        result = kinesis.read(shards, bounds, Usable(), publisher)
+        outcomes = {
+            key: replace(
+                outcome,
+                records=outcome.records - sum(left_out),
+                seen=msgspec.structs.replace(outcome.seen, skipped=sum(left_out)),
+            )
+            for key, outcome in result.shards.items()
+        }
+        return replace(result, shards=outcomes)
+
+    return read
+
+
+@pytest.mark.parametrize("accepts_loss", [False, True])
+def test_a_start_at_a_record_that_skip_leaves_out_is_no_loss(kinesis, caplog, accepts_loss):
+    read = task(kinesis, EndPosition(ARRIVED + 100), start_at(2), leaving_out(kinesis, 2), accepts_loss=accepts_loss)
+    assert sequences(read) == ["3", "4", "5"]
+    read = task(kinesis, EndPosition(ARRIVED + 100), start_at(2), leaving_out(kinesis, 2, 3), accepts_loss=accepts_loss)
+    assert sequences(read) == ["4", "5"]
+    assert "does not have the record" not in caplog.text
+
+
+@pytest.mark.parametrize("left_out", [(4,), (4, 5)])
+def test_an_end_at_a_record_that_skip_leaves_out_is_an_end(kinesis, left_out):
+    assert sequences(task(kinesis, EndPosition(ARRIVED + 100, 4), read=leaving_out(kinesis, *left_out))) == [
+        "1",
+        "2",
+        "3",
+    ]
+
+
+def test_s5_a_start_in_a_shard_whose_records_are_all_gone_is_a_loss_and_not_an_empty_read(kinesis, caplog):
+    def nothing(shards, bounds, sink, publisher, **more):
+        return kinesis.read({shard: ShardState(start_at(6)) for shard in shards}, bounds, sink, publisher)
+
+    with pytest.raises(DataLossError, match="does not have the record 2, at which the read starts"):
+        sequences(task(kinesis, EndPosition(ARRIVED + 100), start_at(2), nothing))
+    assert sequences(task(kinesis, EndPosition(ARRIVED + 100), start_at(2), nothing, accepts_loss=True)) == []
+    assert caplog.text.count("does not have the record 2") == 1
+
+
+def test_s5_a_part_of_which_only_the_end_is_left_is_a_loss(kinesis):
+    def from_the_fourth(shards, bounds, sink, publisher, **more):
+        return kinesis.read({shard: ShardState(start_at(4)) for shard in shards}, bounds, sink, publisher)
+
+    with pytest.raises(DataLossError, match="does not have the record 2, at which the read starts"):
+        sequences(task(kinesis, EndPosition(ARRIVED + 100, 4), start_at(2), from_the_fourth))
+    assert sequences(task(kinesis, EndPosition(ARRIVED + 100, 4), start_at(4), from_the_fourth)) == []
 
 
 def test_s5_a_start_whose_record_is_gone_follows_fail_on_data_loss(kinesis, caplog):

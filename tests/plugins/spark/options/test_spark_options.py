@@ -15,6 +15,11 @@ from recordpublisher.plugins.spark.options.spark_options import (
     STREAMS,
     SparkOptions,
 )
+from recordpublisher.plugins.spark.source.task_plans import (
+    count_tasks,
+    count_tasks_of_batch_read,
+    count_tasks_of_first_batch,
+)
 from recordpublisher.plugins.spark.write_options import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import properties_of
@@ -42,10 +47,10 @@ def test_streams_are_comma_separated_names_or_arns():
 
 
 def test_the_number_of_tasks_follows_max_tasks_or_shards_per_task():
-    assert SparkOptions.parse({**GIVEN, "maxtasks": "8"}).tasks_for(3) == 3
-    assert SparkOptions.parse({**GIVEN, "maxtasks": "8"}).tasks_for(100) == 8
-    assert SparkOptions.parse({**GIVEN, "shardspertask": "16"}).tasks_for(100) == 7
-    assert SparkOptions.parse({**GIVEN, "shardspertask": "16", "maxtasks": "2"}).tasks_for(100) == 2
+    assert count_tasks(3, SparkOptions.parse({**GIVEN, "maxtasks": "8"})) == 3
+    assert count_tasks(100, SparkOptions.parse({**GIVEN, "maxtasks": "8"})) == 8
+    assert count_tasks(100, SparkOptions.parse({**GIVEN, "shardspertask": "16"})) == 7
+    assert count_tasks(100, SparkOptions.parse({**GIVEN, "shardspertask": "16", "maxtasks": "2"})) == 2
 
 
 @pytest.mark.parametrize(
@@ -62,7 +67,10 @@ def test_the_number_of_tasks_follows_max_tasks_or_shards_per_task():
 def test_a_batch_read_has_a_task_for_each_slot_and_more_where_each_would_have_more_than_sixteen_shards(
     given, shards, tasks
 ):
-    assert SparkOptions.parse({"stream": "orders", **given}, keeps_claims=False).tasks_of_batch_read(shards) == tasks
+    assert (
+        count_tasks_of_batch_read(shards, SparkOptions.parse({"stream": "orders", **given}, keeps_claims=False))
+        == tasks
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +84,7 @@ def test_a_batch_read_has_a_task_for_each_slot_and_more_where_each_would_have_mo
     ],
 )
 def test_the_first_batch_of_an_available_now_run_has_few_tasks(given, shards, tasks):
-    assert SparkOptions.parse({**GIVEN, **given}).tasks_of_first_batch(shards) == tasks
+    assert count_tasks_of_first_batch(shards, SparkOptions.parse({**GIVEN, **given})) == tasks
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,10 @@ def test_reads_go_on_after_an_outage_and_it_is_warned_of_once(kinesis, tmp_path,
     run_on(job)
     assert job.planner.outage is None
     assert sorted(job.delivered()) == sorted(job.expected())
-    assert [line[:24] for line in caplog.messages if line.startswith("calls to Kinesis")] == [
-        "calls to Kinesis have fa",
-        "calls to Kinesis succeed",
+    name = f"query {job.last.query} of s: "
+    assert [line[: len(name) + 24] for line in caplog.messages if "calls to Kinesis" in line] == [
+        f"{name}calls to Kinesis have fa",
+        f"{name}calls to Kinesis succeed",
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.source.query_planner import SETTLED_SECONDS
+from recordpublisher.plugins.spark.source.patient_planner import SETTLED_SECONDS
 
 from fakes.spark.queries import IDLE, LOOKAHEAD, query
 from fakes.spark.simulated_kinesis import NOW, SimulatedKinesis

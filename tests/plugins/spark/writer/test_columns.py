@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.written_rows import ColumnError, WriteColumns, columns_of
+from recordpublisher.plugins.spark.rows_to_records import ColumnError, WriteColumns, columns_of
 
 
 def test_column_names_ignore_case_and_other_columns_are_ignored():

@@ -11,9 +11,9 @@ import pytest
 
 from recordpublisher.plugins.sinks.kinesis.records import FailedRecord
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.rows_to_records import IdField, RejectedRows, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
 from recordpublisher.plugins.spark.writer import TaskWrite, WriterPool
-from recordpublisher.plugins.spark.written_rows import IdField, RejectedRows, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.publishers.errors import SinkError
 
 from fakes.writable_stream import FakeKinesis

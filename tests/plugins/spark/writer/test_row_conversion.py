@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.spark.written_rows import (
+from recordpublisher.plugins.spark.rows_to_records import (
     SLICE_BYTES,
     SLICE_ROWS,
     IdField,

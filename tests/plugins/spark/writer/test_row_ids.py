@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from recordpublisher.plugins.spark.written_rows import (
+from recordpublisher.plugins.spark.rows_to_records import (
     BATCH,
     EXECUTION,
     QUERY,

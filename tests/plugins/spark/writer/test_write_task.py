@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.rows_to_records import SLICE_ROWS, RowsToRecords, WriteColumns
 from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer import MAX_OPEN_STREAMS, TaskWrite, WriterPool
-from recordpublisher.plugins.spark.written_rows import SLICE_ROWS, RowsToRecords, WriteColumns
 from recordpublisher.publishers.errors import SinkError, StreamNotFoundError
 
 from fakes.writable_stream import FakeKinesis

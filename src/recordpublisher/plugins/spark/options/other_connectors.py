@@ -381,13 +381,25 @@ def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Pr
             spelled[ours] = option.key
             own = own.merged({ours: value})
         own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
-    own = _with_implied(own, [_BY_KEY[key.lower()] for key in given if key.lower() in _BY_KEY])
+    own = _with_implied(own, [option for key in given if (option := _option_of(key)) is not None])
     _warn_of_defaults(Properties(options), own, has_default)
     return own
 
 
 def _option_of(key: str) -> PeerOption | None:
-    return _BY_KEY.get("kafka.*" if key.lower().startswith("kafka.") else key.lower())
+    option = _BY_KEY.get("kafka.*" if key.lower().startswith("kafka.") else key.lower())
+    return None if option is None else _ours_first(option)
+
+
+def peer_options() -> Mapping[str, tuple[PeerOption, ...]]:
+    """Return the options of each connector. A key that is also the name of one of our options means that option, whatever `PEERS` says."""
+    return {name: tuple(map(_ours_first, options)) for name, options in PEERS.items()}
+
+
+def _ours_first(option: PeerOption) -> PeerOption:
+    # A connector's key is never one of our keys, so what is found has it as an alias.
+    own = find_property(option.key)
+    return option if own is None or own.key == option.ours else PeerOption(option.key, own.key)
 
 
 def _refuse_all(given: Properties) -> None:
@@ -404,8 +416,8 @@ def _with_prefixes(given: Properties) -> Properties:
 
     Raises: ConfigurationError if that option is missing.
     """
-    for option in (_BY_KEY[key.lower()] for key in given if key.lower() in _BY_KEY):
-        if not option.before:
+    for option in map(_option_of, given):
+        if option is None or not option.before:
             continue
         if option.before not in given:
             reason = f"it comes before the value of '{option.before}', which is not set"

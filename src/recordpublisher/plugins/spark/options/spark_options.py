@@ -26,7 +26,13 @@ from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTI
 from recordpublisher.publishers.shards import stream_name
 
 from . import SPARK
-from .other_connectors import OptionWarnings, check_unknown_options, options_with_our_keys, refuse_continuous
+from .other_connectors import (
+    OptionWarnings,
+    check_unknown_options,
+    options_with_our_keys,
+    peer_options,
+    refuse_continuous,
+)
 from .start_by_shard import STARTS, with_starts
 
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
@@ -106,12 +112,6 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
 
 
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
-
-SHARDS_AT_ONCE = 16
-"""The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once.
-
-It holds unless options set the number of tasks, which otherwise follows the driver's CPUs. A cluster may have more slots than these.
-"""
 
 END_OPTION = "endingPosition"
 VALID_END = "NOW, a time, or " + valid_by_shard(' or "NOW"')
@@ -207,6 +207,14 @@ _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION
 """Options that are not fields of `SparkOptions` in the same form."""
 
 
+def is_query(given: Properties) -> bool:
+    """Return whether these are the options of a job on Spark: they name its stream, in any spelling, or a place for claims."""
+    named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
+    keys = {option.key for option in named}
+    theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)
+    return any(map(given.is_set, named)) or any(key in given for key in theirs)
+
+
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """A job's options, typed and checked. All other properties are in `properties`.
@@ -293,32 +301,6 @@ class SparkOptions:
     def replays_lost_claims(self) -> bool:
         """Whether a query whose claims are lost continues, and returns the records of its last batch again."""
         return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
-
-    def task_bytes(self, tasks: int) -> int:
-        """Return how many bytes of payload each of `tasks` tasks may collect."""
-        return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
-
-    def tasks_of_batch_read(self, shards: int) -> int:
-        """Return the number of tasks among which `spark.read` divides `shards` shards."""
-        tasks = self.tasks_for(shards)
-        is_given = self.shards_per_task is not None or self.max_tasks is not None
-        return tasks if is_given else max(tasks, -(-shards // SHARDS_AT_ONCE))
-
-    def tasks_of_first_batch(self, shards: int) -> int:
-        """Return how many tasks read `shards` shards in the first batch of an AvailableNow run.
-
-        These are few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does
-        not reach the tips, the following ones have all tasks.
-        """
-        tasks = self.tasks_for(shards)
-        return tasks if self.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))
-
-    def tasks_for(self, shards: int) -> int:
-        """Return how many tasks read `shards` shards."""
-        if self.shards_per_task is not None:
-            wanted = -(-shards // self.shards_per_task)
-            return min(wanted, self.max_tasks) if self.max_tasks else wanted
-        return min(shards, self.max_tasks or os.cpu_count() or 1)
 
 
 def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[str | None]]) -> Properties:

@@ -17,175 +17,6 @@ from .offset import BatchOffset, HeldSoFar, ShardOffset
 from .offset_alignment import AlignmentSettings, is_held, next_global_watermark
 from .offset_lineage import has_children, is_startable, new_shards, unread_shard, with_new_shards, with_started_children
 
-SHORTEST_WATCH_MS = 1_000
-
-
-class Decision(Enum):
-    """An action that the driver takes at once."""
-
-    PLAN = "run the batch"
-    LIST = "list the streams, and plan again: there may be children that no response has named"
-    FINISH = "the run has read everything that was available"
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Run no batch before `until_ms` (epoch ms).
-
-    - `may_be_new`: whether there may be records that no read has looked for.
-    """
-
-    until_ms: int
-    may_be_new: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
-
-    - `first_look`: whether the last batch had records, so that there may already be more. Then the next batch runs, unless one read of
-      every shard (a look) shows within `FIRST_LOOK_SECONDS` that there are none.
-    """
-
-    until_ms: int
-    first_look: bool
-
-
-Step = Decision | Wait | Watch
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The facts that a decision needs, in addition to the plan and the options. Times are epoch ms.
-
-    - `now_ms`: the driver's time.
-    - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
-    - `found_new`: whether the watch (the driver's polling of quiet shards) has found something, or could not read every shard in time.
-    - `has_listed`: whether the streams were listed for this batch.
-    - `seen_ms`: when the claims of the last batch were first seen. A later time in a claim is by an executor's clock that is ahead.
-    """
-
-    now_ms: int
-    retry_at_ms: int
-    found_new: bool
-    has_listed: bool
-    seen_ms: int
-
-
-def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
-    """Return what the driver does now. The cases, in this order:
-
-    1. The next fan-out read may not subscribe yet (F9), or an outage has not ended: wait.
-    2. An AvailableNow run has read everything: end it.
-    3. No shard can be read: wait.
-    4. No task has read the last batch, or an AvailableNow run found nothing: plan one batch in each probe interval.
-    5. There is more to read, according to the last reads or the watch, or a batch is due: plan a batch.
-    6. The stream is quiet: watch it until something is new or a batch is due.
-
-    In cases 2, 3 and 6, first list the streams once if a shard has ended and its children are not known.
-    """
-    claims, now_ms = plan.claims, facts.now_ms
-    earliest_ms = max(min(claims.subscribed_ms, facts.seen_ms) + options.fan_out_window_ms, facts.retry_at_ms)
-    if now_ms < earliest_ms:
-        return Wait(earliest_ms, may_be_new=now_ms >= facts.retry_at_ms)
-    may_list = plan.has_unlisted_ends and not facts.has_listed
-    if plan.is_run_over:
-        return Decision.LIST if may_list else Decision.FINISH
-    if not plan.readable:
-        return Decision.LIST if may_list else Wait(now_ms)
-    # The clock may have been set back since the last batch was planned, or that driver's clock was ahead.
-    is_set_back = plan.previous.planned_ms > now_ms
-    probe_at_ms = now_ms if is_set_back else plan.previous.planned_ms + options.probe_ms
-    is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
-    if is_repeated and now_ms < probe_at_ms:
-        return Wait(probe_at_ms)
-    due_ms = max(plan.due_ms, probe_at_ms)
-    has_more = plan.is_available_now or not plan.read_everything or facts.found_new
-    if is_repeated or has_more or now_ms >= due_ms:
-        return Decision.PLAN
-    until_ms = min(due_ms, now_ms + max(options.probe_ms, SHORTEST_WATCH_MS))
-    return Decision.LIST if may_list else Watch(until_ms, first_look=not claims.is_quiet)
-
-
-TIP_CONFIRMATION_MS = 3_600_000
-"""How often the tip of a quiet shard is confirmed and stored.
-
-It must be far below the shortest retention (24 h). After a stop, the time of the last record or of the last tip, whichever is later,
-decides whether records may have been lost (S5).
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class AvailableNow:
-    """A run with Trigger.AvailableNow: it stops at the shards' tips as of its start.
-
-    - `arrival_ms`: the service's time at the start (epoch ms).
-    - `after_batch`: the number of the last batch that was planned before the start.
-    """
-
-    arrival_ms: int
-    after_batch: int
-
-    def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
-        """Return whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
-        if batch <= self.after_batch:
-            return False
-        if read is None:
-            return entry.done
-        return read.seen.at_tip or (read.end.arrival_ms or 0) >= self.arrival_ms
-
-
-@dataclass(frozen=True, slots=True)
-class PlanInputs:
-    """The inputs of a plan, in addition to the last offset and its claims.
-
-    - `plan`: a new random id.
-    - `now_ms`: the driver's time (epoch ms).
-    - `tasks_for`: a function that takes a number of shards, and returns the number of tasks that read them.
-    - `streams`: the names of the job's streams. Other streams in the offset are dropped.
-    - `limit`: the most records of the batch.
-    - `listed`: the shards of the newest complete listing.
-    - `finished`: shards, by `Shard.key`, that were removed from the offset since the process began, because they were read to their ends.
-    - `available_now`: set in a run that stops at the tips.
-    - `lost`: shards, by `Shard.key`, that have expired unread, if the job accepts that.
-    """
-
-    plan: str
-    now_ms: int
-    alignment: AlignmentSettings
-    tasks_for: Callable[[int], int]
-    streams: Collection[str]
-    limit: int | None = None
-    listed: Sequence[Shard] = ()
-    finished: Collection[str] = ()
-    available_now: AvailableNow | None = None
-    lost: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """The plan of a batch, and facts for the decision whether the batch should run.
-
-    - `previous`, `claims`: the plan and the claims of the last batch.
-    - `offset`: the new plan, to which the token of the claim store is added later.
-    - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
-    - `has_unlisted_ends`: whether a shard has ended whose children are not known.
-    - `read_everything`: whether, according to its reads, the last batch left nothing that the new one could emit.
-    - `due_ms`: when the batch must run although no new record arrived (epoch ms).
-    - `is_available_now`: whether the run stops at the tips.
-    - `is_run_over`: whether that run has read everything, or its sink did not read the last batch.
-    """
-
-    previous: BatchOffset
-    claims: BatchClaims
-    offset: BatchOffset
-    readable: tuple[ShardOffset, ...]
-    has_unlisted_ends: bool
-    read_everything: bool
-    due_ms: int
-    is_available_now: bool
-    is_run_over: bool
-
 
 def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -> BatchPlan:
     """Return the plan of the next batch.
@@ -250,6 +81,174 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
         is_available_now=inputs.available_now is not None,
         is_run_over=_is_run_over(offset, claims, inputs.available_now),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """The inputs of a plan, in addition to the last offset and its claims.
+
+    - `plan`: a new random id.
+    - `now_ms`: the driver's time (epoch ms).
+    - `tasks_for`: a function that takes a number of shards, and returns the number of tasks that read them.
+    - `streams`: the names of the job's streams. Other streams in the offset are dropped.
+    - `limit`: the most records of the batch.
+    - `listed`: the shards of the newest complete listing.
+    - `finished`: shards, by `Shard.key`, that were removed from the offset since the process began, because they were read to their ends.
+    - `available_now`: set in a run that stops at the tips.
+    - `lost`: shards, by `Shard.key`, that have expired unread, if the job accepts that.
+    """
+
+    plan: str
+    now_ms: int
+    alignment: AlignmentSettings
+    tasks_for: Callable[[int], int]
+    streams: Collection[str]
+    limit: int | None = None
+    listed: Sequence[Shard] = ()
+    finished: Collection[str] = ()
+    available_now: AvailableNow | None = None
+    lost: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The plan of a batch, and facts for the decision whether the batch should run.
+
+    - `previous`, `claims`: the plan and the claims of the last batch.
+    - `offset`: the new plan, to which the token of the claim store is added later.
+    - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
+    - `has_unlisted_ends`: whether a shard has ended whose children are not known.
+    - `read_everything`: whether, according to its reads, the last batch left nothing that the new one could emit.
+    - `due_ms`: when the batch must run although no new record arrived (epoch ms).
+    - `is_available_now`: whether the run stops at the tips.
+    - `is_run_over`: whether that run has read everything, or its sink did not read the last batch.
+    """
+
+    previous: BatchOffset
+    claims: BatchClaims
+    offset: BatchOffset
+    readable: tuple[ShardOffset, ...]
+    has_unlisted_ends: bool
+    read_everything: bool
+    due_ms: int
+    is_available_now: bool
+    is_run_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableNow:
+    """A run with Trigger.AvailableNow: it stops at the shards' tips as of its start.
+
+    - `arrival_ms`: the service's time at the start (epoch ms).
+    - `after_batch`: the number of the last batch that was planned before the start.
+    """
+
+    arrival_ms: int
+    after_batch: int
+
+    def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
+        """Return whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
+        if batch <= self.after_batch:
+            return False
+        if read is None:
+            return entry.done
+        return read.seen.at_tip or (read.end.arrival_ms or 0) >= self.arrival_ms
+
+
+def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
+    """Return what the driver does now. The cases, in this order:
+
+    1. The next fan-out read may not subscribe yet (F9), or an outage has not ended: wait.
+    2. An AvailableNow run has read everything: end it.
+    3. No shard can be read: wait.
+    4. No task has read the last batch, or an AvailableNow run found nothing: plan one batch in each probe interval.
+    5. There is more to read, according to the last reads or the watch, or a batch is due: plan a batch.
+    6. The stream is quiet: watch it until something is new or a batch is due.
+
+    In cases 2, 3 and 6, first list the streams once if a shard has ended and its children are not known.
+    """
+    claims, now_ms = plan.claims, facts.now_ms
+    earliest_ms = max(min(claims.subscribed_ms, facts.seen_ms) + options.fan_out_window_ms, facts.retry_at_ms)
+    if now_ms < earliest_ms:
+        return Wait(earliest_ms, may_be_new=now_ms >= facts.retry_at_ms)
+    may_list = plan.has_unlisted_ends and not facts.has_listed
+    if plan.is_run_over:
+        return Decision.LIST if may_list else Decision.FINISH
+    if not plan.readable:
+        return Decision.LIST if may_list else Wait(now_ms)
+    # The clock may have been set back since the last batch was planned, or that driver's clock was ahead.
+    is_set_back = plan.previous.planned_ms > now_ms
+    probe_at_ms = now_ms if is_set_back else plan.previous.planned_ms + options.probe_ms
+    is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
+    if is_repeated and now_ms < probe_at_ms:
+        return Wait(probe_at_ms)
+    due_ms = max(plan.due_ms, probe_at_ms)
+    has_more = plan.is_available_now or not plan.read_everything or facts.found_new
+    if is_repeated or has_more or now_ms >= due_ms:
+        return Decision.PLAN
+    until_ms = min(due_ms, now_ms + max(options.probe_ms, SHORTEST_WATCH_MS))
+    return Decision.LIST if may_list else Watch(until_ms, first_look=not claims.is_quiet)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts that a decision needs, in addition to the plan and the options. Times are epoch ms.
+
+    - `now_ms`: the driver's time.
+    - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
+    - `found_new`: whether the watch (the driver's polling of quiet shards) has found something, or could not read every shard in time.
+    - `has_listed`: whether the streams were listed for this batch.
+    - `seen_ms`: when the claims of the last batch were first seen. A later time in a claim is by an executor's clock that is ahead.
+    """
+
+    now_ms: int
+    retry_at_ms: int
+    found_new: bool
+    has_listed: bool
+    seen_ms: int
+
+
+class Decision(Enum):
+    """An action that the driver takes at once."""
+
+    PLAN = "run the batch"
+    LIST = "list the streams, and plan again: there may be children that no response has named"
+    FINISH = "the run has read everything that was available"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Run no batch before `until_ms` (epoch ms).
+
+    - `may_be_new`: whether there may be records that no read has looked for.
+    """
+
+    until_ms: int
+    may_be_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
+
+    - `first_look`: whether the last batch had records, so that there may already be more. Then the next batch runs, unless one read of
+      every shard (a look) shows within `FIRST_LOOK_SECONDS` that there are none.
+    """
+
+    until_ms: int
+    first_look: bool
+
+
+Step = Decision | Wait | Watch
+
+
+SHORTEST_WATCH_MS = 1_000
+TIP_CONFIRMATION_MS = 3_600_000
+"""How often the tip of a quiet shard is confirmed and stored.
+
+It must be far below the shortest retention (24 h). After a stop, the time of the last record or of the last tip, whichever is later,
+decides whether records may have been lost (S5).
+"""
 
 
 def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffset, inputs: PlanInputs) -> ShardOffset:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
@@ -33,7 +34,7 @@ from .query_start import (
     least_retention_left,
     list_shards_now,
 )
-from .task_plans import MAX_DOUBLINGS, TaskPlan, task_plans
+from .task_plans import MAX_DOUBLINGS, TaskPlan, count_tasks, count_tasks_of_first_batch, task_plans
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector
@@ -218,7 +219,7 @@ class BatchPlanner:
             plan=random_id(),
             now_ms=self.clock.now_ms(),
             alignment=self._alignment,
-            tasks_for=self.options.tasks_of_first_batch if is_first else self.options.tasks_for,
+            tasks_for=partial(count_tasks_of_first_batch if is_first else count_tasks, options=self.options),
             streams=self.options.stream_names,
             limit=limit,
             listed=self.service.discovered_shards(previous.shards.keys()),

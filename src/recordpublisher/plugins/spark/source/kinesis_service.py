@@ -36,7 +36,7 @@ class KinesisService:
     """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch for new data.
 
     Blocking calls are made when a query starts, when an AvailableNow run would end, and when a quiet stream has an ended shard without
-    known children. They have their own retries. If the retries fail in an outage, `QueryPlanner` waits for the service. Every other error
+    known children. They have their own retries. If the retries fail in an outage, `PatientPlanner` waits for the service. Every other error
     ends the query.
     """
 

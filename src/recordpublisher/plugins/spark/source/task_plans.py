@@ -1,5 +1,6 @@
-"""Makes the tasks of a batch: the shards, bounds and publisher of each."""
+"""Makes the tasks of a batch: how many there are, and the shards, bounds and publisher of each."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -107,12 +108,17 @@ def bounds_of(
     return Bounds(
         max_time=window_ms * window_factor(group) / 1000,
         max_records=options.max_task_records,
-        max_bytes=options.task_bytes(tasks),
+        max_bytes=_task_bytes(tasks, options),
         until_event_time=offset.emit_limit,
         # A fan-out read uses its whole window, because the next one may not subscribe before (F9).
         stop_at_tip=not may_subscribe,
         shard_limits={} if share is None else {entry.key: share for entry in group},
     )
+
+
+def _task_bytes(tasks: int, options: SparkOptions) -> int:
+    """Return how many bytes of payload each of `tasks` tasks may collect."""
+    return min(options.max_bytes, max(1, (options.max_batch_bytes or options.max_bytes * tasks) // tasks))
 
 
 def window_factor(group: list[ShardOffset]) -> int:
@@ -122,3 +128,37 @@ def window_factor(group: list[ShardOffset]) -> int:
     With windows of constant length a read would never reach the next record. The same is true for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))
+
+
+# --- the number of tasks --------------------------------------------------------------------------------------------------------------
+
+SHARDS_AT_ONCE = 16
+"""The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once.
+
+It holds unless options set the number of tasks, which otherwise follows the driver's CPUs. A cluster may have more slots than these.
+"""
+
+
+def count_tasks(shards: int, options: SparkOptions) -> int:
+    """Return how many tasks read `shards` shards."""
+    if options.shards_per_task is not None:
+        wanted = -(-shards // options.shards_per_task)
+        return min(wanted, options.max_tasks) if options.max_tasks else wanted
+    return min(shards, options.max_tasks or os.cpu_count() or 1)
+
+
+def count_tasks_of_first_batch(shards: int, options: SparkOptions) -> int:
+    """Return how many tasks read `shards` shards in the first batch of an AvailableNow run.
+
+    These are few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does
+    not reach the tips, the following ones have all tasks.
+    """
+    tasks = count_tasks(shards, options)
+    return tasks if options.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))
+
+
+def count_tasks_of_batch_read(shards: int, options: SparkOptions) -> int:
+    """Return the number of tasks among which `spark.read` divides `shards` shards."""
+    tasks = count_tasks(shards, options)
+    is_given = options.shards_per_task is not None or options.max_tasks is not None
+    return tasks if is_given else max(tasks, -(-shards // SHARDS_AT_ONCE))

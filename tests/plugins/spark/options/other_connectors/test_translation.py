@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher.plugins.spark.options.other_connectors import PEERS, options_with_our_keys
+from recordpublisher.plugins.spark.options import SPARK
+from recordpublisher.plugins.spark.options.other_connectors import PEERS, options_with_our_keys, peer_options
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.read_range import ReadRange
 from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType
+from recordpublisher.publishers.properties import declaration
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
 from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED
@@ -26,7 +28,7 @@ KEYS = {
     KAFKA: "kafka-4.1.txt",
 }
 """Taken from each connector's documentation and code, in the version that its name has here; the files say from where."""
-OPTIONS = [(name, option) for name, options in PEERS.items() for option in options]
+OPTIONS = [(name, option) for name, options in peer_options().items() for option in options]
 
 
 def read_options(**given: str) -> SparkOptions:
@@ -52,9 +54,9 @@ def test_every_option_is_a_declared_property_of_ours_or_is_refused_with_a_reason
 
 def test_all_refused_options_are_named_at_once():
     with pytest.raises(
-        ConfigurationError, match=r"'assign'.*use 'streams'; also 'minPartitions': a shard is read by one task"
+        ConfigurationError, match=r"'assign'.*use 'streams'; also 'fetchBufferSize': nothing is fetched ahead"
     ):
-        options_with_our_keys({"stream": "orders", "assign": "{}", "minPartitions": "7"}, ())
+        options_with_our_keys({"stream": "orders", "assign": "{}", "fetchBufferSize": "7"}, ())
 
 
 @pytest.mark.parametrize("option", [option for _, option in OPTIONS if option.refused], ids=lambda each: each.key)
@@ -69,6 +71,14 @@ def test_a_session_token_goes_with_the_keys(key):
     given = {"stream": "s", "failOnDataLoss": "true", key: "t"}
     token = read_options(**given).properties["aws.credentials.provider.basic.sessiontoken"]
     assert token == "t"
+
+
+@pytest.mark.parametrize("key", ["subscribePattern", "topic", "consumerNamePrefix", "kinesis.checkNewRecordThreads"])
+def test_an_option_of_ours_wins_over_an_option_of_another_connector_with_its_name(monkeypatch, key):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    SPARK.text("flink.spark.of.a.test", "An option that a later version has.", aliases=(key,))
+    assert options_with_our_keys({"stream": "orders", key: "7"}, ())[key] == "7"
+    assert key not in {option.key for options in peer_options().values() for option in options if option.refused}
 
 
 def test_a_key_of_two_connectors_means_the_same_in_both():
@@ -285,7 +295,7 @@ def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
             "'starting.*' cannot be combined with 'starting",
         ),
         ({"startingOffsets": "earliest", "startingPosition": "LATEST"}, "cannot be combined with"),
-        ({"MinPartitions": "9"}, "'minPartitions' .*use 'maxTasks' or 'shardsPerTask'"),
+        ({"SubscribePattern": "o.*"}, "'subscribePattern' .*use 'streams'"),
         ({"kafka.Bootstrap.servers": "host:9092"}, "'kafka.bootstrap.servers' .*this is not Kafka"),
     ],
 )

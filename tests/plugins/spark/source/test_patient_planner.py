@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from recordpublisher.plugins.spark.outages import UNANSWERED_MS
-from recordpublisher.plugins.spark.source.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS, QueryPlanner
+from recordpublisher.plugins.spark.source.patient_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS, PatientPlanner
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
@@ -86,7 +86,7 @@ def test_a_store_that_is_away_keeps_the_old_offset_and_is_warned_of_once(job, ca
     run_on(job)
     assert sorted(job.delivered()) == sorted(job.expected())
     assert "outage" not in job.planner.figures()
-    assert [line.partition(" since")[0][:41] for line in away(caplog)] == [
+    assert [line.partition(" since")[0].partition(" of s: ")[2][:41] for line in away(caplog)] == [
         "calls to the store of claims have failed",
         "calls to the store of claims succeed agai",
     ]
@@ -138,7 +138,7 @@ def test_p3_latest_of_a_query_that_starts_while_kinesis_is_away_is_the_time_of_t
 def test_p3_latest_of_a_query_whose_first_call_has_no_answer_is_the_time_of_that_call(kinesis, tmp_path):
     job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path, **FROM_LATEST))
     kinesis.clock.ms = ARRIVED + 2
-    job.planner = QueryPlanner(job.planner.planner, NoAnswer(kinesis.clock), kinesis.clock.sleep)
+    job.planner = PatientPlanner(job.planner.planner, NoAnswer(kinesis.clock), kinesis.clock.sleep)
     job.log.append(job.planner.initial_offset().to_json())
     assert kinesis.clock.ms > ARRIVED + 2
     job.restart()
@@ -191,18 +191,18 @@ def test_a_service_that_has_never_answered_ends_a_query_without_a_checkpoint_aft
 
 def test_a_slow_first_call_is_waited_for_since_it_may_have_an_answer_in_the_end(job, kinesis):
     slow = job.planner.planner
-    job.planner = QueryPlanner(slow, NoAnswer(kinesis.clock), kinesis.clock.sleep)
+    job.planner = PatientPlanner(slow, NoAnswer(kinesis.clock), kinesis.clock.sleep)
     let_pass(job, 2 * UNANSWERED_MS)
-    job.planner = QueryPlanner(slow, InlineCalls(), kinesis.clock.sleep)
+    job.planner = PatientPlanner(slow, InlineCalls(), kinesis.clock.sleep)
     run_on(job)
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
 def test_a_slow_first_call_that_ends_without_an_answer_ends_a_query_without_a_checkpoint(job, kinesis):
     slow = job.planner.planner
-    job.planner = QueryPlanner(slow, NoAnswer(kinesis.clock), kinesis.clock.sleep)
+    job.planner = PatientPlanner(slow, NoAnswer(kinesis.clock), kinesis.clock.sleep)
     let_pass(job, NO_ANSWER_SECONDS * 1000 + UNANSWERED_MS + 10_000)
-    job.planner = QueryPlanner(slow, InlineCalls(), kinesis.clock.sleep)
+    job.planner = PatientPlanner(slow, InlineCalls(), kinesis.clock.sleep)
     kinesis.failure = caused_by(TimeoutError())
     with pytest.raises(OutageError, match="Kinesis has not been reached since"):
         run_on(job)
@@ -326,7 +326,7 @@ def test_an_available_now_run_that_begins_again_after_a_wait_reads_the_rest_once
 def test_a_call_without_an_answer_keeps_nobody_waiting_and_counts_as_an_outage(job):
     job.batch()
     clock = job.kinesis.clock
-    job.planner = QueryPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
+    job.planner = PatientPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
     began = job.kinesis.clock.ms
     while job.kinesis.clock.ms < began + NO_ANSWER_SECONDS * 1000:
         assert job.planner.outage is None
@@ -339,7 +339,7 @@ def test_a_call_without_an_answer_keeps_nobody_waiting_and_counts_as_an_outage(j
 def test_the_first_answer_of_a_process_waits_until_a_call_counts_as_an_outage(job):
     job.batch()
     clock = job.kinesis.clock
-    job.planner = QueryPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
+    job.planner = PatientPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
     took = seconds_of(job, lambda: job.planner.next_offset(job.last, None, is_first=True))
     assert NO_ANSWER_SECONDS <= took < NO_ANSWER_SECONDS + 5
 
@@ -347,7 +347,7 @@ def test_the_first_answer_of_a_process_waits_until_a_call_counts_as_an_outage(jo
 def test_an_available_now_run_does_not_block_on_a_call_without_an_answer(job):
     job.batch()
     clock = job.kinesis.clock
-    job.planner = QueryPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
+    job.planner = PatientPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
     job.planner.prepare_available_now()
     assert seconds_of(job, job.batch) < 5
     assert job.last.waits == 1

@@ -29,19 +29,6 @@ from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard, stream_name
 
-SLICE_ROWS = 2_000
-SLICE_BYTES = 8 * 2**20
-"""Spark's batches are converted in slices of at most this size, which bounds the memory for records that are not put yet."""
-RANDOM_KEY_BYTES = 8
-
-
-def slices_of_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the batch in pieces of bounded size, without copying."""
-    mean = batch.nbytes / max(1, batch.num_rows)
-    rows = max(1, min(SLICE_ROWS, int(SLICE_BYTES / max(1.0, mean))))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
-
 
 @dataclass(frozen=True, slots=True)
 class RowsToRecords:
@@ -93,6 +80,22 @@ class RowsToRecords:
         return [place for place in places if place is not None]
 
 
+SLICE_ROWS = 2_000
+SLICE_BYTES = 8 * 2**20
+"""Spark's batches are converted in slices of at most this size, which bounds the memory for records that are not put yet."""
+
+
+def slices_of_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the batch in pieces of bounded size, without copying."""
+    mean = batch.nbytes / max(1, batch.num_rows)
+    rows = max(1, min(SLICE_ROWS, int(SLICE_BYTES / max(1.0, mean))))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+RANDOM_KEY_BYTES = 8
+
+
 def _texts(rows: pa.RecordBatch, place: int | None) -> list[str | None] | None:
     return None if place is None else rows.column(place).to_pylist()
 
@@ -133,6 +136,8 @@ def _by_stream(streams: Sequence[str], records: Sequence[PendingRecord]) -> dict
 
 
 TEXT = ("string", "varchar", "char")
+
+
 VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEXT, "stream": TEXT}
 """Column names, and the Spark types that each may have."""
 
@@ -219,12 +224,18 @@ def _listed(fields: Sequence[tuple[str, str]]) -> str:
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
+
+
 EXECUTION, ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
 """Local properties of Spark: the number of the action that the task runs for, and of the batch's action, which contains that action.
 
 The two numbers are equal if the query itself writes, and differ for a write inside foreachBatch.
 """
+
+
 ID_BYTES = 16
+
+
 MOST_TEXTS = 10_000
 """Most combinations of stream and keys whose text is cached. Formatting the text takes a third of the time of making an id."""
 
@@ -325,7 +336,11 @@ def _shown(data: bytes) -> str:
 
 
 LOG = logging.getLogger("recordpublisher.spark")
+
+
 _NO_STATE = Checkpoint({"shards": {}})
+
+
 RejectRow = Callable[[str, FailedRecord], None]
 """A function that receives a row that cannot be put: its target stream, and its data with the reason."""
 

@@ -1,4 +1,9 @@
-"""Plans the batches of a query as Spark asks for them. Every call for an offset returns within five seconds, even in an outage."""
+"""Answers Spark's calls for offsets within five seconds: it calls `BatchPlanner`, and waits and tries again between the steps.
+
+A call of Spark must not take longer, even in an outage, because Spark can stop a query only between two calls.
+"""
+
+from __future__ import annotations
 
 import threading
 import time
@@ -11,7 +16,7 @@ from typing import Any, TypeVar
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 
-from ..outages import Outage, OutageWatch, is_outage, outage_figures
+from ..outages import Outage, OutageWatch, is_outage, outage_figures, retries_not_logged
 from .batch_plan import Decision, Wait, Watch
 from .batch_planner import BatchPlanner
 from .new_data_watch import LookResult
@@ -20,94 +25,10 @@ from .task_plans import TaskPlan, task_plans
 
 T = TypeVar("T")
 ANSWER_SECONDS = 4.0
-"""After this time Spark gets an answer, because it can stop a query only between two calls."""
+"""After this time Spark gets an answer."""
 NO_ANSWER_SECONDS = 10.0
 """A call that has run for this long counts as an outage, until it ends."""
 NO_ANSWER = "a call that planning a batch needs has not been answered"
-
-
-class BackgroundCall:
-    """Runs one call at a time in a thread. The call is never cancelled: a later request of the same name gets its result.
-
-    A call of another name begins when the running one has ended, whose result is then dropped. The thread is a daemon, so it does not delay
-    the end of the process.
-    """
-
-    def __init__(self) -> None:
-        self._running: tuple[str, Future[Any]] | None = None
-
-    def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
-        """Return the result of the call of that name, which begins with the first request.
-
-        - `seconds`: longest wait for a running call of another name and for this call together.
-
-        Raises: TimeoutError while a call is running; the error of the call.
-        """
-        until = time.monotonic() + seconds
-        if self._running is not None and self._running[0] != name:
-            self._running[1].exception(seconds)
-            self._running = None
-        if self._running is None:
-            self._running = name, _started(call)
-        future: Future[T] = self._running[1]
-        future.exception(max(0.0, until - time.monotonic()))
-        self._running = None
-        return future.result()
-
-
-def _started(call: Callable[[], T]) -> Future[T]:
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result = call()
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name="recordpublisher-planning", daemon=True).start()
-    return future
-
-
-class PlanningCalls:
-    """Makes the calls for planning, owns the time when a failed call may be tried again, and reports to `outages` how calls end."""
-
-    def __init__(self, outages: OutageWatch, clock: Clock, background: BackgroundCall) -> None:
-        self._background = background
-        self._clock = clock
-        self._watch = outages
-        self._retry_at = 0.0
-        self._began: float | None = None
-
-    def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
-        """Return the result of the call of that name, or None if there is no result yet.
-
-        There is none while the call is running, or while a service is unreachable. A call that takes longer than `seconds` continues in the
-        background: ask again later. Raises: OutageError if a service was unreachable for longer than `maxOutage`. Errors that are not
-        outages are raised at once.
-        """
-        now = self._clock.monotonic()
-        if now < self._retry_at:
-            return None
-        self._began = now if self._began is None else self._began
-        try:
-            result = self._background.result(name, call, max(0.0, seconds))
-        except TimeoutError:
-            if self._clock.monotonic() - self._began >= NO_ANSWER_SECONDS:
-                self._watch.on_failure(NO_ANSWER)
-            return None
-        except RecordPublisherError as error:
-            self._began = None
-            if not is_outage(error):
-                raise
-            self._retry_at = self._clock.monotonic() + self._watch.on_failure(error)
-            return None
-        self._began = None
-        self._watch.on_success()
-        return result
-
-
 POLL_SECONDS = 0.05
 """Pause of a call of Spark before it asks the planner again for the next step."""
 FIRST_LOOK_SECONDS = 1.0
@@ -120,7 +41,7 @@ With a shorter time, a slow stream would get one more batch after each of its re
 
 
 @dataclass(slots=True)
-class QueryPlanner:
+class PatientPlanner:
     """Carries out the steps that `BatchPlanner` decides. Only this class waits until the time that a step names.
 
     While a service is unreachable it returns the old offset, so that nothing is planned and the query continues. An AvailableNow run would
@@ -128,7 +49,7 @@ class QueryPlanner:
     """
 
     planner: BatchPlanner
-    background: BackgroundCall = field(default_factory=BackgroundCall)
+    background: BackgroundCall = field(default_factory=lambda: BackgroundCall())  # noqa: PLW0108 - the class is below
     sleep: Callable[[float], None] = time.sleep
     _calls: PlanningCalls = field(init=False)
     _quiet_since: float | None = None
@@ -150,7 +71,7 @@ class QueryPlanner:
         Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         began_ms = self.planner.clock.now_ms()
-        self.planner.outages.begin(is_first_start=True)
+        self.planner.outages.begin(f"a new query of {self._streams()}", is_first_start=True)
         initial = self._calls.result("initial", lambda: self.planner.initial_offset(began_ms))
         return initial or BatchOffset.unlisted(began_ms)
 
@@ -171,7 +92,8 @@ class QueryPlanner:
         Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         planner, now = self.planner, self.planner.clock.monotonic
-        planner.outages.begin(is_first_start=previous.is_unlisted)
+        name = f"query {previous.query} of {self._streams()}"
+        planner.outages.begin(name, is_first_start=previous.is_unlisted)
         until, found_new = now() + ANSWER_SECONDS, False
         while True:
             planned = partial(planner.step, previous, limit, found_new=found_new or is_first)
@@ -220,11 +142,15 @@ class QueryPlanner:
 
     def commit(self, end: BatchOffset) -> None:
         """Remove old claims, because Spark has committed the batch of `end`."""
-        self.planner.commit(end)
+        with retries_not_logged():
+            self.planner.commit(end)
 
     def figures(self) -> dict[str, Any] | None:
         """Return the figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
+
+    def _streams(self) -> str:
+        return ", ".join(sorted(self.planner.options.stream_names))
 
     def _look(self, step: Watch, until: float) -> LookResult:
         """Read every shard once: at once after a batch that had records, and otherwise once in each probe interval."""
@@ -254,3 +180,90 @@ class QueryPlanner:
 
 def _without_rows(previous: BatchOffset) -> BatchOffset:
     return replace(previous, waits=previous.waits + 1)
+
+
+class PlanningCalls:
+    """Makes the calls for planning, owns the time when a failed call may be tried again, and reports to `outages` how calls end."""
+
+    def __init__(self, outages: OutageWatch, clock: Clock, background: BackgroundCall) -> None:
+        self._background = background
+        self._clock = clock
+        self._watch = outages
+        self._retry_at = 0.0
+        self._began: float | None = None
+
+    def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
+        """Return the result of the call of that name, or None if there is no result yet.
+
+        There is none while the call is running, or while a service is unreachable. A call that takes longer than `seconds` continues in the
+        background: ask again later. Raises: OutageError if a service was unreachable for longer than `maxOutage`. Errors that are not
+        outages are raised at once.
+        """
+        now = self._clock.monotonic()
+        if now < self._retry_at:
+            return None
+        self._began = now if self._began is None else self._began
+        try:
+            result = self._background.result(name, partial(_with_one_voice, call), max(0.0, seconds))
+        except TimeoutError:
+            if self._clock.monotonic() - self._began >= NO_ANSWER_SECONDS:
+                self._watch.on_failure(NO_ANSWER)
+            return None
+        except RecordPublisherError as error:
+            self._began = None
+            if not is_outage(error):
+                raise
+            self._retry_at = self._clock.monotonic() + self._watch.on_failure(error)
+            return None
+        self._began = None
+        self._watch.on_success()
+        return result
+
+
+def _with_one_voice(call: Callable[[], T]) -> T:
+    with retries_not_logged():
+        return call()
+
+
+class BackgroundCall:
+    """Runs one call at a time in a thread. The call is never cancelled: a later request of the same name gets its result.
+
+    A call of another name begins when the running one has ended, whose result is then dropped. The thread is a daemon, so it does not delay
+    the end of the process.
+    """
+
+    def __init__(self) -> None:
+        self._running: tuple[str, Future[Any]] | None = None
+
+    def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
+        """Return the result of the call of that name, which begins with the first request.
+
+        - `seconds`: longest wait for a running call of another name and for this call together.
+
+        Raises: TimeoutError while a call is running; the error of the call.
+        """
+        until = time.monotonic() + seconds
+        if self._running is not None and self._running[0] != name:
+            self._running[1].exception(seconds)
+            self._running = None
+        if self._running is None:
+            self._running = name, _started(call)
+        future: Future[T] = self._running[1]
+        future.exception(max(0.0, until - time.monotonic()))
+        self._running = None
+        return future.result()
+
+
+def _started(call: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name="recordpublisher-planning", daemon=True).start()
+    return future

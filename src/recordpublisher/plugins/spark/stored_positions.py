@@ -1,0 +1,94 @@
+"""Reads from the checkpoint and the claims of a query how far it is, so that a query with a new checkpoint continues there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.positions import PositionType
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import stream_of
+
+from .options.spark_options import SparkOptions
+from .source.claims import claim_store, claims_elsewhere_error, load_batch_claims
+from .source.offset import BatchOffset
+
+
+def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -> str:
+    """Return where a query has stopped, as the `startingPosition` of a query with a new checkpoint.
+
+    The new query then reads every record that the old one has not written, and no other. Stop the old query first, best by a run with
+    `trigger(availableNow=True)`. The query reads one stream.
+
+    - `spark`: the session, which reads the checkpoint.
+    - `checkpoint`: the `checkpointLocation` of the old query.
+    - `options`: the old query's options, which say where its claims are.
+
+    Raises: StateError if the checkpoint has no batch of this stream, if its last batch has not ended, or if the claims are lost;
+    ConfigurationError if an option is invalid, or if the query reads several streams; OutageError or StoreUnavailableError if the claims
+    cannot be read now.
+    """
+    parsed = SparkOptions.parse(Properties(options))
+    if len(parsed.streams) > 1:
+        reason = "positions by shard are those of one stream; give the new query a time before the old one stopped"
+        raise ConfigurationError("streams", ",".join(parsed.streams), "one stream", reason=reason)
+    offset = _last_offset(spark, checkpoint, parsed)
+    store = claim_store(parsed)
+    claims = load_batch_claims(store, offset)
+    if claims.missing and not claims.has_token:
+        raise claims_elsewhere_error(store, offset)
+    # A shard whose task has no claim was not read by the sink.
+    ends = {
+        entry.shard.shard_id: claims.shards[key].end if key in claims.shards else entry.state
+        for key, entry in offset.shards.items()
+    }
+    return json.dumps({shard_id: position_to_json(state) for shard_id, state in sorted(ends.items())})
+
+
+def position_to_json(state: ShardState) -> dict[str, object]:
+    """Return the position of a shard as an iterator type and its position, a form that `startingPosition` takes for each shard."""
+    if state.ended:
+        return {"iteratorType": "SHARD_END"}
+    at = state.starting_position(use_continuation=False)
+    if at.type is PositionType.AT_TIMESTAMP:
+        return {"iteratorType": at.type.value, "iteratorPosition": str(at.timestamp_ms)}
+    if state.position is None:
+        given = {} if at.sequence_number is None else {"iteratorPosition": at.sequence_number}
+        return {"iteratorType": at.type.value, **given}
+    position = state.position
+    part = {"subSequenceNumber": position.sub_sequence, "isLast": False} if position.is_inside_aggregate else {}
+    after = PositionType.AFTER_SEQUENCE_NUMBER.value
+    return {"iteratorType": after, "iteratorPosition": position.sequence, **part}
+
+
+def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOffset:
+    """Return the offset of the checkpoint's last batch. Raises: StateError if there is none of these options, or if it has not ended."""
+    offsets, commits = (_files(spark, f"{checkpoint.rstrip('/')}/{log}") for log in ("offsets", "commits"))
+    last = max(offsets, default=None)
+    if last is None:
+        raise StateError(f"{checkpoint} has no batch: is it the checkpointLocation of a query that has run?")
+    if last not in commits:
+        raise StateError(
+            f"batch {last} of {checkpoint} has not ended, so its rows may be in the sink or not. Start the query once more with its old "
+            "code and trigger(availableNow=True). If it cannot start, remove that file of the folder 'offsets': rows of the batch that are "
+            "in the sink come again"
+        )
+    sources = [line for line in offsets[last].splitlines() if '"plan"' in line and '"shards"' in line]
+    found = [BatchOffset.from_json(line) for line in sources]
+    ours = [offset for offset in found if {stream_of(key) for key in offset.shards} == options.stream_names]
+    if len(ours) != 1:
+        streams = ", ".join(sorted({stream_of(key) for offset in found for key in offset.shards})) or "none"
+        raise StateError(
+            f"batch {last} of {checkpoint} has {len(ours)} sources that read {', '.join(options.streams)}, and must have one; the streams "
+            f"of its positions: {streams}"
+        )
+    return ours[0]
+
+
+def _files(spark: Any, folder: str) -> dict[int, str]:
+    """Return the files of a log of Spark, by the number of the batch."""
+    rows = spark.read.text(folder, wholetext=True).selectExpr("_metadata.file_name AS name", "value").collect()
+    return {int(row["name"]): row["value"] for row in rows if row["name"].isdecimal()}
