@@ -13,7 +13,8 @@ from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.databases import Database
 from recordpublisher.plugins.stores import s3_store
-from recordpublisher.plugins.stores.by_location import back_end_of, conditional_store_of
+from recordpublisher.plugins.stores.back_ends import back_end_of
+from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.s3_store import S3Store
 from recordpublisher.plugins.stores.store_service import ConditionFailedError, StoreService
 from recordpublisher.publishers.errors import StoreUnavailableError
@@ -110,20 +111,21 @@ async def _done(store, step, known, value):
         ("gs://b/p", "GOOGLE"),
         ("abfs://c@a.dfs.core.windows.net/p", "AZURE"),
         ("abfss://c@a.dfs.core.windows.net/p", "AZURE"),
-        ("sqlite:////a.db", "SQL"),
-        ("postgresql+psycopg://h/d", "SQL"),
-        ("redis://h", "redis"),
+        ("sqlite:////a.db", "SQLITE"),
+        ("postgresql+psycopg://h/d", "POSTGRESQL"),
+        ("pigeon://h", "pigeon"),
     ],
 )
 def test_the_scheme_decides_the_back_end(location, back_end):
-    assert back_end_of(location) == back_end
+    assert back_end_of(location).name == back_end
 
 
 def test_an_error_about_a_location_says_what_is_valid_and_hides_the_password():
     with pytest.raises(
-        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.*, abfss://.* or postg"
+        ConfigurationError,
+        match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.*, abfss://.*, postgresql://.*sqlite",
     ) as raised:
-        conditional_store_of("redis://me:hunter2@host", "uri", Properties())
+        conditional_store_of("pigeon://me:hunter2@host", "uri", Properties())
     assert "hunter2" not in str(raised.value)
 
 

@@ -10,7 +10,7 @@ from recordpublisher.plugins.host.build_from_properties import check_properties,
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.runtime.arguments import check_reading
-from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.plugins.stores.back_ends import BACK_ENDS, back_end_of
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
@@ -157,13 +157,13 @@ class Examination:
     def _services(self) -> dict[str, str | None]:
         """Return the services that are called, by the SDK's names, with the endpoint that the properties set, or None."""
         given, of_state = self._properties, self._properties.value(STATE_ENDPOINT)
-        places = {back_end_of(value) for value in given.values()}
+        of_places = {back_end_of(value).aws_service for value in given.values()}
+        of_stores = [each.aws_service for each in BACK_ENDS.values() if each.aws_service is not None]
         is_glue = (given.value(DESERIALIZER) or "").lower() == "glue"
         used: dict[str, tuple[bool, str | None]] = {
             "kinesis": (bool(self._sources or self._targets), given.value(ENDPOINT)),
             "dynamodbstreams": (given.value(RECORD_PUBLISHER) == "DYNAMODB_STREAMS", given.value(ENDPOINT)),
-            "s3": ("S3" in places, of_state),
-            "dynamodb": ("DYNAMODB" in places, of_state),
+            **{service: (service in of_places, of_state) for service in of_stores},
             "glue": (is_glue, given.value(GLUE_ENDPOINT)),
         }
         return {service: endpoint for service, (is_used, endpoint) in used.items() if is_used}

@@ -26,6 +26,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import publisher_class
 from ..runtime.stream_lister import StreamLister, stream_names
+from ..stores.back_ends import FOLDER, OBJECT_STORES, forms_of
 from .archive import DELTA, ICEBERG, Archive, Catalogue, FileCatalogue, LiveLister, files_at
 from .next_step import OrderKey, OrderOf, RangeFile, is_complete
 from .publisher import ArchivePublisher, arrival_text, text_of_early_end, text_of_missing_shard
@@ -186,7 +187,7 @@ def _uri(properties: Properties) -> str:
         raise ConfigurationError(
             ARCHIVE_URI.key,
             None,
-            "a folder, s3://bucket/prefix, gs://, abfss://, delta:LOCATION or iceberg:namespace.table",
+            forms_of([FOLDER, *OBJECT_STORES], "delta:LOCATION", "iceberg:namespace.table"),
             reason="the publisher ARCHIVE reads it",
         )
     return uri

@@ -32,7 +32,8 @@ from ..sinks.archived_shards import HIDDEN
 from ..sinks.files.jsonl import lines_of, write_lines
 from ..sinks.files.sink import FileSink
 from ..sinks.kinesis import KinesisSink
-from ..stores.by_location import back_end_of, missing_folder
+from ..stores.back_ends import back_end_of
+from ..stores.by_location import missing_folder
 from ..stores.durable_files import make_folder, path_of, sync
 
 log = logging.getLogger(__name__)
@@ -206,8 +207,8 @@ class StreamLetters(StoredLetters):
             if properties.value(needed) is None:
                 raise ConfigurationError(needed.key, None, needed.valid, reason="the dead letters are in a stream")
         self._stream, uri = str(properties.value(SINK_STREAM)), str(properties.value(STATE_URI))
-        # In a database the job and the replay use different rows, because the job name of the dead-letter sink has a suffix.
-        self._place = uri if back_end_of(uri) == "SQL" else f"{uri.rstrip('/')}-dead-letters"
+        # In a shared place the job and the replay use different names, because the job name of the dead-letter sink has a suffix.
+        self._place = uri if back_end_of(uri).is_shared else f"{uri.rstrip('/')}-dead-letters"
         access = {key: value for key, value in properties.items() if key.lower().startswith("aws.")}
         self._reading = Properties({**access, JOB_NAME.key: properties.value(JOB_NAME), CHECKPOINT_INTERVAL.key: 1000})
         self._keeping = self._reading.merged({STATE_URI.key: self._place})

@@ -23,6 +23,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from .back_ends import DYNAMODB, back_end_of
 from .object_store import get_side_by_side, refuse_credentials, refuse_query_and_fragment, side_by_side
 from .s3_store import _WRITE_ATTEMPTS
 from .store_service import ConditionFailedError, NotFoundError, StoreService
@@ -52,11 +53,11 @@ class DynamoDbStore(ConditionalStore):
     }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        refuse_query_and_fragment(key, uri, "dynamodb://table/job")
+        refuse_query_and_fragment(key, uri, DYNAMODB.form)
         parts = urlsplit(uri)
-        if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
-            raise ConfigurationError(key, uri, "dynamodb://table/job")
-        refuse_credentials(key, uri, parts.netloc, "dynamodb://table/job")
+        if back_end_of(uri) is not DYNAMODB or not parts.netloc or not parts.path.strip("/"):
+            raise ConfigurationError(key, uri, DYNAMODB.form)
+        refuse_credentials(key, uri, parts.netloc, DYNAMODB.form)
         self.place = uri
         self._table, self._job = parts.netloc, parts.path.strip("/")
         self._service = StoreService("dynamodb", uri, properties)

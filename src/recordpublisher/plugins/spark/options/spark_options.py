@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordpublisher.fetcher.checkpoints.starts import valid_by_shard
-from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
+from recordpublisher.plugins.stores.back_ends import CLAIM_STORES, forms_of
+from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
@@ -29,7 +30,7 @@ from . import SPARK
 from .other_connectors import OptionWarnings, check_unknown_options, options_with_our_keys, refuse_continuous
 from .start_by_shard import STARTS, with_starts
 
-_PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
+_PLACE = forms_of(CLAIM_STORES, folder="a folder that the driver and every executor see")
 ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
 """A variable in the driver's environment: the `metadataRoot` of queries whose options name no place for claims.
 
@@ -38,8 +39,7 @@ It is an environment variable because Spark does not show its configuration to a
 
 METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
-    "Where claims (what tasks have read) are kept, one place for each query: a folder that driver and executors see, s3://bucket/prefix "
-    "or dynamodb://table/job.",
+    f"Where claims (what tasks have read) are kept, one place for each query: {_PLACE}.",
     aliases=("metadataLocation",),
 )
 METADATA_ROOT = SPARK.text(
@@ -101,7 +101,7 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
     if place is None:
         valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"
         raise ConfigurationError("metadataLocation", None, valid)
-    conditional_store_of(place, metadata_key(properties), properties, refused=NOT_FOR_CLAIMS)
+    conditional_store_of(place, metadata_key(properties), properties, is_for_claims=True)
     return place
 
 
