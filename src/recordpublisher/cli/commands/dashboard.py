@@ -45,7 +45,7 @@ def dashboard(
 async def _serve(properties: Properties, port: int) -> None:
     from recordpublisher.plugins.dashboard.server import DashboardServer, History
     from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
+    from recordpublisher.plugins.runtime.stream_names import streams_of
 
     clock = SystemClock()
     async with open_probes(properties, streams_of(properties), job_state_reader(properties, use_sink=True)) as probes:

@@ -252,7 +252,7 @@ async def _run(
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
+    from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.plugins.runtime.supervisor import run_process
 
     streams_of(properties)

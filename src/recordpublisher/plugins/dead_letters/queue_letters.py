@@ -11,7 +11,7 @@ from recordpublisher.publishers.properties.reading_properties import QUEUE_CREAT
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from ..runtime.stream_lister import StreamNames, streams_argument
+from ..runtime.stream_names import StreamNames, streams_argument
 from .letters import Failures, StoredLetters
 
 HIDDEN_SECONDS = 120

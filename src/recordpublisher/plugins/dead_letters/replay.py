@@ -23,7 +23,7 @@ from ..host.build_from_properties import build_sink, dead_letter_properties
 from ..host.manager import load_registry
 from ..runtime.arguments import decorators_and_type
 from ..runtime.data_fetcher import DataFetcher
-from ..runtime.stream_lister import StreamNames, streams_argument
+from ..runtime.stream_names import StreamNames, streams_argument
 from ..sinks.callback import MemorySink
 from ..sinks.kinesis import KinesisSink
 from ..sinks.map import MapSink

@@ -52,7 +52,7 @@ from ..deserializers.decompression import decompressor_for
 from ..host.build_from_properties import build_deserializer, watermark_strategy_factory
 from ..host.registry import Registry
 from ..stores.folder_store import FolderStore
-from .stream_lister import StreamsArgument, streams_argument
+from .stream_names import StreamsArgument, streams_argument
 
 T = TypeVar("T")
 

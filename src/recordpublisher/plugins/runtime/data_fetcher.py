@@ -48,7 +48,7 @@ from .arguments import (
 from .background_loop import JOBS_IN_THREADS, LoopWatch
 from .job_assembly import build_job
 from .stop_signals import CLOSING_SECONDS, SHORT_ERRORS, STOP_SIGNALS, tell_what_drains
-from .stream_lister import StreamNames, StreamsArgument
+from .stream_names import StreamNames, StreamsArgument
 
 T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")

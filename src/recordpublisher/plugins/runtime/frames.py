@@ -43,7 +43,7 @@ from recordpublisher.publishers.start_from_properties import (
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import EarlyEnd
-from .stream_lister import StreamsArgument
+from .stream_names import StreamsArgument
 from .streaming import in_background, stream, without_job_identity
 
 try:

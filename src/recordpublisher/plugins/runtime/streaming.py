@@ -45,8 +45,9 @@ from ..host.manager import load_registry
 from .arguments import Assigner, batch_decorator_factory, check_bounded, checked_properties
 from .background_loop import BackgroundLoop, EarlyEnd
 from .data_fetcher import DataFetcher
+from .shard_lister import ShardLister
 from .stop_signals import SHORT_ERRORS
-from .stream_lister import StreamLister, StreamsArgument
+from .stream_names import StreamsArgument
 
 NO_LISTING_MS = -1
 
@@ -75,7 +76,7 @@ class BoundedReader:
         self._use_continuations = made.resumes_by_continuation
         self._factory = _SharedFactory(build_source(registry, properties, made, publisher))
         self._streams: dict[str, str] = {}
-        self._lister = lister = StreamLister(self._factory.owned, properties, self._streams, self._clock)
+        self._lister = lister = ShardLister(self._factory.owned, properties, self._streams, self._clock)
         self._retention = RetentionCheck(
             lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, self._clock
         )
