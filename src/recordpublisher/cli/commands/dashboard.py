@@ -16,7 +16,7 @@ from ..options import (
     Port,
     with_properties,
 )
-from .lag import job_state_reader, open_probes
+from ..stored_positions import job_state_reader, open_probes
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0

@@ -31,9 +31,7 @@ from recordpublisher.publishers.properties.reading_properties import ENDPOINT, R
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 
 from ..execution import print_note
-from .findings import Finding, Verdict, examine, failed_finding, without_repeated_problems
-from .job import JobChecks, SourceWithChecks, has_source_with_checks, source_with_checks_of, wrapper_of
-from .machine import (
+from .connection import (
     CONNECTION_PREFIX,
     CREDENTIALS,
     REGION_CHECK,
@@ -43,8 +41,10 @@ from .machine import (
     network_findings,
     service_and_region,
     service_findings,
-    version_findings,
 )
+from .findings import Finding, Verdict, examine, failed_finding, without_repeated_problems
+from .job import JobChecks, SourceWithChecks, has_source_with_checks, source_with_checks_of, wrapper_of
+from .python_and_spark import version_findings
 from .streams import StreamChecks, StreamUse
 
 AWS_ENDPOINT_ENDINGS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
