@@ -44,7 +44,7 @@ from ..publishers.properties.job_properties import (
     WORKER_BYTES,
     OnBadRecord,
 )
-from ..publishers.properties.reading_properties import DUPLICATES
+from ..publishers.properties.queue_properties import DUPLICATES
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from .in_flight import InFlight

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import QUEUE_CREATION
+from recordpublisher.publishers.properties.queue_properties import QUEUE_CREATION
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 

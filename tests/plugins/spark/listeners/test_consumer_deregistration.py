@@ -12,7 +12,7 @@ import pytest
 from recordpublisher.plugins.spark.efo_consumers import deregister_consumers
 from recordpublisher.plugins.spark.listeners import ConsumerDeregistration
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
-from recordpublisher.publishers.properties.reading_properties import CONSUMER_NAME
+from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_NAME
 
 from processes.command_line import process_environment
 

@@ -14,14 +14,10 @@ from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_ARN, CONSUMER_NAME
 from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import (
-    CONSUMER_ARN,
-    CONSUMER_NAME,
-    RECORD_PUBLISHER,
-    uses_fan_out,
-)
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER, uses_fan_out
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 from recordpublisher.publishers.shards import stream_name

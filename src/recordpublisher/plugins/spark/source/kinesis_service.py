@@ -19,8 +19,9 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.job_properties import DISCOVERY_INTERVAL
+from recordpublisher.publishers.properties.polling_properties import GETRECORDS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import GETRECORDS_INTERVAL, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.shards import Shard, stream_name, stream_of
 
 from ..options.spark_options import SparkOptions
