@@ -15,9 +15,9 @@ import pyarrow as pa
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.runtime.shard_lister import ShardLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
-from recordpublisher.plugins.runtime.streaming import BoundedReader
 from recordpublisher.plugins.spark.arrow_rows import ArrowRows, ReusedMemory
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock

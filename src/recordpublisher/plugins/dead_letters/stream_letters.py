@@ -21,7 +21,7 @@ from recordpublisher.publishers.shards import canonical_hash_key
 from ..host.build_from_properties import build_store
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader
-from ..runtime.streaming import stream
+from ..runtime.stream_and_consume import stream
 from ..sinks.kinesis import KinesisSink
 from ..stores.back_ends import back_end_of
 from ..stores.by_location import missing_folder

@@ -38,7 +38,7 @@ from recordpublisher.publishers.properties.job_properties import (
     STREAMS_FUNCTION,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
+from recordpublisher.publishers.properties.keyword_types import ReadSettings
 from recordpublisher.publishers.properties.properties import MIN_SIMILARITY, Properties, properties_by_keyword
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.records import Record

@@ -30,7 +30,7 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.keyword_arguments import JobSettings
+from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
 from recordpublisher.publishers.user_code import add_note, describe_error

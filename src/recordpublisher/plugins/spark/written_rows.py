@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.records import (
+from recordpublisher.plugins.sinks.kinesis.pending_records import (
     VALIDATION_EXCEPTION,
     FailedRecord,
     PendingRecord,

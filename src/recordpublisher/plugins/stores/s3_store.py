@@ -18,9 +18,9 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from .aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError
 from .back_ends import S3, back_end_of
 from .object_store import ConditionalObjects, refuse_credentials, refuse_query_and_fragment
-from .store_service import ConditionFailedError, NotFoundError, StoreService
 
 T = TypeVar("T")
 _WRITE_ATTEMPTS = 10
@@ -51,7 +51,7 @@ class S3Store(ConditionalObjects):
         self.place = uri
         self._bucket = parts.netloc
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
-        self._service = StoreService("s3", uri, properties)
+        self._service = AwsStoreCalls("s3", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
         """Return the value and version of an object, or None."""

@@ -47,7 +47,7 @@ from .retry_properties import JOB
 from .sink_properties import FILES_AND_TABLES, KINESIS_SINK, SINKS
 
 if TYPE_CHECKING:
-    from .keyword_arguments import Settings
+    from .keyword_types import Settings
 
 
 T = TypeVar("T")
