@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.reading_properties import (
 )
 
 PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
-FILE = PACKAGE / "publishers/properties/keyword_arguments.py"
+FILE = PACKAGE / "publishers/properties/keyword_types.py"
 STUB = PACKAGE / "__init__.pyi"
 NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}
 ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserializer"}

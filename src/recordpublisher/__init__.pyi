@@ -46,9 +46,9 @@ from .plugins.runtime.aws_lambda import lambda_handler as lambda_handler
 from .plugins.runtime.frames import read_arrow as read_arrow
 from .plugins.runtime.frames import read_pandas as read_pandas
 from .plugins.runtime.frames import read_polars as read_polars
-from .plugins.runtime.streaming import Records as Records
-from .plugins.runtime.streaming import consume as consume
-from .plugins.runtime.streaming import stream as stream
+from .plugins.runtime.stream_and_consume import Records as Records
+from .plugins.runtime.stream_and_consume import consume as consume
+from .plugins.runtime.stream_and_consume import stream as stream
 from .plugins.sinks.callback import CallbackSink as CallbackSink
 from .plugins.sinks.callback import MemorySink as MemorySink
 from .plugins.sinks.files.jsonl import JsonlSink as JsonlSink
@@ -99,8 +99,8 @@ from .publishers.positions import StartingPosition as StartingPosition
 from .publishers.properties.declaration import Property as Property
 from .publishers.properties.properties import Properties as Properties
 from .publishers.properties.properties import UnknownPropertyWarning as UnknownPropertyWarning
-from .publishers.properties.keyword_arguments import JobSettings as JobSettings
-from .publishers.properties.keyword_arguments import Settings as Settings
+from .publishers.properties.keyword_types import JobSettings as JobSettings
+from .publishers.properties.keyword_types import Settings as Settings
 from .publishers.records import Record as Record
 from .publishers.records import RecordBatch as RecordBatch
 from .publishers.records import UserRecord as UserRecord

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from recordpublisher.cli import watch as watch_lines
 from recordpublisher.cli.commands import lag
-from recordpublisher.cli.commands import watch as watch_lines
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.plugins.sinks import callback as memory  # noqa: F401 - declare properties
 from recordpublisher.plugins.spark import writer as writing_options  # noqa: F401 - declares properties

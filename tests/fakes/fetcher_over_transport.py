@@ -18,7 +18,7 @@ from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
-from recordpublisher.plugins.runtime.stream_lister import StreamLister
+from recordpublisher.plugins.runtime.shard_lister import ShardLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
@@ -58,10 +58,10 @@ def fetcher_over(
         )
     else:
         factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
-    lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
+    lister = ShardLister(factory, given, {STREAM: stream}, clock, client)
     if publisher == "ARCHIVE":
         factory = ArchiveFactory(given, live=factory, lister=lister, catalogue=archive, clock=clock)
-        lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
+        lister = ShardLister(factory, given, {STREAM: stream}, clock, client)
     retention = RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)
     settings = FetcherSettings.of(given)
     return build_fetcher(

@@ -68,7 +68,7 @@ class Streams:
 
 def install(monkeypatch, shards: dict[str, list[bytes | Exception]], closed: bool = False) -> None:
     """Make `shards` the content of every stream until the test ends."""
-    for module in ("runtime.data_fetcher", "runtime.streaming", "positions.job_positions"):
+    for module in ("runtime.data_fetcher", "runtime.bounded_reader", "positions.job_positions"):
         monkeypatch.setattr(f"recordpublisher.plugins.{module}.load_registry", lambda: load_registry([Streams()]))
     monkeypatch.setattr(MemoryFactory, "shards", shards)
     monkeypatch.setattr(MemoryFactory, "closed", closed)

@@ -69,7 +69,7 @@ BEHIND = {
         f"plugins.sinks.{name}"
         for name in (
             "files.folder_columns",
-            "tables.iceberg_files",
+            "tables.iceberg_file_io",
             "tables.sink",
             "tables.staged_data_files",
             "tables.table",

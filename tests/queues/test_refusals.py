@@ -6,7 +6,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
-from recordpublisher.plugins.runtime.streaming import BoundedReader
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 
 from fakes.queues.fake_queue import FakeQueue, FakeSource
 
@@ -87,7 +87,7 @@ def test_who_reads_from_positions_is_told_what_to_use(registry):
 
 
 def test_a_bounded_reader_is_refused(registry, monkeypatch):
-    monkeypatch.setattr("recordpublisher.plugins.runtime.streaming.load_registry", lambda: registry)
+    monkeypatch.setattr("recordpublisher.plugins.runtime.bounded_reader.load_registry", lambda: registry)
 
     with pytest.raises(rp.ConfigurationError, match="needs positions"):
         BoundedReader(rp.Properties({}), "FAKE_QUEUE")

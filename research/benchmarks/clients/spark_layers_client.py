@@ -15,8 +15,9 @@ import pyarrow as pa
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
-from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
-from recordpublisher.plugins.runtime.streaming import BoundedReader
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+from recordpublisher.plugins.runtime.shard_lister import ShardLister
+from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.plugins.spark.arrow_rows import ArrowRows, ReusedMemory
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
@@ -44,7 +45,7 @@ class Listing(RecordPublisherFactory):
 
 async def main(url):
     properties = Properties(access_to(url, "POLLING"))
-    lister = StreamLister(Listing(), properties, stream_names(["replay"]), SystemClock())
+    lister = ShardLister(Listing(), properties, stream_names(["replay"]), SystemClock())
     shards = await lister.list_shards("replay")
     await lister.close()
     states = {shard: ShardState(StartingPosition.trim_horizon()) for shard in shards}

@@ -71,7 +71,7 @@ COMMANDS = {
     "leftovers": "commands.leftovers:leftovers",
     "group": "commands.group:group",
     "plugins": "commands.plugins:plugins",
-    "new-plugin": "commands.plugins:new_plugin",
+    "new-plugin": "commands.new_plugin:new_plugin",
     "properties": "commands.properties:properties",
 }
 """Where each command is, `module:function`, in the order of the help."""

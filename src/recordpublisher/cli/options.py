@@ -221,7 +221,7 @@ def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) 
         return [given], with_short_outages(options.read(file))
     if file is not None:
         raise ConfigurationError.conflict("--properties", given, reason="a job has its own properties")
-    from ..plugins.runtime.stream_lister import streams_of  # Imported here because it loads the AWS SDK.
+    from ..plugins.runtime.stream_names import streams_of  # Imported here because it loads the AWS SDK.
 
     search_current_folder()  # The properties may name a function there.
     properties = with_short_outages(options.read_job(given))

@@ -19,6 +19,7 @@ from recordpublisher.publishers.retry import call_with_retries
 
 from ..install_commands import install_command
 from ..publishers.log_fields import mask_passwords
+from .stores.back_ends import POSTGRESQL, SQLITE, forms_of
 
 try:
     from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -39,7 +40,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_VALID = "postgresql://user@host/database or sqlite:////path/file.db"
+_VALID = forms_of([POSTGRESQL, SQLITE])
 _POSTGRESQL_ARGUMENTS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
 """Arguments of the connection. With them, the driver prepares no statement on the server.
 

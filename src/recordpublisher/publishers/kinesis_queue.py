@@ -34,17 +34,8 @@ from .kinesis.error_mapping import reject_malformed
 from .kinesis.ports import ReadResponse
 from .positions import StartingPosition
 from .properties.properties import Properties
-from .properties.reading_properties import (
-    DESCRIBE_STREAM_RETRIES,
-    ENDPOINT,
-    GETRECORDS_RETRIES,
-    QUEUE_CREATION,
-    QUEUE_NAME,
-    RECEIVE_WAIT,
-    RECEIVERS,
-    REQUEST_TIMEOUT,
-    VISIBILITY_TIMEOUT,
-)
+from .properties.queue_properties import QUEUE_CREATION, QUEUE_NAME, RECEIVE_WAIT, RECEIVERS, VISIBILITY_TIMEOUT
+from .properties.reading_properties import DESCRIBE_STREAM_RETRIES, ENDPOINT, GETRECORDS_RETRIES, REQUEST_TIMEOUT
 from .records import ArrivalSeconds, UserRecord
 from .retry import call_with_retries
 from .shard_metrics import ShardMetrics

@@ -3,5 +3,6 @@
 - `job.py`: the job: the tasks that run, and how a run ends. Start there.
 - `receivers.py`: how many receivers call, and the way of a record from its receipt to the sink.
 - `in_flight.py`: the received records that are not finished, and the calls that acknowledge, prolong and release them.
-- `view.py`: metrics, progress, readiness and alarms.
+- `queue_metrics.py`: metrics, progress and readiness.
+- `queue_alarms.py`: alarms.
 """

@@ -44,12 +44,13 @@ from ..publishers.properties.job_properties import (
     WORKER_BYTES,
     OnBadRecord,
 )
-from ..publishers.properties.reading_properties import DUPLICATES
+from ..publishers.properties.queue_properties import DUPLICATES
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from .in_flight import InFlight
+from .queue_alarms import QueueAlarms
+from .queue_metrics import QueueMetrics
 from .receivers import Receiver, Receivers
-from .view import QueueAlarms, QueueView
 
 log = logging.getLogger("recordpublisher.queue")
 FLUSH_INTERVAL_MS = 1_000
@@ -149,7 +150,7 @@ class QueueJob:
         self._alarms = QueueAlarms(
             self._receivers, self._sink, self._clock, self._settings.alarm_interval_ms, parts.on_alarm
         )
-        self._view = QueueView(
+        self._view = QueueMetrics(
             self._receivers,
             self._in_flight,
             self._sink,

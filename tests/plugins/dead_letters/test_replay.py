@@ -242,7 +242,7 @@ async def test_a_letter_that_still_cannot_be_decoded_stays(job, shop):
 
 @pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
 async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, monkeypatch):
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.letters.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.file_letters.CHUNK", 1)
     monkeypatch.setattr("recordpublisher.plugins.dead_letters.table_letters.CHUNK", 1)
     shop.failing = set()
     letters, target = stored_letters_of(job), JobTarget(job)

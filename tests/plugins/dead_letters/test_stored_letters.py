@@ -12,11 +12,11 @@ from pyarrow import parquet
 from sqlalchemy import create_engine
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.local import LocalKinesis
-from recordpublisher.plugins.dead_letters.letters import StreamLetters
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replay_letters, stored_letters_of
+from recordpublisher.plugins.dead_letters.stream_letters import StreamLetters
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.sql.rows import record_columns

@@ -60,7 +60,7 @@ def test_built_ins_are_registered_through_the_same_hooks():
 
     assert {"POLLING", "EFO"} <= set(registry.publishers.names())
     assert {"memory", "reactive", "callback", "jsonl", "parquet", "sql"} <= set(registry.sinks.names())
-    assert {"FILE", "S3", "DYNAMODB", "SQL"} <= set(registry.stores.names())
+    assert {"FILE", "S3", "DYNAMODB", "SQLITE"} <= set(registry.stores.names())
     assert registry.deserializers.names() == ["avro", "bytes", "glue", "json", "protobuf", "text"]
     assert status_of(registry, "recordpublisher").state == "loaded"
 

@@ -10,7 +10,7 @@ import pytest
 
 from recordpublisher.plugins.runtime import background_loop
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
-from recordpublisher.plugins.runtime.streaming import in_background
+from recordpublisher.plugins.runtime.stream_and_consume import in_background
 from recordpublisher.publishers.errors import RecordPublisherError
 
 

@@ -10,7 +10,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis
-from recordpublisher.plugins.runtime.streaming import BoundedReader
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition
 

@@ -5,7 +5,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.runtime.streaming import BoundedReader
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.spark.arrow_rows import ArrowRows
 from recordpublisher.publishers.positions import StartingPosition
 

@@ -5,11 +5,28 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.stream_lister import StreamNames, StreamsFile, streams_argument, streams_of
+from recordpublisher.plugins.runtime.stream_names import (
+    StreamNames,
+    StreamsFile,
+    stream_names,
+    streams_argument,
+    streams_of,
+)
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/"
+ORDERS = f"{ARN}orders"
+
+
+def test_names_of_arns():
+    assert stream_names([ORDERS, " clicks "]) == {"orders": ORDERS, "clicks": "clicks"}
+
+
+@pytest.mark.parametrize("wrong", [None, [], "", [" "], 7, [None], ["a", "a"], [ORDERS, "orders"], {}])
+def test_a_value_that_names_no_stream_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="streams"):
+        stream_names(wrong)
 
 
 def looks(streams, *changes, check=lambda streams: None):

@@ -54,7 +54,7 @@ def test_the_process_that_plans_imports_no_fetcher_and_without_fan_out_none_of_i
     modules = ("source.patient_planner", "source.kinesis_service", "options.checks")
     found = imported_by("import " + ", ".join(f"recordpublisher.plugins.spark.{name}" for name in modules))
     assert "plugins.spark.source.batch_planner" in found
-    assert not found & {"fetcher.shard_fetcher", "plugins.runtime.streaming", "publishers.fanout"}
+    assert not found & {"fetcher.shard_fetcher", "plugins.runtime.bounded_reader", "publishers.fanout"}
 
 
 LOADED = """
@@ -91,14 +91,14 @@ def test_a_query_whose_schema_is_given_is_checked_although_load_was_not_asked(tm
 def test_the_process_that_plans_a_batch_read_imports_no_fetcher_and_the_range_alone_no_arrow():
     found = imported_by("import recordpublisher.plugins.spark.batch_read, recordpublisher.plugins.spark.read_range")
     assert "plugins.spark.arrow_rows" in found
-    assert not found & {"fetcher.shard_fetcher", "plugins.runtime.streaming", "publishers.fanout"}
+    assert not found & {"fetcher.shard_fetcher", "plugins.runtime.bounded_reader", "publishers.fanout"}
     assert "plugins.spark.arrow_rows" not in imported_by("import recordpublisher.plugins.spark.read_range")
 
 
 def test_a_task_that_polls_imports_no_fan_out():
-    modules = ("spark.source.task_read", "spark.batch_read", "spark.stream_reader", "runtime.streaming")
+    modules = ("spark.source.task_read", "spark.batch_read", "spark.stream_reader", "runtime.bounded_reader")
     found = imported_by("import " + ", ".join(f"recordpublisher.plugins.{name}" for name in modules))
-    assert "plugins.runtime.streaming" in found
+    assert "plugins.runtime.bounded_reader" in found
     assert "publishers.fanout" not in found
 
 

@@ -56,7 +56,7 @@ def object_storage(request, tmp_path):
 
 URIS = {
     "FILE": "{folder}/state",
-    "SQL": "sqlite:///{folder}/state.db",
+    "SQLITE": "sqlite:///{folder}/state.db",
     "S3": "s3://bucket/{name}",
     "DYNAMODB": "dynamodb://states/{name}",
 }
@@ -65,7 +65,7 @@ ATOMIC = {"VERSITYGW": "S3", "DYNAMODB_LOCAL": "DYNAMODB"}
 """Servers whose conditional writes are atomic, which moto's are not. They need Go and Maven."""
 KINDS = [
     "FILE",
-    "SQL",
+    "SQLITE",
     *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("S3", "DYNAMODB")),
     *(pytest.param(kind, marks=pytest.mark.compare) for kind in ATOMIC),
 ]

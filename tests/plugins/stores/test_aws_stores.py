@@ -14,11 +14,11 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError, SSLError
 
 from recordpublisher import StateError, StoreUnavailableError
+from recordpublisher.plugins.stores.aws_store_calls import AwsStoreCalls
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore, create_table
 from recordpublisher.plugins.stores.object_store import side_by_side
 from recordpublisher.plugins.stores.s3_store import S3Store
-from recordpublisher.plugins.stores.store_service import StoreService
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.kinesis.error_mapping import MAX_RESPONSE_BYTES
 from recordpublisher.publishers.kinesis.sdk.aws_service import CONCURRENCY
@@ -37,7 +37,7 @@ def failing_service(error):
         raise error
         yield
 
-    return StoreService("dynamodb", "dynamodb://table/job", Properties({"aws.region": "eu-west-1"}), fail)
+    return AwsStoreCalls("dynamodb", "dynamodb://table/job", Properties({"aws.region": "eu-west-1"}), fail)
 
 
 def response(code: str, status: int) -> ClientError:
@@ -248,7 +248,7 @@ class WaitingClient:
 
 async def test_calls_at_the_same_time_share_one_client_and_their_number_is_limited():
     client = WaitingClient(CONCURRENCY)
-    service = StoreService("dynamodb", "dynamodb://t/j", PROPERTIES, client.make)
+    service = AwsStoreCalls("dynamodb", "dynamodb://t/j", PROPERTIES, client.make)
     async with asyncio.timeout(LIMIT_SECONDS):
         await side_by_side(service.call("GetItem", len) for _ in range(3 * CONCURRENCY))
     assert (client.opened, client.most) == (1, CONCURRENCY)
@@ -263,7 +263,7 @@ async def test_values_are_read_side_by_side(location, monkeypatch):
         await everyone.wait()
         return parse({"Body": b"v", "ETag": "1", "Item": {"version": {"S": "1"}, "value": {"B": b"v"}}})
 
-    monkeypatch.setattr(StoreService, "call", wait_for_all)
+    monkeypatch.setattr(AwsStoreCalls, "call", wait_for_all)
     names = [f"claim-{n}" for n in range(17)]
     async with asyncio.timeout(LIMIT_SECONDS):
         found = await conditional_store_of(location, "uri", PROPERTIES).get_all(names)

@@ -13,9 +13,10 @@ from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.databases import Database
 from recordpublisher.plugins.stores import s3_store
-from recordpublisher.plugins.stores.by_location import back_end_of, conditional_store_of
+from recordpublisher.plugins.stores.aws_store_calls import AwsStoreCalls, ConditionFailedError
+from recordpublisher.plugins.stores.back_ends import back_end_of
+from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.s3_store import S3Store
-from recordpublisher.plugins.stores.store_service import ConditionFailedError, StoreService
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import ConditionalStoreCase, ConditionalStoreContract
 
@@ -110,20 +111,21 @@ async def _done(store, step, known, value):
         ("gs://b/p", "GOOGLE"),
         ("abfs://c@a.dfs.core.windows.net/p", "AZURE"),
         ("abfss://c@a.dfs.core.windows.net/p", "AZURE"),
-        ("sqlite:////a.db", "SQL"),
-        ("postgresql+psycopg://h/d", "SQL"),
-        ("redis://h", "redis"),
+        ("sqlite:////a.db", "SQLITE"),
+        ("postgresql+psycopg://h/d", "POSTGRESQL"),
+        ("pigeon://h", "pigeon"),
     ],
 )
 def test_the_scheme_decides_the_back_end(location, back_end):
-    assert back_end_of(location) == back_end
+    assert back_end_of(location).name == back_end
 
 
 def test_an_error_about_a_location_says_what_is_valid_and_hides_the_password():
     with pytest.raises(
-        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.*, abfss://.* or postg"
+        ConfigurationError,
+        match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.*, abfss://.*, postgresql://.*sqlite",
     ) as raised:
-        conditional_store_of("redis://me:hunter2@host", "uri", Properties())
+        conditional_store_of("pigeon://me:hunter2@host", "uri", Properties())
     assert "hunter2" not in str(raised.value)
 
 
@@ -156,7 +158,7 @@ SENT_WRITES = ("PutObject", "UpdateItem")
 @pytest.fixture
 def every_write_is_sent_twice(monkeypatch):
     """As the SDK and `Database.transaction` do when the first response is lost."""
-    call, transaction = StoreService.call, Database.transaction
+    call, transaction = AwsStoreCalls.call, Database.transaction
 
     async def call_twice(self, api, parse, **parameters):
         response = await call(self, api, parse, **parameters)
@@ -166,7 +168,7 @@ def every_write_is_sent_twice(monkeypatch):
         await transaction(self, work)
         return await transaction(self, work)
 
-    monkeypatch.setattr(StoreService, "call", call_twice)
+    monkeypatch.setattr(AwsStoreCalls, "call", call_twice)
     monkeypatch.setattr(Database, "transaction", transaction_twice)
 
 
@@ -189,7 +191,7 @@ async def test_a_write_that_is_sent_twice_is_made_once(open_store):
 
 async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_path, monkeypatch):
     """S3 returns 409 during a concurrent write, which may fail afterwards."""
-    call, refusals = StoreService.call, [1, 2]
+    call, refusals = AwsStoreCalls.call, [1, 2]
 
     async def refuse_at_first(self, api, parse, **parameters):
         if api == "PutObject" and refusals:
@@ -197,7 +199,7 @@ async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_p
             raise ConditionFailedError("ConditionalRequestConflict")
         return await call(self, api, parse, **parameters)
 
-    monkeypatch.setattr(StoreService, "call", refuse_at_first)
+    monkeypatch.setattr(AwsStoreCalls, "call", refuse_at_first)
     store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
     version = await store.put_if_absent("a/1", b"1")
     refusals += [1]
@@ -208,7 +210,7 @@ async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_p
 
 async def test_s3_writes_that_are_refused_as_long_as_nothing_changes_may_be_tried_later(aws, tmp_path, monkeypatch):
     """A job outlasts it by its retries for stores: nobody else has written."""
-    call = StoreService.call
+    call = AwsStoreCalls.call
 
     async def refuse(self, api, parse, **parameters):
         if api == "PutObject":
@@ -218,7 +220,7 @@ async def test_s3_writes_that_are_refused_as_long_as_nothing_changes_may_be_trie
     async def no_pause(attempt):
         """The real one waits for seconds."""
 
-    monkeypatch.setattr(StoreService, "call", refuse)
+    monkeypatch.setattr(AwsStoreCalls, "call", refuse)
     monkeypatch.setattr(s3_store, "pause_after_conflict", no_pause)
     store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
     with pytest.raises(StoreUnavailableError, match="each of 10 attempts collided with a write"):

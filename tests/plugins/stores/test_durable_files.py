@@ -86,7 +86,10 @@ def test_a_path_that_only_resembles_a_uri_is_a_path(path):
         ("s3:bucket/state", "s3://bucket/prefix"),
         ("s3a://bucket/state", "s3://bucket/prefix"),
         ("dynamodb:table/job", "dynamodb://table/job"),
-        ("gs://bucket/state", "a folder"),
+        ("gs://bucket/state", "gs://bucket/prefix"),
+        ("gs:bucket/state", "gs://bucket/prefix"),
+        ("abfs:container/state", "abfss://container@account"),
+        ("vault://state", "a folder"),
     ],
 )
 def test_a_uri_that_is_not_one_of_a_folder_makes_no_folder(location, form):  # C2, C3

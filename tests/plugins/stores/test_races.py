@@ -22,7 +22,7 @@ WRITERS = 20
 TIMEOUT = 60
 KINDS = [
     "FILE",
-    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("SQL", "POSTGRESQL")),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("SQLITE", "POSTGRESQL")),
     *(pytest.param(kind, marks=pytest.mark.compare) for kind in ("VERSITYGW", "DYNAMODB_LOCAL")),
 ]
 BATCH = BatchId("query", 1, "plan")

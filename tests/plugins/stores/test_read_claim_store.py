@@ -90,7 +90,7 @@ def test_a_missing_bucket_is_a_configuration_error(aws):
 
 def test_another_location_is_an_error_that_says_what_is_valid():
     with pytest.raises(
-        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.* or abfss://"
+        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.* abfss://"
     ):
         read_claim_store_of("hdfs://host/x", Properties(), run_without_loop)
 

@@ -135,7 +135,7 @@ async def test_a_write_whose_response_was_lost_is_recognised_by_the_next_one(): 
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("redis://host", "Valid: a folder, s3://bucket/prefix"),
+        ("pigeon://host", "Valid: a folder, s3://bucket/prefix"),
         ("s3:///prefix", "s3://bucket/prefix"),
         ("dynamodb://table", "dynamodb://table/job"),
         ("postgresql://me:hunter2@", "the table keeps the state of each job under its name"),

@@ -10,16 +10,12 @@ from recordpublisher import ConfigurationError, Properties
 from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties import boolean, declaration, integer, number, text
 from recordpublisher.publishers.properties.declaration import is_secret
+from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
+from recordpublisher.publishers.properties.polling_properties import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import parse_properties
 from recordpublisher.publishers.properties.reading_properties import (
     ACCESS_KEY_ID,
-    ADAPTIVE_READS,
-    CONSUMER_ARN,
-    CONSUMER_NAME,
-    GETRECORDS_INTERVAL,
-    GETRECORDS_MAX,
     REGION,
-    REGISTRATION,
     REQUEST_TIMEOUT,
     SECRET_KEY,
     SESSION_TOKEN,

@@ -16,7 +16,7 @@ from ..options import (
     Port,
     with_properties,
 )
-from .lag import job_state_reader, open_probes
+from ..stored_positions import job_state_reader, open_probes
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
@@ -45,7 +45,7 @@ def dashboard(
 async def _serve(properties: Properties, port: int) -> None:
     from recordpublisher.plugins.dashboard.server import DashboardServer, History
     from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
+    from recordpublisher.plugins.runtime.stream_names import streams_of
 
     clock = SystemClock()
     async with open_probes(properties, streams_of(properties), job_state_reader(properties, use_sink=True)) as probes:

@@ -25,9 +25,9 @@ from ..options import Job, JobProperties, PropertyOptions, is_python_job, search
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
-    from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
-    from recordpublisher.plugins.dead_letters.letters import StoredLetters
+    from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
     from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
+    from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 
 dead_letters = subcommands(
     "List the dead letters of a job, show one, and replay them.\n\n"

@@ -50,7 +50,7 @@ def doctor(
     Example: recordpublisher doctor job.properties
     """
     # Imported with the code that follows, because it loads the AWS SDK.
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
+    from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.plugins.spark.options.spark_options import is_query
 
     from ..doctor.examination import all_findings

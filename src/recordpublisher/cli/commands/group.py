@@ -106,7 +106,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     from recordpublisher.plugins.host.build_from_properties import build_store, check_properties
     from recordpublisher.plugins.host.manager import load_registry
 
-    from .lag import check_folder
+    from ..stored_positions import check_folder
 
     registry = load_registry()
     check_properties(registry, properties)

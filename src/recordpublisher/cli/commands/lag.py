@@ -1,18 +1,13 @@
-"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention.
-
-It also opens what `lag` and `dashboard` read: the place where a job stores its positions, and a probe of each of its streams.
-"""
+"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
-from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_not_in_kinesis
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
@@ -25,7 +20,6 @@ from recordpublisher.publishers.properties.job_properties import (
     STATE_URI,
 )
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
 from ..options import (
@@ -37,11 +31,8 @@ from ..options import (
     with_properties,
 )
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
-from .watch import print_tables, watch
-
-if TYPE_CHECKING:
-    from recordpublisher.plugins.lag.probe import LagProbe
-
+from ..stored_positions import check_streams_of_kinesis, job_state_reader, open_probes
+from ..watch import print_tables, watch
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
@@ -262,87 +253,6 @@ def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
         print_error(f"ALARM {shard.shard}: {shard.alarm}")
     if check and alarms:
         raise typer.Exit(ALARM)
-
-
-# --- the stored positions of a job, and a probe of each of its streams ----------------------------------------------------------------
-
-
-@asynccontextmanager
-async def open_probes(
-    properties: Properties, streams: Sequence[str], positions: JobStateReader | None
-) -> AsyncIterator[list[LagProbe]]:
-    """Open a probe for each stream while the block runs. `positions` is closed at the end.
-
-    Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
-    """
-    # Imported here, because these modules load the AWS SDK.
-    from recordpublisher.plugins.lag.probe import LagProbe
-    from recordpublisher.plugins.positions.job_positions import lister_and_streams
-    from recordpublisher.publishers.kinesis import KinesisClient
-
-    async with AsyncExitStack() as opened:
-        if positions is not None:
-            opened.push_async_callback(positions.close)
-        if positions is None:
-            check_streams_of_kinesis(properties)
-        if why_not_in_kinesis(properties):
-            lister, names = await opened.enter_async_context(lister_and_streams(properties, streams))
-            yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
-            return
-        services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
-        yield [LagProbe.of(properties, service, service, stream, positions) for stream, service in services.items()]
-
-
-def check_streams_of_kinesis(properties: Properties) -> None:
-    """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
-    if why := why_not_in_kinesis(properties):
-        shown = (
-            ""
-            if reads_a_queue(properties)
-            else ", or without --check a job that stores its positions (flink.state.uri)"
-        )
-        valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
-        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
-
-
-def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
-    """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
-
-    Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
-    """
-    from recordpublisher.plugins.host.build_from_properties import build_sink, build_store, check_properties
-    from recordpublisher.plugins.host.manager import load_registry
-
-    registry = load_registry()
-    check_properties(registry, properties)
-    sink = properties.value(SINK) if use_sink else None
-    if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
-        keeping = build_sink(registry, properties)
-        store = None if _is_missing_folder(properties) else build_store(registry, properties)
-        return JobStateReader(store, keeping)
-    check_folder(properties)
-    store = build_store(registry, properties)
-    return None if store is None else JobStateReader(store)
-
-
-def check_folder(properties: Properties) -> None:
-    """Check that the folder of the stored state exists. Raises: ConfigurationError if it does not."""
-    if _is_missing_folder(properties):
-        uri = properties.value(STATE_URI)
-        raise ConfigurationError(
-            STATE_URI.key, uri, "an existing folder with a job's state", reason="it does not exist"
-        )
-
-
-def _is_missing_folder(properties: Properties) -> bool:
-    """Return whether the state is stored in a folder that does not exist.
-
-    The caller checks this before it opens the store, because opening would create the folder, even for a mistyped path.
-    """
-    from recordpublisher.plugins.stores.by_location import missing_folder
-
-    uri = properties.value(STATE_URI)
-    return uri is not None and missing_folder(uri) is not None
 
 
 POSITION_HEAD = ("SHARD", "WORKER", "POSITION", "WATERMARK", "STORED")

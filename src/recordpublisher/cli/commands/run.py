@@ -29,7 +29,7 @@ from recordpublisher.publishers.user_code import exc_info_for_log, was_logged
 from ..execution import errors_naming_options, one_line
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
 from ..output import TextLines, given_log_options, logs_json, printable_line
-from .reload import run_reloading
+from ..reload import run_reloading
 
 _ENDS = "then store everything and exit 0"
 
@@ -252,7 +252,7 @@ async def _run(
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.stream_lister import streams_of
+    from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.plugins.runtime.supervisor import run_process
 
     streams_of(properties)

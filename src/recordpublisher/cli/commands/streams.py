@@ -11,12 +11,9 @@ from msgspec import structs
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError
+from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_NAME, REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import (
-    CONSUMER_NAME,
-    DESCRIBE_STREAM_RETRIES,
-    REGISTRATION,
-)
+from recordpublisher.publishers.properties.reading_properties import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES, LARGEST_RECORD_BYTES
 from recordpublisher.publishers.shards import Shard, hash_key_from
 

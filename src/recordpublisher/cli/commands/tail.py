@@ -41,7 +41,8 @@ from recordpublisher.plugins.host.build_from_properties import (
     shard_publisher_names,
 )
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.streaming import BoundedReader, without_job_identity
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+from recordpublisher.plugins.runtime.stream_and_consume import without_job_identity
 from recordpublisher.plugins.sinks.files.jsonl import record_as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
@@ -421,7 +422,7 @@ async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer, sto
 
 
 async def _print_streams(streams: list[str], reading: RecordReading, bounds: Bounds, printer: _Printer) -> None:
-    from recordpublisher.plugins.runtime.streaming import stream  # Imported here because it is slow.
+    from recordpublisher.plugins.runtime.stream_and_consume import stream  # Imported here because it is slow.
 
     records = stream(
         streams,

@@ -11,7 +11,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.host.unread_settings import unread_settings
 from recordpublisher.plugins.runtime.arguments import check_reading
-from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.plugins.stores.back_ends import BACK_ENDS, back_end_of
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
@@ -32,9 +32,7 @@ from recordpublisher.publishers.properties.reading_properties import ENDPOINT, R
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 
 from ..execution import print_note
-from .findings import Finding, Verdict, examine, failed_finding, without_repeated_problems
-from .job import JobChecks, SourceWithChecks, has_source_with_checks, source_with_checks_of, wrapper_of
-from .machine import (
+from .connection import (
     CONNECTION_PREFIX,
     CREDENTIALS,
     REGION_CHECK,
@@ -44,8 +42,10 @@ from .machine import (
     network_findings,
     service_and_region,
     service_findings,
-    version_findings,
 )
+from .findings import Finding, Verdict, examine, failed_finding, without_repeated_problems
+from .job import JobChecks, SourceWithChecks, has_source_with_checks, source_with_checks_of, wrapper_of
+from .python_and_spark import version_findings
 from .streams import StreamChecks, StreamUse
 
 AWS_ENDPOINT_ENDINGS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
@@ -158,13 +158,13 @@ class Examination:
     def _services(self) -> dict[str, str | None]:
         """Return the services that are called, by the SDK's names, with the endpoint that the properties set, or None."""
         given, of_state = self._properties, self._properties.value(STATE_ENDPOINT)
-        places = {back_end_of(value) for value in given.values()}
+        of_places = {back_end_of(value).aws_service for value in given.values()}
+        of_stores = [each.aws_service for each in BACK_ENDS.values() if each.aws_service is not None]
         is_glue = (given.value(DESERIALIZER) or "").lower() == "glue"
         used: dict[str, tuple[bool, str | None]] = {
             "kinesis": (bool(self._sources or self._targets), given.value(ENDPOINT)),
             "dynamodbstreams": (given.value(RECORD_PUBLISHER) == "DYNAMODB_STREAMS", given.value(ENDPOINT)),
-            "s3": ("S3" in places, of_state),
-            "dynamodb": ("DYNAMODB" in places, of_state),
+            **{service: (service in of_places, of_state) for service in of_stores},
             "glue": (is_glue, given.value(GLUE_ENDPOINT)),
         }
         return {service: endpoint for service, (is_used, endpoint) in used.items() if is_used}

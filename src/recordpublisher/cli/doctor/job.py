@@ -31,7 +31,8 @@ from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.arguments import chosen_deserializer, value_type_made_by
-from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
+from recordpublisher.plugins.stores.back_ends import back_end_of
+from recordpublisher.plugins.stores.by_location import missing_folder
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource, shards_listed_by
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
@@ -77,7 +78,7 @@ class JobChecks:
         """Return the IAM actions by which the store writes. They are not checked, because the APIs of stores have no DryRun."""
         changes = ("writes", "deletes") if self._is_group else ("writes",)
         with suppress(RecordPublisherError):  # Another finding reports a store that cannot be made.
-            store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or ""), STATE_URI.key)
+            store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or "").name, STATE_URI.key)
             return [action for action, does in store.actions.items() if does in changes]
         return []
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from recordpublisher.plugins.spark.options.checks import check_job
 from recordpublisher.plugins.spark.options.other_connectors import collected_warnings
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of, missing_folder
+from recordpublisher.plugins.stores.by_location import conditional_store_of, missing_folder
 from recordpublisher.plugins.stores.read_claim_store import queries_of
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
@@ -36,7 +36,7 @@ async def spark_job_findings(given: Properties, use_of: Callable[[Properties, st
 async def _claims(options: SparkOptions) -> str:
     """Return in words whether the place of claims can be read, and how many queries have claims there."""
     place = options.metadata_location
-    store = conditional_store_of(place, options.metadata_key, options.properties, refused=NOT_FOR_CLAIMS)
+    store = conditional_store_of(place, options.metadata_key, options.properties, is_for_claims=True)
     if (folder := missing_folder(place)) is not None:
         return f"{folder} will be created"
     try:

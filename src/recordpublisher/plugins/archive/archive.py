@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -29,7 +28,8 @@ from recordpublisher.publishers.shards import OldestRecord, Shard, stored_shard_
 
 from ..sinks.archived_shards import HIDDEN, RANGES, SHARDS, ShardDocument
 from ..sinks.files.staged_files import ENTRIES
-from ..stores.by_location import OBJECT_STORES, back_end_of, conditional_store_of
+from ..stores.back_ends import back_end_of
+from ..stores.by_location import conditional_store_of
 from ..stores.durable_files import path_of
 from ..stores.folder_store import FolderStore
 from .next_step import OrderKey, OrderOf, RangeFile, order_key_of, ranges_of
@@ -256,7 +256,7 @@ class ArchiveFiles(Protocol):
 
 def files_at(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveFiles:
     """Return the files that a file sink wrote. Raises: ConfigurationError if there is no folder `uri`, or if it has a table."""
-    is_remote = back_end_of(uri) in OBJECT_STORES
+    is_remote = back_end_of(uri).has_objects
     return _Objects(uri, properties, order_of) if is_remote else _Folder(uri, order_of)
 
 
@@ -400,13 +400,9 @@ class _Objects:
     def __init__(self, uri: str, properties: Properties, order_of: OrderOf) -> None:
         from recordpublisher.plugins.stores.object_storage import ObjectLocation
 
-        from ..stores.s3_store import SCHEMES
-
         self.place = uri.rstrip("/")
         self._properties, self._order_of = properties, order_of
-        parts = urlsplit(self.place)
-        location = f"s3://{parts.netloc}{parts.path}" if parts.scheme in SCHEMES else self.place
-        self._objects = ObjectLocation(location, ARCHIVE_URI.key, properties)
+        self._objects = ObjectLocation(back_end_of(uri).uri_of(self.place), ARCHIVE_URI.key, properties)
         self._slots = asyncio.Semaphore(GETS_AT_ONCE)
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore]:

@@ -25,7 +25,9 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import publisher_class
-from ..runtime.stream_lister import StreamLister, stream_names
+from ..runtime.shard_lister import ShardLister
+from ..runtime.stream_names import stream_names
+from ..stores.back_ends import FOLDER, OBJECT_STORES, forms_of
 from .archive import DELTA, ICEBERG, Archive, Catalogue, FileCatalogue, LiveLister, files_at
 from .next_step import OrderKey, OrderOf, RangeFile, is_complete
 from .publisher import ArchivePublisher, arrival_text, text_of_early_end, text_of_missing_shard
@@ -63,9 +65,9 @@ class ArchiveFactory(RecordPublisherFactory):
         self._live = live
         self.ends_open_shards = live is not None and live.ends_open_shards
         self._names: dict[str, str] = {}
-        self._own_lister: StreamLister | None = None
+        self._own_lister: ShardLister | None = None
         if lister is None and self._live is not None:
-            lister = self._own_lister = StreamLister(self._live, given, self._names, self._clock)
+            lister = self._own_lister = ShardLister(self._live, given, self._names, self._clock)
         is_default = self._live is None or type(self._live).order_of is RecordPublisherFactory.order_of
         # `int` itself, because readers compare sequence numbers as texts, which is faster, only if their order is `int`.
         order_of = int if is_default else self.order_of
@@ -186,7 +188,7 @@ def _uri(properties: Properties) -> str:
         raise ConfigurationError(
             ARCHIVE_URI.key,
             None,
-            "a folder, s3://bucket/prefix, gs://, abfss://, delta:LOCATION or iceberg:namespace.table",
+            forms_of([FOLDER, *OBJECT_STORES], "delta:LOCATION", "iceberg:namespace.table"),
             reason="the publisher ARCHIVE reads it",
         )
     return uri

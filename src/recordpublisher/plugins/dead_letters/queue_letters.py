@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import QUEUE_CREATION
+from recordpublisher.publishers.properties.queue_properties import QUEUE_CREATION
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from ..runtime.stream_lister import StreamNames, streams_argument
-from .letters import Failures, StoredLetters
+from ..runtime.stream_names import StreamNames, streams_argument
+from .stored_letters import Failures, StoredLetters
 
 HIDDEN_SECONDS = 120
 """How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""

@@ -10,7 +10,8 @@ from typing import Self
 import msgspec
 
 from recordpublisher.fetcher.conditional_store import wait_for_store
-from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, dead_letter_sink_error
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letters import dead_letter_sink_error
 from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
@@ -23,11 +24,12 @@ from ..host.build_from_properties import build_sink, dead_letter_properties
 from ..host.manager import load_registry
 from ..runtime.arguments import decorators_and_type
 from ..runtime.data_fetcher import DataFetcher
-from ..runtime.stream_lister import StreamNames, streams_argument
+from ..runtime.stream_names import StreamNames, streams_argument
 from ..sinks.callback import MemorySink
 from ..sinks.kinesis import KinesisSink
 from ..sinks.map import MapSink
-from .letters import Failures, StoredLetters, put_letters
+from .stored_letters import Failures, StoredLetters
+from .stream_letters import put_letters
 
 
 async def replay_letters(
@@ -84,13 +86,13 @@ def _letters_of_sink(name: str, of_sink: Properties) -> StoredLetters | None:
     if name == "jsonl":
         from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
-        from .letters import FileLetters, json_lines
+        from .file_letters import FileLetters, json_lines
 
         return FileLetters(JsonlSink, json_lines, of_sink)
     if name == "parquet":
         from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 
-        from .letters import FileLetters, parquet_rows
+        from .file_letters import FileLetters, parquet_rows
 
         return FileLetters(ParquetSink, parquet_rows, of_sink)
     if name == "sql":
@@ -98,7 +100,7 @@ def _letters_of_sink(name: str, of_sink: Properties) -> StoredLetters | None:
 
         return TableLetters(of_sink)
     if name == "kinesis":
-        from .letters import StreamLetters
+        from .stream_letters import StreamLetters
 
         return StreamLetters(of_sink)
     return None

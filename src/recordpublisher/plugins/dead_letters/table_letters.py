@@ -1,4 +1,4 @@
-"""Dead letters in a table of a database. It needs the extra `sql`."""
+"""Reads and removes the dead letters in a table of a database. It needs the extra `sql`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, Table, delete, select, tuple_
 from sqlalchemy.exc import DataError
 
 from recordpublisher.fetcher.conditional_store import unreadable_error
-from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_row
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, letter_of_row
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SQL_TABLE, SQL_URI
@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.sink_properties import SQL_TABLE, SQL
 from ..databases import Database
 from ..sinks.sql.rows import IDENTITY
 from ..sinks.sql.target_table import find_table
-from .letters import CHUNK, StoredLetters
+from .stored_letters import CHUNK, StoredLetters
 
 CONVERSION_ERRORS = (ValueError, TypeError, OverflowError, RecursionError, DataError)
 """Errors while a column is converted, for example a time that SQLite stores as text."""

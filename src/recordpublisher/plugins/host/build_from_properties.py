@@ -35,6 +35,7 @@ from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.user_code import can_take
 
 from ..deserializers.schemas import ConvertedValues, InferColumns, InferredJson, schema_type
+from ..stores.back_ends import back_end_of
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -88,14 +89,12 @@ def calls_a_service(properties: Properties) -> bool:
     Return False if the publisher lists its streams itself and names no endpoint, as a publisher of files does, and if state and output
     are on this machine.
     """
-    from ..stores.by_location import back_end_of
-
     made = _source_class(properties)
     if not lists_its_shards(properties) or (made is not None and made.endpoint_url is not RecordSource.endpoint_url):
         return True
     if (properties.value(SINK) or "").lower() == "kinesis":
         return True
-    return any(back_end_of(value) != "FILE" and not value.startswith("sqlite") for value in properties.values())
+    return any(not back_end_of(value).is_local for value in properties.values())
 
 
 def _reads_own_queue(properties: Properties) -> bool:

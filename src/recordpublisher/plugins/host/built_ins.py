@@ -6,6 +6,7 @@ They are registered through the same hooks as the classes of any plugin, and are
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..stores.back_ends import BACK_ENDS
 from .hookspecs import PROJECT, REGISTER, hookimpl
 from .registry import Registrar
 
@@ -29,14 +30,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "iceberg": "plugins.sinks.tables.iceberg:IcebergSink",
         "sql": "plugins.sinks.sql:SqlSink",
     },
-    "stores": {
-        "FILE": "plugins.stores.folder_store:FolderStore",
-        "S3": "plugins.stores.s3_store:S3Store",
-        "DYNAMODB": "plugins.stores.dynamodb_store:DynamoDbStore",
-        "GOOGLE": "plugins.stores.google_azure_store:GoogleAzureStore",
-        "AZURE": "plugins.stores.google_azure_store:GoogleAzureStore",
-        "SQL": "plugins.stores.sql_store:SqlStore",
-    },
+    "stores": {each.name: each.store for each in BACK_ENDS.values()},
     "watermark_strategies": {
         "BOUNDED": "consumer.watermark_strategies:BoundedOutOfOrderness",
         "MONOTONOUS": "consumer.watermark_strategies:Monotonous",

@@ -1,6 +1,4 @@
-"""Makes the storage of a group from properties, and checks that `flink.job.workers=GROUP` is not combined with settings that it does not
-support (C2).
-"""
+"""Makes the storage of a group (`flink.job.workers=GROUP`) from properties, and refuses settings that a group does not support (C2)."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, LOOKAHEAD, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.by_location import back_end_of
+from ..stores.back_ends import back_end_of
 
 
 def group_from_properties(
@@ -35,9 +33,8 @@ def group_from_properties(
         raise ConfigurationError.conflict("restore", f"{JOB_WORKERS.key}=GROUP", reason=reason)
     for writing in (sink, dead_letters):
         _check_sink(writing)
-    # An item of DynamoDB has at most 400 KB, so the positions of a worker are split.
-    is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
-    settings = LeaseSettings.of(properties, SHARDS_PER_PART if is_dynamodb else sys.maxsize)
+    has_small_values = back_end_of(properties.value(STATE_URI) or "").has_small_values
+    settings = LeaseSettings.of(properties, SHARDS_PER_PART if has_small_values else sys.maxsize)
     _check_alignment(properties)
     if (place := store or entry_store_of(sink)) is None:
         raise ConfigurationError(

@@ -31,7 +31,8 @@ from ..host.build_from_properties import (
 )
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader, snapshots_in_sink
-from ..runtime.stream_lister import GivenStreams, StreamLister, stream_names, streams_of
+from ..runtime.shard_lister import ShardLister
+from ..runtime.stream_names import GivenStreams, stream_names, streams_of
 from ..stores.by_location import missing_folder
 
 
@@ -274,7 +275,7 @@ def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, Shard
 
 
 @asynccontextmanager
-async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, StreamLister, Sequence[str]]]:
+async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, ShardLister, Sequence[str]]]:
     """Yield the job's positions, an object that lists the shards of its streams as `run` does, and the names of its streams.
 
     The publisher's factory is made but not prepared, so it registers no consumer.
@@ -289,7 +290,7 @@ async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPosit
 @asynccontextmanager
 async def lister_and_streams(
     properties: Properties, streams: GivenStreams
-) -> AsyncIterator[tuple[StreamLister, Sequence[str]]]:
+) -> AsyncIterator[tuple[ShardLister, Sequence[str]]]:
     """Yield an object that lists the shards of these streams as `run` does, and the names of the streams."""
     registry, names = load_registry(), stream_names(streams)
     async with AsyncExitStack() as opened:
@@ -297,6 +298,6 @@ async def lister_and_streams(
         factory = build_source(registry, properties, made)
         factory.keep_shared()  # The job's processes may use what the factory shares with them.
         opened.push_async_callback(factory.close)
-        lister = StreamLister(factory, properties, names, SystemClock())
+        lister = ShardLister(factory, properties, names, SystemClock())
         opened.push_async_callback(lister.close)
         yield lister, [*names]

@@ -26,8 +26,8 @@ from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
 from recordpublisher.publishers.start_from_properties import initial_position
 
+from ..stores.aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError
 from ..stores.dynamodb_store import create_table
-from ..stores.store_service import ConditionFailedError, NotFoundError, StoreService
 from .job_positions import ImportedPosition, JobPositions, imported_states
 
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
@@ -314,7 +314,7 @@ class KclLeaseTable:
     def __init__(self, name: str, properties: Properties) -> None:
         self.place = f"kcl:{name}"
         self._name = name
-        self._service = StoreService("dynamodb", self.place, properties)
+        self._service = AwsStoreCalls("dynamodb", self.place, properties)
 
     async def read(self) -> list[KclLease] | None:
         """Return every lease, sorted by key, or None if there is no table. Rows that are not leases are ignored."""

@@ -34,7 +34,7 @@ from recordpublisher.publishers.properties.job_properties import (
     STREAMS_FUNCTION,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
+from recordpublisher.publishers.properties.keyword_types import ReadSettings
 from recordpublisher.publishers.properties.properties import MIN_SIMILARITY, Properties, properties_by_keyword
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.records import Record
@@ -48,7 +48,7 @@ from ..deserializers.decompression import decompressor_for
 from ..host.build_from_properties import build_deserializer, watermark_strategy_factory
 from ..host.registry import Registry
 from ..stores.folder_store import FolderStore
-from .stream_lister import StreamsArgument, streams_argument
+from .stream_names import StreamsArgument, streams_argument
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.keyword_arguments import JobSettings
+from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
 from recordpublisher.publishers.user_code import add_note, describe_error
@@ -48,7 +48,7 @@ from .arguments import (
 from .background_loop import JOBS_IN_THREADS, LoopWatch
 from .job_assembly import build_job
 from .stop_signals import CLOSING_SECONDS, SHORT_ERRORS, STOP_SIGNALS, tell_what_drains
-from .stream_lister import StreamNames, StreamsArgument
+from .stream_names import StreamNames, StreamsArgument
 
 T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")

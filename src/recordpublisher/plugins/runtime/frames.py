@@ -28,7 +28,7 @@ from recordpublisher.publishers.properties.job_properties import (
     TIMESTAMP_FIELD,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.keyword_arguments import ReadSettings
+from recordpublisher.publishers.properties.keyword_types import ReadSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -43,8 +43,8 @@ from recordpublisher.publishers.start_from_properties import (
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import EarlyEnd
-from .stream_lister import StreamsArgument
-from .streaming import in_background, stream, without_job_identity
+from .stream_and_consume import in_background, stream, without_job_identity
+from .stream_names import StreamsArgument
 
 try:
     import pyarrow as pa

@@ -66,7 +66,8 @@ from .arguments import (
     chosen_deserializer,
     value_type_made_by,
 )
-from .stream_lister import StreamLister, StreamNames
+from .shard_lister import ShardLister
+from .stream_names import StreamNames
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
@@ -136,7 +137,7 @@ def build_job(
         group = group_from_properties(given, sink, dead_letters, store, snapshots)
     factory = build_source(registry, given, publisher)
     merge_snapshots(snapshots, factory.order_of)
-    lister = StreamLister(factory, given, names.given, clock)
+    lister = ShardLister(factory, given, names.given, clock)
     streams = names.stream_list(partial(publisher.check, given), given)
     alone = _alone_worker(given, sink, store, streams, clock) if group is None else None
     dependencies = FetcherDependencies(
@@ -180,12 +181,12 @@ class JobParts(msgspec.Struct, frozen=True):
     """
 
     fetcher: ShardFetcher | QueueJob
-    lister: StreamLister | None
+    lister: ShardLister | None
     streams: Sequence[str]
     state_place: str
 
 
-def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:
+def _retention_check(factory: RecordPublisherFactory, lister: ShardLister, clock: Clock) -> RetentionCheck | None:
     if factory.finds_gaps:
         return None
     return RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)

@@ -10,8 +10,8 @@ from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import imported
+from recordpublisher.publishers.properties.fan_out_properties import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import REGISTRATION
 from recordpublisher.publishers.user_code import ForeignExitError, can_take, exits_as_errors
 
 from ..host.build_from_properties import build_metrics_exporters

@@ -35,7 +35,7 @@ from ..lag.job_state import effect_of_no_positions
 from ..metrics.export import FetchersOfProcess, open_exporters
 from .data_fetcher import DataFetcher
 from .stop_signals import CLOSING_SECONDS, WorkerFailedError, call_on_eof, stop_on_signals
-from .stream_lister import streams_argument
+from .stream_names import streams_argument
 
 _REPORT_SECONDS = 1.0
 UNBOUNDED = Bounds()

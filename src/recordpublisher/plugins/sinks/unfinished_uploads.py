@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from recordpublisher.fetcher.sink import Leftover
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.store_service import NotFoundError, StoreService
+from ..stores.aws_store_calls import AwsStoreCalls, NotFoundError
 
 
 class UnfinishedUploads:
@@ -32,7 +32,7 @@ class UnfinishedUploads:
 
         Raises: StoreUnavailableError if a later try may help; StateError otherwise.
         """
-        service = StoreService("s3", self._location, self._properties)
+        service = AwsStoreCalls("s3", self._location, self._properties)
 
         def page(response: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
             after = {"KeyMarker": response.get("NextKeyMarker"), "UploadIdMarker": response.get("NextUploadIdMarker")}
@@ -72,7 +72,7 @@ class UnfinishedUploads:
 
         Raises: StoreUnavailableError if a later try may help; StateError otherwise.
         """
-        service = StoreService("s3", self._location, self._properties)
+        service = AwsStoreCalls("s3", self._location, self._properties)
         try:
             for left in leftovers:
                 if left.upload is not None:

@@ -41,7 +41,7 @@ from .row_columns import RowColumns
 from .source.task_plans import MAX_DOUBLINGS, count_tasks_of_batch_read
 
 if TYPE_CHECKING:
-    from ..runtime.streaming import BoundedReader
+    from ..runtime.bounded_reader import BoundedReader
     from .source.kinesis_service import KinesisService
 
 
@@ -424,7 +424,7 @@ def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None
     Call it only in the thread that runs Spark's tasks.
     """
     # Imported here because the process that plans a batch read does not need a fetcher.
-    from ..runtime.streaming import BoundedReader
+    from ..runtime.bounded_reader import BoundedReader
     from .efo_consumers import task_properties
     from .source.task_read import with_endless_retries
 

@@ -6,8 +6,8 @@ from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.kinesis import run_sync
+from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 
 from .options.other_connectors import options_with_our_keys
 

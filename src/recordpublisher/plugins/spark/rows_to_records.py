@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.records import (
+from recordpublisher.plugins.sinks.kinesis.pending_records import (
     VALIDATION_EXCEPTION,
     FailedRecord,
     PendingRecord,

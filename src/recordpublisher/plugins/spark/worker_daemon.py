@@ -15,7 +15,7 @@ MODULES = (
     "pyspark_recordpublisher",
     "recordpublisher.plugins.spark.stream_reader",
     "recordpublisher.plugins.spark.source.task_read",
-    "recordpublisher.plugins.runtime.streaming",
+    "recordpublisher.plugins.runtime.bounded_reader",
     "recordpublisher.plugins.spark.batch_read",
     "recordpublisher.publishers.polling",
     "recordpublisher.publishers.kinesis.client",

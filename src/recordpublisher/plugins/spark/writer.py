@@ -30,7 +30,7 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsRespons
 from recordpublisher.publishers.shards import Shard
 
 from ..sinks.kinesis.limits import fetch_stream_summary
-from ..sinks.kinesis.records import FailedRecord, PendingRecord
+from ..sinks.kinesis.pending_records import FailedRecord, PendingRecord
 from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from ..sinks.kinesis.writer import KinesisWriter
 from .outages import OutageWatch

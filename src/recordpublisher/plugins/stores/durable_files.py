@@ -10,13 +10,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-_URI_FORMS = {
-    "sqlite": "sqlite:////path/file.db",
-    "postgres": "postgresql://user@host/database",
-    "s3": "s3://bucket/prefix",
-    "dynamodb": "dynamodb://table/job",
-}
-_LIKE_A_URI = r"(?P<scheme>sqlite|postgres|s3|dynamodb|hdfs|dbfs|https?|\w+(?=://))[a-z+]*(:|//)|(?![a-z]:[/\\]).*:.*@"
+from .back_ends import BY_SCHEME, FOLDER, REFUSED_SCHEMES
+
+_KNOWN_SCHEMES = "|".join(({*BY_SCHEME} - {*FOLDER.schemes}) | {*REFUSED_SCHEMES, "http", "https"})
+_LIKE_A_URI = rf"(?P<scheme>{_KNOWN_SCHEMES}|\w+(?=://))(\+\w+)?(:|//)|(?![a-z]:[/\\]).*:.*@"
 
 
 class DurableFile(io.BufferedWriter):
@@ -105,8 +102,10 @@ def path_of(location: str, key: str) -> str:
     """
     if not location.startswith("file:"):
         if (like := re.match(_LIKE_A_URI, location, re.IGNORECASE)) is not None:
-            form = _URI_FORMS.get((like["scheme"] or "").lower())
-            reason = "it looks like a URI" + (f", which is written {form}," if form else "") + " and is not a path"
+            meant = BY_SCHEME.get((like["scheme"] or "").lower())
+            reason = (
+                "it looks like a URI" + (f", which is written {meant.form}," if meant else "") + " and is not a path"
+            )
             raise ConfigurationError(key, location, "a folder, as /path or file:///path", reason=reason)
         return os.path.expanduser(location)
     if (found := re.search("[?#]", location)) is not None:

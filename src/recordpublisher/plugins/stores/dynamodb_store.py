@@ -23,9 +23,10 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from .aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError
+from .back_ends import DYNAMODB, back_end_of
 from .object_store import get_side_by_side, refuse_credentials, refuse_query_and_fragment, side_by_side
 from .s3_store import _WRITE_ATTEMPTS
-from .store_service import ConditionFailedError, NotFoundError, StoreService
 
 T = TypeVar("T")
 _CREATE_SECONDS = 60
@@ -52,14 +53,14 @@ class DynamoDbStore(ConditionalStore):
     }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        refuse_query_and_fragment(key, uri, "dynamodb://table/job")
+        refuse_query_and_fragment(key, uri, DYNAMODB.form)
         parts = urlsplit(uri)
-        if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
-            raise ConfigurationError(key, uri, "dynamodb://table/job")
-        refuse_credentials(key, uri, parts.netloc, "dynamodb://table/job")
+        if back_end_of(uri) is not DYNAMODB or not parts.netloc or not parts.path.strip("/"):
+            raise ConfigurationError(key, uri, DYNAMODB.form)
+        refuse_credentials(key, uri, parts.netloc, DYNAMODB.form)
         self.place = uri
         self._table, self._job = parts.netloc, parts.path.strip("/")
-        self._service = StoreService("dynamodb", uri, properties)
+        self._service = AwsStoreCalls("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
         """Return the value and version of an item, or None, by a strongly consistent read."""
@@ -202,7 +203,7 @@ class DynamoDbStore(ConditionalStore):
         await create_table(self._service, self._table, {"job": "HASH", "item": "RANGE"})
 
 
-async def create_table(service: StoreService, table: str, keys: Mapping[str, str]) -> None:
+async def create_table(service: AwsStoreCalls, table: str, keys: Mapping[str, str]) -> None:
     """Create a table, and wait until it is ACTIVE. Another process may create it at the same time.
 
     - `keys`: HASH or RANGE, by the name of the text attribute.

@@ -12,10 +12,11 @@ from recordpublisher.fetcher.conditional_store import ConflictError, VersionedVa
 from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
+from .back_ends import AZURE, GOOGLE, forms_of
 from .object_storage import as_state_errors, error_words, open_object_store
 from .object_store import ConditionalObjects, refuse_credentials, refuse_query_and_fragment
 
-FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
+FORMS = forms_of([GOOGLE, AZURE])
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
 _WRITE_ID = "writeid"
 """The name of the metadata with the id of a write. Azure accepts only names that are valid as C# variables."""

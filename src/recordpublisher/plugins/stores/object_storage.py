@@ -17,6 +17,8 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError, St
 from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
+from .back_ends import S3, back_end_of
+
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
@@ -43,7 +45,7 @@ class ObjectLocation:
         self, uri: str, key: str, properties: Properties, access: AwsAccess | None = None, **given: str
     ) -> None:
         self.uri, self._given = uri, given
-        self._access = access or (s3_access(properties) if uri.startswith("s3:") else None)
+        self._access = access or (s3_access(properties) if back_end_of(uri) is S3 else None)
         try:
             _from_url(uri)
             self._client = None if self._access else open_object_store(uri, **given)

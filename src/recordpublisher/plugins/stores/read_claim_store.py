@@ -11,7 +11,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, Conflict
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .by_location import NOT_FOR_CLAIMS, conditional_store_of
+from .by_location import conditional_store_of
 from .folder_store import FolderStore
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def read_claim_store_of(
 
     Raises: ConfigurationError if the location is not valid or cannot store claims.
     """
-    store = conditional_store_of(location, key, properties, refused=NOT_FOR_CLAIMS)
+    store = conditional_store_of(location, key, properties, is_for_claims=True)
     if isinstance(store, FolderStore):
         return ReadClaimStore(FolderStore(store.place, key, in_thread=False), run_without_loop, key)
     return ReadClaimStore(store, run, key)

@@ -18,12 +18,11 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from .aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError
+from .back_ends import S3, back_end_of
 from .object_store import ConditionalObjects, refuse_credentials, refuse_query_and_fragment
-from .store_service import ConditionFailedError, NotFoundError, StoreService
 
 T = TypeVar("T")
-SCHEMES = ("s3", "s3a", "s3n")
-"""The second and third scheme are Hadoop's names for the first."""
 _WRITE_ATTEMPTS = 10
 _WRITE_ID = "write-id"
 
@@ -44,15 +43,15 @@ class S3Store(ConditionalObjects):
     }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        refuse_query_and_fragment(key, uri, "s3://bucket/prefix")
+        refuse_query_and_fragment(key, uri, S3.form)
         parts = urlsplit(uri)
-        if parts.scheme not in SCHEMES or not parts.netloc:
-            raise ConfigurationError(key, uri, "s3://bucket/prefix")
-        refuse_credentials(key, uri, parts.netloc, "s3://bucket/prefix")
+        if back_end_of(uri) is not S3 or not parts.netloc:
+            raise ConfigurationError(key, uri, S3.form)
+        refuse_credentials(key, uri, parts.netloc, S3.form)
         self.place = uri
         self._bucket = parts.netloc
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
-        self._service = StoreService("s3", uri, properties)
+        self._service = AwsStoreCalls("s3", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
         """Return the value and version of an object, or None."""

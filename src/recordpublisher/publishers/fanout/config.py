@@ -13,23 +13,25 @@ from ..errors import (
     causes_of,
 )
 from ..properties.config_fields import of_property, of_retries, values_of
-from ..properties.properties import Properties
-from ..properties.reading_properties import (
+from ..properties.fan_out_properties import (
     CONSUMER_ARN,
     CONSUMER_NAME,
     CONSUMER_TAGS,
-    DEREGISTER_RETRIES,
     DEREGISTER_TIMEOUT,
     DEREGISTRATION,
+    RECOVERABLE_ERRORS,
+    REGISTER_TIMEOUT,
+    REGISTRATION,
+    SUBSCRIBE_TIMEOUT,
+)
+from ..properties.properties import Properties
+from ..properties.reading_properties import (
+    DEREGISTER_RETRIES,
     DESCRIBE_CONSUMER_RETRIES,
     DESCRIBE_STREAM_RETRIES,
     LIST_SHARDS_RETRIES,
-    RECOVERABLE_ERRORS,
     REGISTER_RETRIES,
-    REGISTER_TIMEOUT,
-    REGISTRATION,
     SUBSCRIBE_RETRIES,
-    SUBSCRIBE_TIMEOUT,
 )
 from ..retry import RetryPolicy
 from ..shards import ConsumerArn, is_named_arn, stream_name

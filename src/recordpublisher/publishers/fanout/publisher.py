@@ -40,8 +40,9 @@ from ..kinesis.ports import (
     is_shard_listed,
 )
 from ..positions import SequenceNumber, StartingPosition, next_position
+from ..properties.fan_out_properties import CONSUMER_ARN
 from ..properties.properties import Properties
-from ..properties.reading_properties import CONSUMER_ARN, ENDPOINT
+from ..properties.reading_properties import ENDPOINT
 from ..records import RecordBatch
 from ..retry import Failures, RetryPolicy, call_with_retries
 from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SUBSCRIPTIONS

@@ -13,12 +13,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from ..properties.fan_out_properties import HTTP_PROTOCOL
 from ..properties.properties import Properties
-from ..properties.reading_properties import (
-    HTTP_CLIENT,
-    HTTP_PROTOCOL,
-    uses_fan_out,
-)
+from ..properties.reading_properties import HTTP_CLIENT, uses_fan_out
 from .endpoints import HOST_KINDS, PARTITIONS, endpoint_of, is_http_url
 from .plain_credentials import Keys, keys_of, plain_profile
 from .ports import is_header_text

@@ -9,11 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError
 from ..properties.properties import Properties
-from ..properties.reading_properties import (
-    ENDPOINT,
-    REGION,
-    REGION_ENDPOINT,
-)
+from ..properties.reading_properties import ENDPOINT, REGION, REGION_ENDPOINT
 from ..shards import arn_of, region_of_arn
 from .plain_credentials import plain_profile
 

@@ -31,7 +31,8 @@ from h2.settings import SettingCodes, Settings
 
 from ..errors import ConfigurationError
 from ..properties.config_fields import of_property
-from ..properties.reading_properties import HTTP_PROTOCOL, REQUEST_TIMEOUT
+from ..properties.fan_out_properties import HTTP_PROTOCOL
+from ..properties.reading_properties import REQUEST_TIMEOUT
 from .endpoints import host_header, tls_name
 from .error_mapping import StreamLostError
 from .proxies import refuse_http2_proxy

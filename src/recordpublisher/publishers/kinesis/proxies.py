@@ -7,9 +7,7 @@ import sys
 from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError
-from ..properties.reading_properties import (
-    HTTP_PROTOCOL,
-)
+from ..properties.fan_out_properties import HTTP_PROTOCOL
 
 _HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
 

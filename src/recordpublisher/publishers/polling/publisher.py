@@ -29,16 +29,13 @@ from ..errors import (
 from ..kinesis.ports import ListingPort, PollingPort, ReadResponse, is_shard_listed
 from ..positions import PositionType, SequenceNumber, StartingPosition, next_position
 from ..properties.config_fields import of_property, of_retries, values_of
+from ..properties.polling_properties import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX, TIP_INTERVAL
 from ..properties.properties import Properties
 from ..properties.reading_properties import (
-    ADAPTIVE_READS,
     DESCRIBE_STREAM_RETRIES,
     GETITERATOR_RETRIES,
-    GETRECORDS_INTERVAL,
-    GETRECORDS_MAX,
     GETRECORDS_RETRIES,
     LIST_SHARDS_RETRIES,
-    TIP_INTERVAL,
 )
 from ..records import columns_of, to_millis
 from ..retry import RetryPolicy, call_with_retries

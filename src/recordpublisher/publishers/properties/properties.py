@@ -28,6 +28,7 @@ from .declaration import (
     seconds_of,
     why_no_time,
 )
+from .fan_out_properties import FAN_OUT
 from .job_properties import (
     ALARMS,
     BAD_RECORDS,
@@ -39,12 +40,14 @@ from .job_properties import (
     TRACING,
     VALUES_AND_TIME,
 )
-from .reading_properties import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
+from .polling_properties import POLLING
+from .queue_properties import QUEUE
+from .reading_properties import ACCESS, ARCHIVE_READING, PUBLISHER, RETRIES
 from .retry_properties import JOB
 from .sink_properties import FILES_AND_TABLES, KINESIS_SINK, SINKS
 
 if TYPE_CHECKING:
-    from .keyword_arguments import Settings
+    from .keyword_types import Settings
 
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.streaming import without_job_identity
+from recordpublisher.plugins.runtime.stream_and_consume import without_job_identity
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, install
@@ -61,7 +61,7 @@ def test_a_look_leaves_the_consumer_of_the_job_alone(monkeypatch, caplog):
     """It would subscribe in place of the job, and deregister the consumer at its end."""
     made = []
     monkeypatch.setattr(
-        "recordpublisher.plugins.runtime.streaming.DataFetcher", lambda streams, given, **_: made.append(given)
+        "recordpublisher.plugins.runtime.stream_and_consume.DataFetcher", lambda streams, given, **_: made.append(given)
     )
     job = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}
 
@@ -75,7 +75,7 @@ def test_a_look_leaves_the_consumer_of_the_job_alone(monkeypatch, caplog):
 def test_a_look_leaves_the_consumer_alone_that_a_job_uses_behind_its_archive(monkeypatch, caplog):
     made = []
     monkeypatch.setattr(
-        "recordpublisher.plugins.runtime.streaming.DataFetcher", lambda streams, given, **_: made.append(given)
+        "recordpublisher.plugins.runtime.stream_and_consume.DataFetcher", lambda streams, given, **_: made.append(given)
     )
     job = {
         "aws.region": "eu-west-1",
@@ -96,7 +96,7 @@ def test_a_look_leaves_the_consumer_alone_that_a_job_uses_behind_its_archive(mon
 def test_frames_leave_the_consumer_of_the_job_alone_unless_the_call_chooses_it(monkeypatch, caplog):
     made = []
     monkeypatch.setattr(
-        "recordpublisher.plugins.runtime.streaming.DataFetcher", lambda streams, given, **_: made.append(given)
+        "recordpublisher.plugins.runtime.stream_and_consume.DataFetcher", lambda streams, given, **_: made.append(given)
     )
     job = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}
 

@@ -4,14 +4,14 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.cli.execution import exit_code
-from recordpublisher.plugins.runtime import stream_lister, supervisor
+from recordpublisher.plugins.runtime import shard_lister, supervisor
 
 from fakes.memory_streams import PROPERTIES, MemoryFactory, install
 
 
 async def test_a_job_whose_streams_were_deleted_fails(monkeypatch, caplog):
     install(monkeypatch, {"a": [b"1"]})
-    monkeypatch.setattr(stream_lister, "DELETED_SECONDS", 0.1)
+    monkeypatch.setattr(shard_lister, "DELETED_SECONDS", 0.1)
     monkeypatch.setattr(supervisor, "stop_on_signals", lambda drain: None)
     listed = MemoryFactory.discover
     listings = []

@@ -150,7 +150,7 @@ WRONG = [
     ({"flink.sink": "nowhere"}, "no sink of that name is installed"),
     ({"flink.job.name": ""}, "flink.job.name"),
     ({"flink.sink.sql.uri": "mysql://me:hunter2@host/db"}, "flink.sink.sql.uri"),
-    ({"flink.state.uri": "redis://x"}, "flink.state.uri"),
+    ({"flink.state.uri": "pigeon://x"}, "flink.state.uri"),
 ]
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.plugins.sinks.kinesis.limits import OVERHEAD_BYTES, MeanSize, OutstandingRecords
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 
 
 def a_record(size=10):

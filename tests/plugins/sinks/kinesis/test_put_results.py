@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.put_results import (
     THROTTLED,
     ShardBatch,
     classify_results,
     results_of_failed_call,
 )
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.shard_queues import ANY_SHARD, TargetShardQueue
 from recordpublisher.plugins.sinks.kinesis.shard_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 from recordpublisher.publishers.errors import FatalKinesisError, InvalidRecordError, SinkError
 from recordpublisher.publishers.kinesis.ports import StreamSummary
 from recordpublisher.testing.virtual_time import run_virtual

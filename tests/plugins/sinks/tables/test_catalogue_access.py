@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergTable
-from recordpublisher.plugins.sinks.tables.iceberg_files import ObjectFileIO
+from recordpublisher.plugins.sinks.tables.iceberg_file_io import ObjectFileIO
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import ICEBERG_CATALOG

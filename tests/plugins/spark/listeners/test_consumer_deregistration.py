@@ -13,8 +13,8 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.spark.efo_consumers import deregister_consumers, register_consumers
 from recordpublisher.plugins.spark.listeners import ConsumerDeregistration
 from recordpublisher.publishers.errors import ConfigurationError, StreamNotFoundError, TransientError
+from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_NAME
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import CONSUMER_NAME
 
 from processes.command_line import process_environment
 

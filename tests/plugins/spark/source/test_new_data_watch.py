@@ -20,8 +20,8 @@ from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFact
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.polling_properties import GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

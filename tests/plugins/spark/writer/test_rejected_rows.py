@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.records import FailedRecord
+from recordpublisher.plugins.sinks.kinesis.pending_records import FailedRecord
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.rows_to_records import IdField, RejectedRows, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer import WriterPool
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -13,7 +13,7 @@ import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, document_as
 from recordpublisher.fetcher.sink import CommitNumber, Leftover, RejectedRecord, SinkContext, Staged
-from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
+from recordpublisher.plugins.stores.back_ends import back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
@@ -74,7 +74,7 @@ class FileSink(ArchivingSink):
         self._limit = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
         super().__init__(properties)
         self._files_there = _place_of(folder, key, properties)
-        most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
+        most = _MOST_KEY_BYTES if back_end_of(folder).has_objects else _MOST_PATH_BYTES
         self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
         """Bytes that remain of a path for the names of partition folders."""
         self._context = SinkContext()
@@ -262,7 +262,7 @@ class FileSink(ArchivingSink):
 
 
 def _place_of(location: str, key: str, properties: Properties) -> "StagedFiles | StagedObjects":
-    if back_end_of(location) in OBJECT_STORES:
+    if back_end_of(location).has_objects:
         # Imported here because it loads the SDK, which a local folder does not need.
         from .staged_objects import StagedObjects
 

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.sink import Leftover
+from recordpublisher.plugins.stores.back_ends import S3, back_end_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
 from recordpublisher.plugins.stores.object_store import side_by_side
-from recordpublisher.plugins.stores.s3_store import SCHEMES
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -39,11 +38,9 @@ class StagedObjects:
         self.place = location.rstrip("/")
         self.entries = conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
         self.shards = conditional_store_of(f"{self.place}/{SHARDS}", key, properties)
-        parts = urlsplit(self.place)
-        uri = f"s3://{parts.netloc}{parts.path}" if parts.scheme in SCHEMES else self.place
-        is_s3 = parts.scheme in SCHEMES
-        self._uploads = UnfinishedUploads(self.place, properties) if is_s3 else None
-        self._objects = ObjectLocation(uri, key, properties)
+        back_end = back_end_of(location)
+        self._uploads = UnfinishedUploads(self.place, properties) if back_end is S3 else None
+        self._objects = ObjectLocation(back_end.uri_of(self.place), key, properties)
 
     @property
     def _client(self) -> Any:

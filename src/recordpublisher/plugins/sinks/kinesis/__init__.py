@@ -7,12 +7,12 @@
 - `sending.py`: the way of an accepted record in five steps, from the queue of its shard to the result of its PutRecords call;
   `put_results.py`: the results of a call, record by record.
 - `shard_queues.py`: which shard takes a record, its queue, and its aggregates.
-- `records.py`: a record that is pending or has failed.
+- `pending_records.py`: a record that is pending or has failed.
 """
 
 from .kinesis_sink import KinesisSink
+from .pending_records import FailedRecord
 from .producer import Producer
-from .records import FailedRecord
 from .sink_settings import SinkStatistics
 
 __all__ = ["KinesisSink", "FailedRecord", "Producer", "SinkStatistics"]

@@ -18,7 +18,7 @@ from recordpublisher.publishers.retry import LOG_INTERVAL_SECONDS, RetryPolicy, 
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 from recordpublisher.publishers.user_code import describe_error, raised_line
 
-from .records import PendingRecord
+from .pending_records import PendingRecord
 from .sink_settings import KinesisSinkCounters, QueueLimit, SinkStatistics
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.properties.declaration import Duration, seconds_of
-from recordpublisher.publishers.properties.keyword_arguments import JobSettings
+from recordpublisher.publishers.properties.keyword_types import JobSettings
 
 from .kinesis_sink import KinesisSink, stream_and_properties
-from .records import FailedRecord
+from .pending_records import FailedRecord
 from .sink_settings import QueueLimit
 from .writer import NO_CAUSE_YET
 

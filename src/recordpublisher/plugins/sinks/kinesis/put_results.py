@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from recordpublisher.publishers.errors import FatalKinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult
 
-from .records import VALIDATION_EXCEPTION, PendingRecord, size_of
+from .pending_records import VALIDATION_EXCEPTION, PendingRecord, size_of
 from .shard_queues import ANY_SHARD, MisroutedRecord, TargetShardQueue
 from .sink_settings import KinesisSinkSettings
 

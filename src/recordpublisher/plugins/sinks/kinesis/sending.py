@@ -24,6 +24,7 @@ from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
 
 from .limits import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
+from .pending_records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .put_results import (
     NOT_SENT,
     GivenUp,
@@ -37,7 +38,6 @@ from .put_results import (
     user_records_without,
     with_unsent,
 )
-from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .shard_queues import (
     MIN_REFRESH_INTERVAL_SECONDS,
     NO_SHARDS,

@@ -23,7 +23,7 @@ from recordpublisher.publishers.retry import (
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
-from .records import (
+from .pending_records import (
     CLOSED,
     FailedRecord,
     FailedRecords,

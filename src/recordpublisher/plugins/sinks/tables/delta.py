@@ -29,6 +29,7 @@ except ImportError as error:
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.plugins.stores.back_ends import S3, back_end_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import make_folder, sync
 from recordpublisher.publishers.errors import ConfigurationError, StateError, without_colours
@@ -90,7 +91,7 @@ class DeltaSink(TableSink):
         storage = TableStorage(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
         table = DeltaLakeTable(storage, chosen_evolution(given, TABLE_COLUMNS))
         self._entries = conditional_store_of(f"{uri.rstrip('/')}/{ENTRIES}", DELTA_URI.key, given)
-        uploads = UnfinishedUploads(storage.uri, given) if storage.uri.startswith("s3:") else None
+        uploads = UnfinishedUploads(storage.uri, given) if back_end_of(storage.uri) is S3 else None
         super().__init__(given, table, f"Delta table {storage.uri}", given.value(TABLE_BYTES), uploads)
 
     def entries(self) -> ConditionalStore:

@@ -65,7 +65,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     TABLE_COLUMNS,
 )
 
-from .iceberg_files import ACCESS_PROPERTY, UNSUPPORTED_PROPERTIES, ObjectFileIO
+from .iceberg_file_io import ACCESS_PROPERTY, UNSUPPORTED_PROPERTIES, ObjectFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .table import (

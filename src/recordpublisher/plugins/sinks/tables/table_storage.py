@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.plugins.stores.back_ends import FOLDER, OBJECT_STORES, S3, back_end_of, forms_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
 from recordpublisher.plugins.stores.object_store import refuse_query_and_fragment
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 
-FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
+FORMS = forms_of([FOLDER, *OBJECT_STORES])
 _OF_OBSTORE = {
     "AWS_REGION": "region",
     "AWS_ENDPOINT_URL": "endpoint",
@@ -47,18 +46,18 @@ class TableStorage:
         Raises: ConfigurationError if the location is not a folder and not in S3, Google or Azure.
         """
         back_end = back_end_of(location)
-        if back_end not in ("FILE", "S3", "GOOGLE", "AZURE"):
+        self.is_local = back_end is FOLDER
+        if not self.is_local and not back_end.has_objects:
             raise ConfigurationError(key, location, FORMS)
-        self.is_local = back_end == "FILE"
         if not self.is_local:
             refuse_query_and_fragment(key, location, FORMS)
-        self.uri = str(Path(path_of(location, key)).absolute()) if self.is_local else location.rstrip("/")
-        if back_end == "S3":
-            self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
+        self.uri = (
+            str(Path(path_of(location, key)).absolute()) if self.is_local else back_end.uri_of(location.rstrip("/"))
+        )
         self._given = {_option(name): value for name, value in (given or {}).items()}
         self.options = self._given
         self._access: AwsAccess | None = None
-        if back_end == "S3":
+        if back_end is S3:
             region, has_keys = self._given.get("AWS_REGION"), _KEYS[0] in self._given
             self._access = s3_access(properties, region, needs_keys=not has_keys)
         self._objects: ObjectLocation | None = None

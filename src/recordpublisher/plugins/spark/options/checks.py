@@ -6,8 +6,9 @@ from recordpublisher.plugins.host.build_from_properties import checked_publisher
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import check_bounded, check_reading
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.fan_out_properties import DEREGISTRATION
 from recordpublisher.publishers.properties.job_properties import MAX_LAG
-from recordpublisher.publishers.properties.reading_properties import DEREGISTRATION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
 from .spark_options import SparkOptions
 from .start_by_shard import starts_of

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordpublisher.fetcher.checkpoints.starts import valid_by_shard
-from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
+from recordpublisher.plugins.stores.back_ends import CLAIM_STORES, forms_of
+from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_ARN, CONSUMER_NAME
 from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import (
-    CONSUMER_ARN,
-    CONSUMER_NAME,
-    RECORD_PUBLISHER,
-    uses_fan_out,
-)
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER, uses_fan_out
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 from recordpublisher.publishers.shards import stream_name
@@ -35,7 +32,7 @@ from .other_connectors import (
 )
 from .start_by_shard import STARTS, with_starts
 
-_PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
+_PLACE = forms_of(CLAIM_STORES, folder="a folder that the driver and every executor see")
 ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
 """A variable in the driver's environment: the `metadataRoot` of queries whose options name no place for claims.
 
@@ -44,8 +41,7 @@ It is an environment variable because Spark does not show its configuration to a
 
 METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
-    "Where claims (what tasks have read) are kept, one place for each query: a folder that driver and executors see, s3://bucket/prefix "
-    "or dynamodb://table/job.",
+    f"Where claims (what tasks have read) are kept, one place for each query: {_PLACE}.",
     aliases=("metadataLocation",),
 )
 METADATA_ROOT = SPARK.text(
@@ -107,7 +103,7 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
     if place is None:
         valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"
         raise ConfigurationError("metadataLocation", None, valid)
-    conditional_store_of(place, metadata_key(properties), properties, refused=NOT_FOR_CLAIMS)
+    conditional_store_of(place, metadata_key(properties), properties, is_for_claims=True)
     return place
 
 

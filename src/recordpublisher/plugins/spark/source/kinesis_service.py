@@ -13,13 +13,15 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck, Reten
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
+from recordpublisher.plugins.runtime.shard_lister import ShardLister
+from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.job_properties import DISCOVERY_INTERVAL
+from recordpublisher.publishers.properties.polling_properties import GETRECORDS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import GETRECORDS_INTERVAL, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.shards import Shard, stream_name, stream_of
 
 from ..options.spark_options import SparkOptions
@@ -47,7 +49,7 @@ class KinesisService:
         polls = {RECORD_PUBLISHER.key: options.polling_publisher}
         self._properties = properties = with_short_retries(options.properties).merged(polls)
         self._factory = _publisher_factory(options.polling_publisher, properties)
-        self._lister = lister = StreamLister(self._factory, properties, self._names, SystemClock())
+        self._lister = lister = ShardLister(self._factory, properties, self._names, SystemClock())
         self._retention = RetentionCheck(
             lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
         )

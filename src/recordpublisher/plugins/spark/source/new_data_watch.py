@@ -10,8 +10,8 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties.polling_properties import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

@@ -75,7 +75,7 @@ def shard_reader(
     - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
-    from recordpublisher.plugins.runtime.streaming import BoundedReader
+    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 
     properties = with_endless_retries(task_properties(options.properties, consumer_arns))
     job = tuple(sorted(properties.items()))

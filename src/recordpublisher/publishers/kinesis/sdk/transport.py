@@ -20,8 +20,9 @@ from recordpublisher.install_commands import install_command
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import values_of
+from recordpublisher.publishers.properties.fan_out_properties import HTTP_PROTOCOL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import HTTP_CLIENT, HTTP_PROTOCOL, REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.reading_properties import HTTP_CLIENT, REQUEST_TIMEOUT
 
 from ..codec import decode_object, preset_body, replace_body
 from ..direct_transport import CallStartLimiter, FastPathCalls, SignedPost, error_in_response, json_headers

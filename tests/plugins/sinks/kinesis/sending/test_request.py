@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.sending import (
     NEVER,
     take_next_request,

@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord, size_of
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord, size_of
 from recordpublisher.plugins.sinks.kinesis.shard_queues import KplAggregator, split_aggregate
 from recordpublisher.publishers.aggregation.kpl_format import KPL_MAGIC, encode_aggregate, hash_key_of
 from recordpublisher.publishers.records import UserRecord

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.shard_queues import TargetShardQueue
 from recordpublisher.plugins.sinks.kinesis.shard_rate import MAX_CREDIT_SECONDS, ShardRateLimit
 from recordpublisher.publishers.shards import Shard

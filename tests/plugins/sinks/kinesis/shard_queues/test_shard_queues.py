@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.shard_queues import KplAggregator, ShardMap, ShardQueues
 from recordpublisher.plugins.sinks.kinesis.shard_rate import ShardRateLimit
 from recordpublisher.publishers.errors import ImpossibleStateError

@@ -8,7 +8,7 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds,
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Delays, serve_in_thread
-from recordpublisher.plugins.runtime.streaming import BoundedReader
+from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.sinks.callback import MemorySink
 from recordpublisher.plugins.spark.efo_consumers import register_consumers, task_properties
 from recordpublisher.publishers.errors import ConsumerError

@@ -24,9 +24,9 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import counted
 
-from ..execution import one_line
-from ..output import aligned, duration, echo, joined, printable, rate, yes_no
-from ..shard_tree import reshard_lines
+from .execution import one_line
+from .output import aligned, duration, echo, joined, printable, rate, yes_no
+from .shard_tree import reshard_lines
 
 DRAW_SECONDS = 1.0
 """A terminal updates the age of the values once in this time (s), even while a reading takes long."""

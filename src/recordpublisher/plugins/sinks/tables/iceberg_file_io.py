@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
+from recordpublisher.plugins.stores.back_ends import AZURE, GOOGLE, S3, BackEnd, back_end_of
 from recordpublisher.plugins.stores.durable_files import DurableFile
 from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
 from recordpublisher.publishers.errors import (
@@ -43,15 +44,8 @@ _AZURE: dict[str, tuple[str, ...]] = {
     "client_secret": ("adls.client-secret",),
     "token": ("adls.token",),
 }
-_NAMES: dict[str, dict[str, tuple[str, ...]]] = {
-    "s3": _S3,
-    "s3a": _S3,
-    "s3n": _S3,
-    "gs": _GOOGLE,
-    "abfs": _AZURE,
-    "abfss": _AZURE,
-}
-"""For each scheme of a location: obstore's name of each setting, with pyiceberg's names for it. The first of these that is set is used."""
+_NAMES: dict[BackEnd, dict[str, tuple[str, ...]]] = {S3: _S3, GOOGLE: _GOOGLE, AZURE: _AZURE}
+"""For each back end: obstore's name of each setting, with pyiceberg's names for it. The first of these that is set is used."""
 UNSUPPORTED_PROPERTIES = {
     "s3.role-arn", "s3.signer", "s3.profile-name", "s3.proxy-uri", "s3.force-virtual-addressing", "client.role-arn",
     "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",
@@ -115,12 +109,13 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
         scheme, separator, rest = location.partition("://")
         if not separator or scheme == "file":
             return None, rest if separator else os.path.abspath(location.removeprefix("file:"))
-        if scheme not in _NAMES:
+        back_end = back_end_of(location)
+        if back_end not in _NAMES:
             raise StateError(f"{location} is neither local nor in S3, Google or Azure")
         host, _, path = rest.partition("/")
-        root = f"{scheme if scheme not in ('s3a', 's3n') else 's3'}://{host}"
+        root = back_end.uri_of(f"{scheme}://{host}")
         if root not in self._clients:
-            self._clients[root] = self._opened(root, _NAMES[scheme])
+            self._clients[root] = self._opened(root, _NAMES[back_end])
         return self._clients[root], path
 
     def _opened(self, root: str, names: Mapping[str, tuple[str, ...]]) -> Any:

@@ -1,18 +1,15 @@
-"""What `doctor` says about this machine, on prepared faults."""
+"""What `doctor` says about the way to the services, on prepared faults."""
 
-import sys
-import venv
 from functools import partial
 
 import pytest
 
-from recordpublisher.cli.doctor.machine import (
+from recordpublisher.cli.doctor.connection import (
     aws_findings,
     kinesis_endpoint,
     kinesis_endpoints,
     network_findings,
     service_findings,
-    version_findings,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -28,7 +25,7 @@ async def found(**properties):
     """The verdict and words of each check by its name."""
     given = Properties({**LOCAL, **properties})
     endpoints = {"Kinesis": partial(kinesis_endpoint, given, ["orders"])}
-    findings = [*await version_findings(), *await aws_findings(given, ["orders"]), *await network_findings(endpoints)]
+    findings = [*await aws_findings(given, ["orders"]), *await network_findings(endpoints)]
     return {each.name: (each.verdict.value, each.words) for each in findings}
 
 
@@ -46,36 +43,6 @@ async def test_a_machine_that_reaches_the_endpoint():
     assert checked["DNS"] == ("ok", "127.0.0.1 is 127.0.0.1")
 
 
-async def test_the_python_of_sparks_workers_has_this_package(monkeypatch):
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-
-    assert (await found())["Spark's Python"] == ("ok", f"{sys.executable} has pyspark_recordpublisher")
-
-
-@pytest.mark.parametrize(("is_given", "expected"), [(True, "PROBLEM"), (False, "not checked")])
-async def test_a_python_of_sparks_workers_without_this_package(monkeypatch, tmp_path, is_given, expected):
-    venv.create(tmp_path, with_pip=False)
-    monkeypatch.delenv("PYTHONPATH", raising=False)  # by which it could
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    if is_given:
-        monkeypatch.setenv("PYSPARK_PYTHON", "python3")
-
-    verdict, words = (await found())["Spark's Python"]
-
-    assert verdict == expected
-    assert f"Spark starts {tmp_path}/bin/python3 for its workers, which cannot import pyspark_recordpublisher" in words
-    assert "No module named 'pyspark_recordpublisher'" in words
-    assert f"Set PYSPARK_PYTHON={sys.executable}" in words
-
-
-async def test_a_python_of_sparks_workers_that_is_on_executors_only(monkeypatch):
-    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
-
-    words = "PYSPARK_PYTHON is ./environment/bin/python, which is not on this machine"
-    assert (await found())["Spark's Python"] == ("not checked", words)
-
-
 async def test_missing_credentials_are_a_problem_that_says_where_was_looked(monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
@@ -87,12 +54,6 @@ async def test_missing_credentials_are_a_problem_that_says_where_was_looked(monk
 
     assert verdict == "PROBLEM"
     assert "No AWS credentials found. Looked in: - the environment" in words
-
-
-async def test_without_pyspark_nothing_is_said_of_spark(monkeypatch):
-    monkeypatch.setattr("recordpublisher.cli.doctor.machine.find_spec", lambda name: None)
-
-    assert [each.name for each in await version_findings()] == ["Python"]
 
 
 async def test_a_region_that_is_none():
@@ -136,16 +97,6 @@ async def test_a_proxy_is_shown_without_its_password(monkeypatch):
     assert checked["DNS"][0] == "not checked"
 
 
-async def test_a_java_that_is_missing(monkeypatch):
-    pytest.importorskip("pyspark")
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-
-    verdict, words = (await found())["Spark"]
-
-    assert verdict == "PROBLEM"
-    assert "install a Java runtime of version 17 or newer" in words
-
-
 async def test_each_of_several_services_has_its_own_lines():
     async def other():
         return "http://127.0.0.1:2"
@@ -155,20 +106,6 @@ async def test_each_of_several_services_has_its_own_lines():
 
     services = ("Kinesis", "DYNAMODB_STREAMS")
     assert names == [f"{check}, {service}" for service in services for check in ("proxy", "DNS", "connection")]
-
-
-async def test_the_version_of_java_is_shown(tmp_path, monkeypatch):
-    pytest.importorskip("pyspark")
-    (tmp_path / "bin").mkdir()
-    java = tmp_path / "bin/java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    verdict, words = (await found())["Spark"]
-
-    assert verdict == "ok"
-    assert words.endswith("with Java 21")
 
 
 async def test_streams_by_arn_are_reached_in_their_own_regions():

@@ -1,20 +1,13 @@
-"""Checks of this machine: Python, Spark, and the way to the service."""
+"""Checks the way to the services: region, credentials, CA file, proxy, DNS and connection."""
 
 import asyncio
 import os
-import platform
-import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from importlib.metadata import version
-from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
 
-from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
 from recordpublisher.publishers.kinesis.endpoints import DEFAULT_PORTS
@@ -30,7 +23,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION
 from recordpublisher.publishers.shards import arn_of, region_of_arn
 
-from .findings import Check, Finding, NotCheckedError, Verdict, examine
+from .findings import Finding, NotCheckedError, Verdict, examine
 
 CONNECTION_PREFIX = "connection"
 """The beginning of the names of checks that must succeed before any call can."""
@@ -39,14 +32,6 @@ _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FindEndpoint = Callable[[], Awaitable[str]]
 """Returns the URL of a service. Raises: NotCheckedError when it is not known."""
-
-
-async def version_findings() -> list[Finding]:
-    """Return the findings about Python, and if pyspark is installed, about Spark with Java and the Python of Spark's workers."""
-    checks: dict[str, Check] = {"Python": platform.python_version}
-    if find_spec("pyspark") is not None:
-        checks |= {"Spark": _spark, "Spark's Python": spark_python}
-    return [await examine(name, check) for name, check in checks.items()]
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
@@ -124,10 +109,6 @@ async def _parsed(find: FindEndpoint) -> SplitResult:
     return urlsplit(await find())
 
 
-def _spark() -> str:
-    return f"pyspark {version('pyspark')}, with Java {check_java()}"
-
-
 async def _credentials(properties: Properties, streams: list[str]) -> str:
     await credentials_of(session_with_credentials(properties, region_of(properties, streams)))
     return f"found by {provider_name(properties)}"
@@ -203,51 +184,3 @@ def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {_CONNECT_SECONDS:g} s"
     return os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
-
-
-PYTHON_VARIABLE = "PYSPARK_PYTHON"
-"""The environment variable from which Spark takes its workers' Python; else it is the python3 of the PATH."""
-_MODULE = "pyspark_recordpublisher"
-_SECONDS = 60.0
-# Spark has its own pyspark for the workers, so `pyspark` may be missing here.
-_IMPORT = f"""
-try:
-    import {_MODULE}
-except ModuleNotFoundError as error:
-    if str(error.name).partition(".")[0] != "pyspark":
-        raise
-"""
-
-
-def spark_python() -> str:
-    """Check that the Python of Spark's workers can import this package.
-
-    A `python3` of the PATH without this package is not a failure in itself, because most jobs do not use Spark. The check reports
-    it as not checked.
-
-    Raises: RecordPublisherError if the Python that `PYSPARK_PYTHON` names cannot import the package; it says what to do.
-    NotCheckedError if pyspark is missing, if that Python is not on this machine, or if a `python3` of the PATH lacks the package.
-    """
-    if find_spec("pyspark") is None:
-        raise NotCheckedError("pyspark is not installed")
-    given = os.environ.get(PYTHON_VARIABLE)
-    python = given or "python3"
-    found = shutil.which(python)
-    if found is None and given and os.sep in given:
-        raise NotCheckedError(f"{PYTHON_VARIABLE} is {given}, which is not on this machine")
-    reason = "it is not on the PATH" if found is None else _why_not_importable(found)
-    if reason is None:
-        return f"{found} has {_MODULE}"
-    words = (
-        f"Spark starts {found or python} for its workers, which cannot import {_MODULE} ({reason}): a job ends with DATA_SOURCE_NOT_FOUND. "
-        f"Set {PYTHON_VARIABLE}={sys.executable}, or install recordpublisher[spark] for {found or python}"
-    )
-    raise RecordPublisherError(words) if given else NotCheckedError(f"only for jobs of Spark: {words}")
-
-
-def _why_not_importable(python: str) -> str | None:
-    try:
-        done = subprocess.run([python, "-c", _IMPORT], capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return done.stderr.strip().rpartition("\n")[2] if done.returncode else None

@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.records import (
+from recordpublisher.plugins.sinks.kinesis.pending_records import (
     PendingRecord,
     are_obviously_valid,
     is_obviously_valid,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from recordpublisher.cli.commands import reload
+from recordpublisher.cli import reload
 
 JOB = """
 import signal, sys, time

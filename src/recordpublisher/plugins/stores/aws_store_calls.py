@@ -23,7 +23,7 @@ _CONDITION_FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "Condit
 _NOT_FOUND = ("NoSuchKey", "NoSuchUpload", "ResourceNotFoundException")
 
 
-class StoreService:
+class AwsStoreCalls:
     """Calls S3 or DynamoDB for one location, and translates their errors into the errors of a store.
 
     Every call raises: ConditionFailedError if the condition of a write failed; NotFoundError if the object or the table does not exist;

@@ -1,0 +1,150 @@
+"""`recordpublisher new-plugin`: the package of each kind passes its own test."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from processes.command_line import ROOT, command, json_results, process_environment
+
+KINDS = {
+    "publisher": "my-lines",
+    "queue": "my-queue",
+    "sink": "my-file",
+    "committing-sink": "my-files",
+    "store": "my-database",
+    "deserializer": "my-pairs",
+}
+JOB = """
+import asyncio, sys
+import recordpublisher as rp
+
+async def main(folder):
+    properties = {"my-lines.folder": folder, "flink.sink.my-file.file": f"{folder}/written.txt"}
+    names = {"publisher": "my-lines", "sink": "my-file", "deserializer": "my-pairs", "state_uri": f"my-database://{folder}/state.db"}
+    async with rp.DataFetcher("orders", properties, start="TRIM_HORIZON", **names) as fetcher:
+        print((await fetcher.run()).records)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """A folder with a package of each kind."""
+    folder = tmp_path_factory.mktemp("packages")
+    given = [["new-plugin", kind, name] for kind, name in KINDS.items()]
+    assert [code for code, *_ in json_results("commands_in_one_process", given, folder)] == [0] * len(KINDS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(packages, tmp_path_factory):
+    """All of them, built and installed."""
+    target = tmp_path_factory.mktemp("site")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    line = [sys.executable, "-m", "pip", "install", *options, "--target", target]
+    subprocess.run(
+        [*line, *(packages / name for name in KINDS.values())], check=True, env={**os.environ, "PIP_NO_INPUT": "1"}
+    )
+    return target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS.values(), ids=KINDS)
+def test_the_package_and_its_test_are_typed(packages, name):
+    line = [sys.executable, "-m", "mypy", "--strict", "."]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    ended = subprocess.run(
+        line, capture_output=True, text=True, cwd=packages / name, timeout=600, check=False, env=environment
+    )
+
+    assert ended.stdout == "Success: no issues found in 4 source files\n", ended.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS.values(), ids=KINDS)
+def test_the_package_passes_its_contract(packages, site, name):
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(
+        line,
+        cwd=packages / name,
+        env=process_environment(site),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_plugins_are_found(site):
+    shown = command("plugins", path=site).stdout
+
+    assert [name for name in KINDS.values() if f"{name}, of {name} 0.1.0: loaded" not in shown] == []
+
+
+@pytest.mark.slow
+def test_a_job_uses_all_of_them_by_name_and_resumes(site, tmp_path):
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a").write_bytes(b"id=1\nid=2\n")
+    line = [sys.executable, "-c", JOB, str(tmp_path)]
+    counts = [
+        subprocess.run(
+            line, env=process_environment(site), capture_output=True, text=True, timeout=120, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+
+    assert counts == ["2\n", "0\n"]
+    assert (tmp_path / "written.txt").read_bytes() == b"id=1\nid=2\n"
+
+
+EXACTLY_ONCE = """
+import asyncio, sys
+import recordpublisher as rp
+
+async def main(folder):
+    properties = {"my-queue.file": f"{folder}/messages.db", "my-lines.folder": folder, "flink.sink.my-files.folder": f"{folder}/files"}
+    queue = {"publisher": "my-queue", "sink": "memory"}
+    lines = {"publisher": "my-lines", "sink": "my-files", "state_uri": f"{folder}/state", "start": "TRIM_HORIZON"}
+    for names in (lines, lines, queue):
+        async with rp.DataFetcher("orders", properties, **names) as fetcher:
+            print((await fetcher.run_bounded(stop_at_tip=True)).records)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a_job_commits_with_the_committing_sink_and_another_reads_the_queue(site, tmp_path):
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a").write_bytes(b"id=1\nid=2\n")
+    line = [sys.executable, "-c", EXACTLY_ONCE, str(tmp_path)]
+    done = subprocess.run(line, env=process_environment(site), capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.stdout == "2\n0\n0\n", done.stderr
+    assert [file.read_bytes() for file in (tmp_path / "files").glob("*-*")] == [b"id=1\nid=2\n"]
+
+
+WRONG = {
+    ("sink", "Audit"): "Valid: two or more words in lower case with hyphens, such as audit-log",
+    ("sink", "../audit-log"): "Valid: two or more words",
+    ("sink", "taken-name"): "File exists",
+    ("tracker", "audit-log"): "is not one of 'publisher', 'queue', 'sink', 'committing-sink', 'store', 'deserializer'",
+}
+
+
+def test_what_cannot_be_written_is_an_error_that_says_what_is_valid(tmp_path):
+    (tmp_path / "taken-name").mkdir()
+
+    given = [["new-plugin", *arguments] for arguments in WRONG]
+    results = json_results("commands_in_one_process", given, tmp_path)
+
+    for (code, _, errors), said in zip(results, WRONG.values(), strict=True):
+        assert code == 2
+        assert said in " ".join(errors.split())
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
