@@ -176,6 +176,9 @@ class QueueJob:
             self._flushes.request,
             resume_writing=self._receivers.wake,
             traced=parts.traced,
+            outages=self._settings.store_outages,
+            drain_seconds=self._settings.drain_ms / 1000,
+            is_stopping=lambda: self._completion.is_cut_short,
             value_type=parts.value_type,
             done=lambda key, number: self._in_flight.on_report(number),
         )

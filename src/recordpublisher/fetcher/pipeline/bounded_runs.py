@@ -196,6 +196,13 @@ class RunCompletion:
         assert self._reason is not None
         return await self._reason
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the run ends by `stop`, by `max_time` or by an error, so that it must not wait for long."""
+        if self._reason is None or not self._reason.done() or self._reason.cancelled():
+            return self._is_stopped
+        return self._reason.exception() is not None or self._reason.result() in (EndReason.STOPPED, EndReason.MAX_TIME)
+
     def complete(self, reason: EndReason) -> None:
         """End the run."""
         if self._reason is not None and not self._reason.done():

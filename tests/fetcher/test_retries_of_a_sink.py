@@ -1,0 +1,106 @@
+"""A sink calls its service again while that is away (`SinkContext.retry`)."""
+
+import asyncio
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.testing import run_virtual
+
+from fakes.scripted_source import ScriptedSource, make_fetcher, read
+
+
+class Service:
+    """Refuses calls until `back_at` (seconds of the loop)."""
+
+    def __init__(self, back_at: float, error: Exception) -> None:
+        self.back_at, self.error, self.calls, self.rows = back_at, error, 0, []
+
+    async def post(self, rows):
+        self.calls += 1
+        if asyncio.get_running_loop().time() < self.back_at:
+            raise self.error
+        self.rows += rows
+
+
+class ServiceSink(rp.Sink):
+    def __init__(self, service: Service, options=()) -> None:
+        self.service, self.options = service, dict(options)
+
+    async def open(self, context):
+        self.context = context
+
+    async def write(self, batch):
+        await self.context.retry(lambda: self.service.post(batch.data), **self.options)
+
+
+def source_of(*records):
+    source = ScriptedSource()
+    source.add("a", *records)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [(rp.TransientError("POST", "503", "away"), {}), (ConnectionError("away"), {"on": OSError})],
+)
+def test_a_write_waits_for_its_service_and_the_batch_is_written_once(error, options, caplog):
+    async def story():
+        service = Service(asyncio.get_running_loop().time() + 300, error)
+        await read(source_of(1, 2, 3), ServiceSink(service, {"service": "rows.example", **options}))
+        return service
+
+    service = run_virtual(story())
+    assert service.rows == [b"1", b"2", b"3"]
+    assert service.calls < 200
+    assert "calls to rows.example have failed for" in caplog.text
+    assert "calls to rows.example succeed again" in caplog.text
+
+
+def test_another_error_ends_the_job_at_once():
+    async def story():
+        with pytest.raises(ValueError, match="no such table"):
+            await read(source_of(1), ServiceSink(Service(1e9, ValueError("no such table"))))
+
+    run_virtual(story())
+
+
+def test_after_the_longest_outage_the_job_ends_with_the_last_error():
+    async def story():
+        began = asyncio.get_running_loop().time()
+        sink = ServiceSink(Service(1e9, rp.TransientError("POST /rows", "503", "away")))
+        with pytest.raises(rp.RetriesExhaustedError, match=r"POST /rows failed .*max.outage decides.*503: away"):
+            await read(source_of(1), sink, properties={"flink.job.max.outage": "1min"})
+        return asyncio.get_running_loop().time() - began
+
+    assert 55 <= run_virtual(story()) <= 65
+
+
+@pytest.mark.parametrize("max_time", [None, 60.0])
+def test_a_job_that_is_stopped_gives_its_service_only_the_drain_timeout(max_time):
+    async def story():
+        loop = asyncio.get_running_loop()
+        sink = ServiceSink(Service(1e9, rp.TransientError("POST /rows", "503", "away")))
+        fetcher = make_fetcher(source_of(1), sink, {"flink.job.drain.timeout": "10s"})
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=max_time)))
+        await asyncio.sleep(60)
+        if max_time is None:
+            fetcher.stop()
+        stopped_at = loop.time()
+        with pytest.raises(rp.RetriesExhaustedError, match="POST /rows failed"):
+            await running
+        await fetcher.close()
+        return loop.time() - stopped_at
+
+    assert 5 <= run_virtual(story()) <= 15.1
+
+
+async def test_without_a_job_a_call_is_retried_too():
+    context, service = (
+        rp.SinkContext(),
+        Service(asyncio.get_running_loop().time() + 0.2, rp.TransientError("a", "b", "c")),
+    )
+    await context.retry(lambda: service.post([1]))
+    assert service.rows == [1]
