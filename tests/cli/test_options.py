@@ -1,8 +1,10 @@
 """Options that several commands share."""
 
 import pytest
+from typer.testing import CliRunner
 
 import recordpublisher as rp
+from recordpublisher.cli.app import app
 from recordpublisher.cli.options import PropertyOptions, read_job_or_stream
 
 
@@ -120,3 +122,12 @@ def test_a_function_of_streams_and_a_folder_of_a_program_are_found_too(program):
 def test_positions_that_only_an_object_of_the_program_knows_are_refused(program, name, valid):
     with pytest.raises(rp.ConfigurationError, match=f"with {valid} instead"):
         PropertyOptions().read(f"shop_of_options:{name}")
+
+
+@pytest.mark.parametrize("job", ["job.properties", "shop:job", "jobs/orders"])
+def test_a_job_before_the_command_is_told_where_it_goes(job):
+    done = CliRunner().invoke(app, ["dead-letters", job])
+
+    assert done.exit_code == 2
+    assert "A job comes after the command: " in done.output
+    assert f"dead-letters list {job}" in done.output
