@@ -72,6 +72,7 @@ FURTHER = {
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.watermark_strategies", ["WatermarkStrategy"]),
+        ("publishers.retry", ["call_with_retries", "RetryPolicy"]),
         (
             "publishers.properties",
             ["text", "choice", "integer", "optional_integer", "number", "boolean", "prefix", "PropertyOptions"],

@@ -170,3 +170,12 @@ def test_json_is_named(tmp_path, text):
         match=r"options.json': it is JSON. Valid: a Java properties file .*, one key=value a line",
     ):
         PropertyOptions().read(path)
+
+
+@pytest.mark.parametrize("job", ["job.properties", "shop:job", "jobs/orders"])
+def test_a_job_before_the_command_is_told_where_it_goes(job):
+    done = CliRunner().invoke(app, ["dead-letters", job])
+
+    assert done.exit_code == 2
+    assert "A job comes after the command: " in done.output
+    assert f"dead-letters list {job}" in done.output

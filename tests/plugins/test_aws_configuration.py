@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 import boto3
 import pytest
-from plugins.sinks.tables.lake_tables import number
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
@@ -23,6 +22,7 @@ from recordpublisher.plugins.stores.read_claim_store import read_claim_store_of
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess, AwsService
 from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 
+from .sinks.tables.lake_tables import number
 from fakes.batches import batch
 from s3.aws_front import serve_aws
 from servers.atomic_stores import KEY, SECRET, serve_versitygw

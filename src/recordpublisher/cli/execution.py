@@ -57,8 +57,27 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 def subcommands(text: str) -> typer.Typer:
     """Return a group of commands below the main one. `text` is its help."""
     return typer.Typer(
-        help=text, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        cls=Subcommands,
+        help=text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
     )
+
+
+class Subcommands(TyperGroup):
+    """A group of commands below the main one. It says that a command comes before the job."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first argument names. Raises: UsageError, which lists the commands, if the argument is a job."""
+        if args and self.get_command(ctx, args[0]) is None and any(sign in args[0] for sign in ".:/"):
+            names = self.list_commands(ctx)
+            ctx.fail(
+                f"{args[0]!r} is not a command of {ctx.info_name}. Valid values: {', '.join(names)}. A job comes after the command: "
+                f"{ctx.command_path} {names[0]} {args[0]}"
+            )
+        return super().resolve_command(ctx, args)
 
 
 class CommandGroup(TyperGroup):

@@ -478,7 +478,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
         checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
 
-    checkpointer.times.written = lambda: emitter.records
+    checkpointer.times.count_records(lambda: emitter.records)
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
     retention = RetentionPeriods(job.retention_ms, job.streams)
     return ShardFetcher(

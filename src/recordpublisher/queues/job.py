@@ -261,7 +261,7 @@ class QueueJob:
 
     @property
     def checkpoint_times(self) -> None:
-        """None, because a queue has no positions to store."""
+        """Always None, because a queue has no positions to store."""
 
     @property
     def ending(self) -> asyncio.Event:

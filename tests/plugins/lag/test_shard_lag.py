@@ -1,7 +1,10 @@
 """A2: the lag of a shard as computed from one probe."""
 
+from dataclasses import replace
+
 import pytest
 
+from recordpublisher.cli.commands.lag import shard_table
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import ShardProbe, has_old_unread, snapshot_of_lost_shard, snapshot_of_probe
 from recordpublisher.publishers.polling.publisher import TipDistance
@@ -22,6 +25,16 @@ def test_the_age_of_the_oldest_unread_record_is_the_lag_and_says_when_it_is_lost
 
     assert (lag.unread, lag.lag_ms, lag.loss_ms) == (True, 7 * MINUTE, DAY - 7 * MINUTE)
     assert (lag.shard, lag.worker, lag.position, lag.watermark) == ("a", "w", "17", 5)
+
+
+def test_a_closed_shard_is_shown_as_closed():
+    closed = snapshot_of_probe(ShardProbe(replace(shard(), closed=True), STATE, TipDistance(False)), NOW, MINUTE, DAY)
+
+    assert (closed.is_closed, seen().is_closed) == (True, False)
+    assert [line.split()[:2] for line in shard_table([closed, seen()], True).splitlines()[1:]] == [
+        ["a", "(closed)"],
+        ["a", "w"],
+    ]
 
 
 def test_at_the_tip_there_is_no_lag_and_idleness_counts_from_the_last_record():

@@ -217,7 +217,10 @@ async def _watch_stored_job(
 def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
     """Return a table with one line for each shard. Without the job's positions, it shows what arrives in the shard."""
     is_one_stream = len({shard.stream for shard in shards}) < 2
-    names = [shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}" for shard in shards]
+    names = [
+        (shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}") + (" (closed)" if shard.is_closed else "")
+        for shard in shards
+    ]
     if not has_positions:
         return table(TIP_HEAD, [(name, *_tip_cells(shard)) for name, shard in zip(names, shards, strict=True)])
     return table(HEAD, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])

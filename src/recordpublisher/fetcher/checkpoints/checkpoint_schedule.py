@@ -58,14 +58,11 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Measures when the last checkpoint was stored, how long the checkpoint in progress has been running, and what is not stored yet.
-
-    `written`: returns how many records were written to the sink.
-    """
+    """Measures when the last checkpoint was stored, how long the checkpoint in progress has been running, and what is not stored yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.written: Callable[[], int] = lambda: 0
+        self._written: Callable[[], int] = lambda: 0
         self._covered = 0
         self._started: float | None = None
         self._stored: float | None = None
@@ -75,11 +72,15 @@ class CheckpointAge:
         self.durations = Histogram()
         """How long the stored checkpoints took (ms), counted from the first attempt."""
 
+    def count_records(self, written: Callable[[], int]) -> None:
+        """Set the function that returns how many records were written to the sink so far."""
+        self._written = written
+
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure the `with` block, which takes and stores a checkpoint. If the block raises, the checkpoint does not count as stored."""
         self._started = started = self._clock.monotonic() if self._started is None else self._started
-        written = self.written()
+        written = self._written()
         yield
         self._stored, self._started, self._covered = self._clock.monotonic(), None, written
         self.durations.add((self._stored - started) * 1000)
@@ -103,7 +104,7 @@ class CheckpointAge:
     @property
     def unstored_records(self) -> int:
         """Number of records written since the last stored checkpoint began."""
-        return self.written() - self._covered
+        return self._written() - self._covered
 
     @property
     def age_ms(self) -> int | None:

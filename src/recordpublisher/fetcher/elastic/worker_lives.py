@@ -67,8 +67,8 @@ async def replace_group_job(
                 f"the group: its worker {error.worker} still sends heartbeats to {store.place}. If this is a different job, "
                 f"give it {ANOTHER_PLACE}"
             ) from error
-        entry_documents = None if entries is None else GroupStore(entries)
-        begins = await _where_job_begins(GroupStore(store), entry_documents, found.document, job.name)
+        beside_rows = None if entries is None else GroupStore(entries)
+        begins = await _where_job_begins(GroupStore(store), beside_rows, found.document, job.name)
         if begins is None:  # another process has joined in the meantime
             continue
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1

@@ -15,7 +15,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `process`: the number of the worker that reads the shard. `worker`: its name in a group, if it is known.
     - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
     - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged
-      into it.
+      into it. `is_closed`: whether the shard gets no more records, and is listed because it may have unread ones; None for a running job.
     - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint
       covers. `unread`: whether there is such a record. `position`: the stored position.
     - `loss_ms`: time until a record that is not finished may be past retention.
@@ -54,6 +54,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tip: str | None = None
     tip_age_ms: int | None = None
     checkpoint_age_ms: int | None = None
+    is_closed: bool | None = None
 
 
 class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):

@@ -219,6 +219,7 @@ def snapshot_of_probe(probe: ShardProbe, now_ms: int, idle_interval_ms: int, ret
         worker=probe.worker,
         parents=[*probe.shard.parents],
         checkpoint_age_ms=_since(probe.taken_ms, now_ms),
+        is_closed=probe.shard.closed,
     )
 
 
@@ -230,6 +231,7 @@ def _without_positions(shard: Shard, activity: ShardActivity) -> ShardSnapshot:
         is_idle=None if rate is None else rate == 0,
         idle_ms=activity.tip_age_ms,
         parents=[*shard.parents],
+        is_closed=shard.closed,
         **asdict(activity),
     )
 
