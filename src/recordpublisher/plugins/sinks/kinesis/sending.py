@@ -34,8 +34,8 @@ from .put_results import (
     count_outage,
     results_of_failed_call,
     results_of_refused_call,
+    split_by_sent,
     user_records_without,
-    with_unsent,
 )
 from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .shard_queues import (
@@ -318,8 +318,20 @@ class RecordSending:
             results = await self._put_records(sent)
             self._metrics.call_ended(self._clock.monotonic() - began)
         if len(sent) < len(entries):
-            results = with_unsent(request, entries, results)
+            request, unsent = split_by_sent(request, entries)
+            for batch, records in unsent:
+                self._forget(batch, records)
         self._handle_results(request, results)
+
+    def _forget(self, batch: ShardBatch, records: list[PendingRecord]) -> None:
+        """Count records that must no longer be sent as finished, and not as put."""
+        is_all = len(records) == len(batch.records)
+        batch.queue.mark_completed(len(records), batch.limit_seconds if is_all else 0.0, self._clock.monotonic())
+        if is_all:
+            OUTAGES.on_end(batch.queue, is_success=False)
+        done = [one for record in records for one in record.user_records]
+        self._outstanding.complete(done)
+        self._release_next_of_keys(done)
 
     async def _put_records(self, entries: list[PutEntry]) -> list[PutResult]:
         """Return one result for each entry, even if the call has failed as a whole. Raises: errors that retries cannot fix."""
