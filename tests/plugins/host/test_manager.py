@@ -469,3 +469,19 @@ def test_a_class_that_raises_cancelled_error_when_it_is_made_is_named(install):
 
     with pytest.raises(PluginError, match=r"'MINE' of my-publisher 1\.0 could not be made: .*CancelledError"):
         load_registry().publishers.make("MINE", KEY, Properties({}))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("place", ["module", "hook"])
+def test_plugins_that_wrap_a_publisher_while_they_are_loaded_do_not_load_each_other_for_ever(install, place):
+    wrap = 'Made = publisher_class("POLLING")\n'
+    hook = "@rp.hookimpl\ndef recordpublisher_register_publishers(registry):\n    {}    registry.add('{}', Made)\n"
+    for name in ("ONE", "TWO", "THREE"):
+        lines = hook.format(wrap if place == "hook" else "", name)
+        start = wrap if place == "module" else ""
+        imports = "import recordpublisher as rp\nfrom recordpublisher.plugins.host.manager import publisher_class\n"
+        install(f"wrapper-{name.lower()}", imports + start + lines)
+
+    registry = load_registry()
+
+    assert {"ONE", "TWO", "THREE"} <= set(registry.publishers.names())

@@ -115,7 +115,7 @@ class Player:
         return bool(self._left) or seconds < schedule.seconds
 
     def _change_faults(self, at: float, step: Step) -> None:
-        """Begin or end the faults of a step. Those of other steps that last go on."""
+        """Begin or end the faults of a step. Those of other steps continue."""
         if step.faults:
             (self._faults.append if at == step.at else self._faults.remove)(step.faults)
         rules = ", ".join(self._faults)

@@ -6,8 +6,9 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -38,11 +39,13 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
     A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the plugin failed.
-    A name that two plugins register is an error where it is used.
+    A name that two plugins register is an error where it is used. A plugin that calls this while it is loaded gets the names of the others.
     """
     registry, blocked = Registry(), _blocked_names()
     loaded: list[object] = []
     for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
+        if candidate.owner in _LOADING.get():
+            continue
         # A plugin may be blocked by either of its names, because messages show both.
         if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
@@ -83,7 +86,7 @@ def _load(candidate: _Candidate, loaded: list[object], registry: Registry) -> Pl
     """
     owner = candidate.owner
     try:
-        with exits_as_errors(), _watched(owner):
+        with exits_as_errors(), _watched(owner), _being_loaded(owner):
             claims = _collect_claims(candidate, loaded, registry)
     except Exception as error:
         reason = f"{described_with_line(error)}{hidden_by_folder(error)}"
@@ -91,6 +94,19 @@ def _load(candidate: _Candidate, loaded: list[object], registry: Registry) -> Pl
     for table, claim in claims:  # Registered only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)
     return PluginStatus(owner, "loaded")
+
+
+_LOADING: ContextVar[frozenset[NameOwner]] = ContextVar("_LOADING", default=frozenset())
+"""The plugins whose module or hook runs now. Without it, two plugins that call `publisher_class` there would load each other for ever."""
+
+
+@contextmanager
+def _being_loaded(owner: NameOwner) -> Iterator[None]:
+    token = _LOADING.set(_LOADING.get() | {owner})
+    try:
+        yield
+    finally:
+        _LOADING.reset(token)
 
 
 def _watched(owner: NameOwner) -> AbstractContextManager[None]:

@@ -78,8 +78,23 @@ class Producer:
 
     def __enter__(self) -> Self:
         """Open the connection. Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix."""
-        self._run(lambda thread: thread.opened())
+        has_begun = self._thread is not None
+        try:
+            self._run(lambda thread: thread.opened())
+        except BaseException:
+            # No `__exit__` follows, so a program that tries again and again would keep a thread of each attempt.
+            if not has_begun:
+                self._end_thread()
+            raise
         return self
+
+    def _end_thread(self) -> None:
+        with self._lock:
+            thread, self._thread = self._thread, None
+        _STARTED.discard(self)
+        if thread is not None:
+            with suppress(Exception):  # The caller gets the error of the opening.
+                thread.close()
 
     def __aenter__(self) -> NoReturn:
         """Refuse the statement. Raises: TypeError that says what to write."""

@@ -119,19 +119,20 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
     return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
 
 
-def with_unsent(
-    request: PutRequest, entries: Sequence[PutEntry | None], results: Sequence[PutResult]
-) -> list[PutResult]:
-    """Return the results of all records of a call, including records that must no longer be sent (None).
-
-    Those records count as finished, as if their shard had taken them.
-    """
-    remaining = iter(results)
-    queues = [batch.queue for batch in request for _ in batch.records]
-    return [
-        PutResult(shard_id=_expected_shards(queue)[0]) if entry is None else next(remaining)
-        for entry, queue in zip(entries, queues, strict=True)
-    ]
+def split_by_sent(
+    request: PutRequest, entries: Sequence[PutEntry | None]
+) -> tuple[PutRequest, list[tuple[ShardBatch, list[PendingRecord]]]]:
+    """Return the batches of the records that were sent, and the records of each batch that must no longer be sent (None)."""
+    remaining = iter(entries)
+    sent: PutRequest = []
+    unsent: list[tuple[ShardBatch, list[PendingRecord]]] = []
+    for batch in request:
+        pairs = [(record, next(remaining)) for record in batch.records]
+        if kept := [record for record, entry in pairs if entry is not None]:
+            sent.append(ShardBatch(batch.queue, kept, batch.limit_seconds))
+        if len(kept) < len(pairs):
+            unsent.append((batch, [record for record, entry in pairs if entry is None]))
+    return sent, unsent
 
 
 def _expected_shards(queue: TargetShardQueue) -> tuple[str, ...]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 
-from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
@@ -35,9 +34,10 @@ from .put_results import (
     count_outage,
     results_of_failed_call,
     results_of_refused_call,
+    split_by_sent,
     user_records_without,
-    with_unsent,
 )
+from .send_permission import SendPermission
 from .shard_queues import (
     MIN_REFRESH_INTERVAL_SECONDS,
     NO_SHARDS,
@@ -318,8 +318,20 @@ class RecordSending:
             results = await self._put_records(sent)
             self._metrics.call_ended(self._clock.monotonic() - began)
         if len(sent) < len(entries):
-            results = with_unsent(request, entries, results)
+            request, unsent = split_by_sent(request, entries)
+            for batch, records in unsent:
+                self._forget(batch, records)
         self._handle_results(request, results)
+
+    def _forget(self, batch: ShardBatch, records: list[PendingRecord]) -> None:
+        """Count records that must no longer be sent as finished, and not as put."""
+        is_all = len(records) == len(batch.records)
+        batch.queue.mark_completed(len(records), batch.limit_seconds if is_all else 0.0, self._clock.monotonic())
+        if is_all:
+            OUTAGES.on_end(batch.queue, is_success=False)
+        done = [one for record in records for one in record.user_records]
+        self._outstanding.complete(done)
+        self._release_next_of_keys(done)
 
     async def _put_records(self, entries: list[PutEntry]) -> list[PutResult]:
         """Return one result for each entry, even if the call has failed as a whole. Raises: errors that retries cannot fix."""
@@ -627,55 +639,6 @@ class RecordSending:
 def _end_of_loop(task: asyncio.Task[None]) -> SinkError:
     loop = "as at the end of the event loop in which the sink was opened"
     return SinkError(f"the task {task.get_name()} was cancelled, {loop}. Open and use a sink in one event loop")
-
-
-class SendPermission:
-    """Decides which records of a job may be sent: none while the job may not write, and never those of a revoked shard."""
-
-    def __init__(self, aggregator: KplAggregator | None) -> None:
-        self._aggregator = aggregator
-        self._sources: dict[str, SourceShard] = {}
-        self._has_revoked = False
-        self._may_write: Callable[[], bool] | None = None
-
-    def ask(self, may_write: Callable[[], bool] | None) -> None:
-        """Set the function that says whether the job may write. With None the job may always write."""
-        self._may_write = may_write
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the job may write now."""
-        return self._may_write is None or self._may_write()
-
-    def source(self, key: str) -> SourceShard:
-        """Return the object that stands for this shard in its records. After a `revoke`, later records get a new one."""
-        source = self._sources.get(key)
-        if source is None:
-            source = self._sources[key] = SourceShard()
-        return source
-
-    def revoke(self, keys: Collection[str]) -> None:
-        """Mark these shards as no longer read here."""
-        for key in self._sources.keys() & keys:
-            self._sources.pop(key).is_revoked = self._has_revoked = True
-
-    async def entries(self, records: Sequence[PendingRecord]) -> list[PutEntry | None]:
-        """Wait until the records may be sent, and return their entries. The entry is None if the record must no longer be sent."""
-        while True:
-            kept = map(self._without_revoked, records) if self._has_revoked else records
-            entries = [
-                None if one is None else PutEntry(one.data, one.partition_key, one.explicit_hash_key) for one in kept
-            ]
-            if self.is_given or not any(entries):
-                return entries
-            await asyncio.sleep(PERMISSION_SECONDS)
-
-    def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
-        """Return the record without the parts that must not be sent, or None if no part may be sent."""
-        parts = [part for part in record.user_records if part.source is None or not part.source.is_revoked]
-        if not parts or len(parts) == len(record.user_records) or self._aggregator is None:
-            return record if parts else None
-        return self._aggregator.aggregate(parts)
 
 
 def take_next_request(

@@ -33,7 +33,8 @@ from .pending_records import (
     rejection_reason,
     size_of,
 )
-from .sending import NEVER, RecordSending, SendPermission
+from .send_permission import SendPermission
+from .sending import NEVER, RecordSending
 from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")

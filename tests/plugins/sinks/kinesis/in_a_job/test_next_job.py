@@ -82,3 +82,30 @@ def test_dead_letters_of_the_second_job_do_not_depend_on_the_first():  # S7
         return letters
 
     assert run_virtual(job()) == [b"1"]
+
+
+@pytest.mark.parametrize("more", KINDS, ids=["plain", "per key", "aggregates"])
+def test_records_of_a_revoked_shard_that_were_never_put_do_not_count_as_put(more, caplog):
+    """The shard's next reader puts them, so the group would count them twice; and no call has succeeded."""
+
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake, {**GIVEN, **more})
+        await sink.open(CONTEXT)
+        fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+        await sink.write(batch_of(b"1", b"2", stream="in"))
+        await asyncio.sleep(20)
+        sink.revoked(["in/shardId-000000000000"])
+        await asyncio.sleep(5)
+        revoked = sink.metrics()
+        fake.fail = None
+        await sink.write(batch_of(b"3", stream="in", shard_id="shardId-000000000001"))
+        await sink.flush(Checkpoint(state("end")))
+        await sink.close()
+        return revoked, sink.metrics(), [data for _, data in fake.user_records()]
+
+    revoked, end, put = run_virtual(job())
+    names = ("outstandingRecordsCount", "outstandingBytes", "numRecordsOut", "kinesisRecords", "numRecordsOutErrors")
+    assert [revoked[name] for name in names] == [0, 0, 0, 0, 0]
+    assert (end["numRecordsOut"], put) == (1, [b"3"])
+    assert "succeed again" not in caplog.text

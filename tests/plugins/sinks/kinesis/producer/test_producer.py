@@ -381,6 +381,19 @@ def test_a_timeout_of_the_network_is_raised_as_it_is(served, producer, monkeypat
         producer.put(b"1", "key")
 
 
+def test_a_block_that_could_not_be_entered_leaves_no_thread(served):
+    before = set(threading.enumerate())
+    producer = rp.Producer("later", properties(served))
+    for _ in range(2):
+        with pytest.raises(rp.StreamNotFoundError), producer:
+            pass
+    assert set(threading.enumerate()) == before
+    served.create_stream("later")
+    with producer:
+        producer.put(b"1", "key")
+    assert payloads(asyncio.run(read_all(served.endpoint, "later"))) == [1]
+
+
 # --- processes ------------------------------------------------------------------------------------------------------------------------
 
 BEGIN = """

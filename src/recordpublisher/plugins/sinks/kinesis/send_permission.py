@@ -1,0 +1,61 @@
+"""Decides which records of a job may be sent now (E4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
+from recordpublisher.publishers.kinesis.ports import PutEntry
+
+from .pending_records import PendingRecord
+from .shard_queues import KplAggregator
+
+
+class SendPermission:
+    """Decides which records of a job may be sent: none while the job may not write, and never those of a revoked shard."""
+
+    def __init__(self, aggregator: KplAggregator | None) -> None:
+        self._aggregator = aggregator
+        self._sources: dict[str, SourceShard] = {}
+        self._has_revoked = False
+        self._may_write: Callable[[], bool] | None = None
+
+    def ask(self, may_write: Callable[[], bool] | None) -> None:
+        """Set the function that says whether the job may write. With None the job may always write."""
+        self._may_write = may_write
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the job may write now."""
+        return self._may_write is None or self._may_write()
+
+    def source(self, key: str) -> SourceShard:
+        """Return the object that stands for this shard in its records. After a `revoke`, later records get a new one."""
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = SourceShard()
+        return source
+
+    def revoke(self, keys: Collection[str]) -> None:
+        """Mark these shards as no longer read here."""
+        for key in self._sources.keys() & keys:
+            self._sources.pop(key).is_revoked = self._has_revoked = True
+
+    async def entries(self, records: Sequence[PendingRecord]) -> list[PutEntry | None]:
+        """Wait until the records may be sent, and return their entries. The entry is None if the record must no longer be sent."""
+        while True:
+            kept = map(self._without_revoked, records) if self._has_revoked else records
+            entries = [
+                None if one is None else PutEntry(one.data, one.partition_key, one.explicit_hash_key) for one in kept
+            ]
+            if self.is_given or not any(entries):
+                return entries
+            await asyncio.sleep(PERMISSION_SECONDS)
+
+    def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
+        """Return the record without the parts that must not be sent, or None if no part may be sent."""
+        parts = [part for part in record.user_records if part.source is None or not part.source.is_revoked]
+        if not parts or len(parts) == len(record.user_records) or self._aggregator is None:
+            return record if parts else None
+        return self._aggregator.aggregate(parts)
